@@ -17,7 +17,23 @@ from shrink.pruning.masks import prunable_kernels
 
 MOST_VALUES = 256
 """More distinct values than these are no clusters: 8 bits index no more."""
+_WEIGHTS_PER_VALUE = 2
+"""Nonzero weights for each distinct value from which on a channel's weights share values:
+training gives hardly two weights the same float."""
 _STARTS = 4
+
+
+@dataclass(frozen=True)
+class Few:
+    """How few values the weights of a kernel take.
+
+    Attributes:
+        values: distinct values of the whole kernel, or the most of any output channel.
+        per_channel: whether it is of each output channel, as the whole kernel takes too many.
+    """
+
+    values: int
+    per_channel: bool = False
 
 
 @dataclass(frozen=True)
@@ -25,12 +41,14 @@ class Shared:
     """A kernel's values and which weight takes which.
 
     Attributes:
-        values: float32 (clusters,).
-        assignment: uint8, of the kernel's shape, indices into `values`.
+        values: float32 (clusters,), those of one output channel after the other if `few` says so.
+        assignment: integers of the kernel's shape, indices into `values`.
+        few: how many values there are.
     """
 
     values: np.ndarray
     assignment: np.ndarray
+    few: Few
 
     @property
     def kernel(self) -> np.ndarray:
@@ -50,7 +68,7 @@ def cluster(kernel: np.ndarray, clusters: int, seed: int, keep_zeros: bool) -> S
     from sklearn.cluster import KMeans
 
     already = as_shared(np.asarray(kernel, np.float32))
-    if already is not None and len(already.values) <= clusters:
+    if already is not None and already.few.values <= clusters:
         return already  # k-means would move values by rounding, and join two that are near
     weights = np.asarray(kernel, np.float32).ravel()
     free = weights != 0 if keep_zeros else np.ones(weights.shape, bool)
@@ -62,15 +80,45 @@ def cluster(kernel: np.ndarray, clusters: int, seed: int, keep_zeros: bool) -> S
         means = KMeans(count, n_init=_STARTS, random_state=seed)
         assignment[free] = means.fit_predict(weights[free, None]) + zero
         values = np.append(values, means.cluster_centers_[:, 0]).astype(np.float32)
-    return Shared(values, assignment.reshape(np.shape(kernel)))
+    return Shared(values, assignment.reshape(np.shape(kernel)), Few(len(values)))
 
 
 def as_shared(kernel: np.ndarray) -> Shared | None:
-    """Return the few values that a kernel has already, or None where they are not few."""
+    """Return the few values that a kernel has already, or None where they are not few.
+
+    Args:
+        kernel: (..., out). Few are at most 256 distinct values in all, or in each output channel,
+            as tfmot's `cluster_per_channel` leaves them, if the channel's weights do share them.
+    """
     values, assignment = np.unique(kernel, return_inverse=True)
-    if len(values) > MOST_VALUES:
+    if len(values) <= MOST_VALUES:
+        assignment = assignment.reshape(np.shape(kernel)).astype(np.uint8)
+        return Shared(values, assignment, Few(len(values)))
+    return _shared_per_channel(kernel)
+
+
+def few_values(kernel: np.ndarray) -> Few | None:
+    """Return how few values a kernel (..., out) takes, or None where they are not few."""
+    shared = as_shared(kernel)
+    return None if shared is None else shared.few
+
+
+def _shared_per_channel(kernel: np.ndarray) -> Shared | None:
+    values: list[np.ndarray] = []
+    assignment = np.empty(kernel.shape, np.int32)
+    most = start = distinct = 0
+    for channel in range(kernel.shape[-1]):
+        own, index = np.unique(kernel[..., channel], return_inverse=True)
+        if len(own) > MOST_VALUES:
+            return None
+        assignment[..., channel] = index.reshape(kernel.shape[:-1]) + start
+        values.append(own)
+        start += len(own)
+        distinct += int(np.count_nonzero(own))
+        most = max(most, len(own))
+    if distinct * _WEIGHTS_PER_VALUE > np.count_nonzero(kernel):
         return None
-    return Shared(values, assignment.reshape(np.shape(kernel)).astype(np.uint8))
+    return Shared(np.concatenate(values), assignment, Few(most, per_channel=True))
 
 
 class SharedKernels:

@@ -8,12 +8,15 @@ import tf_keras as keras
 from shrink.contract.trained_range import Brought
 from shrink.model.load import imported_from_tfmot
 from shrink.pruning.masks import count_zeros, prunable_kernels
-from shrink.pruning.sharing import MOST_VALUES
+from shrink.pruning.sharing import MOST_VALUES, Few, as_shared
 
 _PRUNED = 0.1
 """Share of exact zeros in kernels above which they were made: training leaves hardly any."""
 _WEIGHTS_PER_VALUE = 4
-"""Weights for each distinct value from which on a kernel was clustered, and is not just small."""
+"""Nonzero weights for each distinct value from which on a kernel was clustered, and is not just
+small, or pruned to few weights."""
+_MOST_OF_ROUNDED = 64
+"""More distinct values than these are no clusters where a kernel is on the grid of 8 bits."""
 
 
 def brought_from_tfmot(model: keras.Model) -> tuple[Brought, list[str]]:
@@ -35,21 +38,26 @@ def brought_from_tfmot(model: keras.Model) -> tuple[Brought, list[str]]:
             f"came with {zeros.fraction:.1%} of the weights in dense and convolutional kernels at "
             "zero, which every stage keeps"
         )
-    if values := _clustered(model):
+    if few := _clustered(model, _MOST_OF_ROUNDED if ranges else MOST_VALUES):
         traits.append("clusters")
+        most = max(one.values for one in few)
+        channels = sum(one.per_channel for one in few)
+        apart = f", {channels} of them in each output channel" if channels else ""
         notes.append(
-            f"came with the weights of {len(values)} kernels at no more than {max(values)} values "
-            "each, which every stage keeps"
+            f"came with the weights of {len(few)} kernels at no more than {most} values each"
+            f"{apart}, which every stage keeps"
         )
     return Brought(ranges, tuple(traits)), notes
 
 
-def _clustered(model: keras.Model) -> list[int]:
-    """Return the number of distinct weights of each kernel that was clustered."""
-    values = []
+def _clustered(model: keras.Model, most: int) -> list[Few]:
+    """Return how few values each kernel that was clustered takes."""
+    found = []
     for one in prunable_kernels(model)[0]:
         kernel = one.kernel.numpy()
-        count = len(np.unique(kernel))
-        if count <= min(MOST_VALUES, kernel.size // _WEIGHTS_PER_VALUE):
-            values.append(count)
-    return values
+        shared = as_shared(kernel)
+        if shared is None or shared.few.values > most:
+            continue
+        if np.count_nonzero(shared.values) * _WEIGHTS_PER_VALUE <= np.count_nonzero(kernel):
+            found.append(shared.few)
+    return found

@@ -11,7 +11,7 @@ import tf_keras as keras
 
 from shrink.base.errors import StageError
 from shrink.pruning.masks import Zeros, count_zeros, prunable_kernels
-from shrink.pruning.sharing import MOST_VALUES
+from shrink.pruning.sharing import MOST_VALUES, Few, few_values
 from shrink.stages.context import StageContext, StageResult
 from shrink.tflite.flatbuffer import nonzero_parameters, parameters, values, weights
 
@@ -24,8 +24,14 @@ class Clustered:
     """A kernel whose weights share a few values."""
 
     layer: str
-    values: int
+    few: Few
     size: int
+
+    def kept_by(self, now: Few | None) -> bool:
+        """Whether the kernel's weights take no more values now."""
+        if now is None or now.values > self.few.values:
+            return False
+        return self.few.per_channel or not now.per_channel
 
 
 @dataclass(frozen=True)
@@ -94,13 +100,13 @@ class Preserved:
     def _not_shared(self, outcome: StageResult) -> list[str]:
         """Return the layers whose weights take more values than they did."""
         if outcome.model is not None:
-            now = {one.layer: one.values for one in _clustered(outcome.model)}
-            return [c.layer for c in self.clustered if now.get(c.layer, c.values + 1) > c.values]
+            now = {one.layer: one.few for one in _clustered(outcome.model)}
+            return [c.layer for c in self.clustered if not c.kept_by(now.get(c.layer))]
         counts = _values_by_size(outcome.tflite or b"")
         lost = []
-        for one in sorted(self.clustered, key=lambda c: c.values):
+        for one in sorted(self.clustered, key=lambda c: c.few.values):
             # A file names its tensors as it likes, and stores equal ones once.
-            if counts[one.size] and counts[one.size].pop(0) > one.values:
+            if counts[one.size] and counts[one.size].pop(0) > one.few.values:
                 lost.append(one.layer)
         return lost
 
@@ -116,9 +122,8 @@ def _clustered(model: keras.Model) -> list[Clustered]:
     clustered = []
     for one in prunable_kernels(model)[0]:
         kernel = one.kernel.numpy()
-        count = len(np.unique(kernel))
-        if count <= MOST_VALUES:
-            clustered.append(Clustered(one.layer, count, kernel.size))
+        if (few := few_values(kernel)) is not None:
+            clustered.append(Clustered(one.layer, few, kernel.size))
     return clustered
 
 
@@ -126,7 +131,7 @@ def _clustered_in_file(content: bytes) -> Iterator[Clustered]:
     for size, counts in _values_by_size(content).items():
         for count in counts:
             if count <= MOST_VALUES:
-                yield Clustered(f"a kernel of {size:,}", count, size)
+                yield Clustered(f"a kernel of {size:,}", Few(count, per_channel=True), size)
 
 
 def _values_by_size(content: bytes) -> dict[int, list[int]]:

@@ -6,8 +6,8 @@ import numpy as np
 
 from shrink.base.errors import StageError
 from shrink.contract.report import Skipped
-from shrink.pruning.masks import prunable_kernels
-from shrink.pruning.sharing import Shared, SharedKernels, cluster
+from shrink.pruning.masks import PrunableKernel, prunable_kernels
+from shrink.pruning.sharing import Shared, SharedKernels, cluster, few_values
 from shrink.stages.cluster.config import ClusterConfig
 from shrink.stages.context import StageContext, StageResult
 
@@ -27,7 +27,7 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
             subject=context.name,
             hint="loosen cluster.exclude",
         )
-    few = [one for one in kernels if len(np.unique(one.kernel.numpy())) <= config.clusters]
+    few = [one for one in kernels if _most_values(one) <= config.clusters]
     if len(few) == len(kernels):
         raise StageError(
             f"each of {len(kernels)} kernels has no more than {config.clusters} values already",
@@ -50,7 +50,7 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
             hook = SharedKernels(pairs)
         objective = context.task(model).objective()
         record = context.train(model, objective, config.epochs, after_update=(hook,))
-    counts = {one.layer: len(np.unique(one.kernel.numpy())) for one in kernels}
+    counts = {one.layer: _most_values(one) for one in kernels}
     most = max(counts.values())
     if most > config.clusters:
         layer = max(counts, key=lambda name: counts[name])
@@ -64,3 +64,10 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
         "compressed file smaller, and the stored one not"
     )
     return StageResult(model=model, training=record, skipped=skipped, notes=[note])
+
+
+def _most_values(one: PrunableKernel) -> int:
+    """Return how many values a kernel takes, in each output channel where it is shared there."""
+    kernel = one.kernel.numpy()
+    few = few_values(kernel)
+    return len(np.unique(kernel)) if few is None else few.values

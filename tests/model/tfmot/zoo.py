@@ -62,6 +62,22 @@ def clustered(model: keras.Model, fit: Fit = fitted, keep_zeros: bool = False) -
     return fit(tfmot.clustering.keras.cluster_weights(model, CLUSTERS, start), [])
 
 
+def wide() -> keras.Model:
+    """Return a network with a convolution of so many channels that each has few values alone."""
+    x = inputs = keras.Input((6, 6, 8), name="picture")
+    x = L.Conv2D(44, 3, activation="relu", name="conv")(x)
+    x = L.GlobalAveragePooling2D(name="pool")(x)
+    return keras.Model(inputs, L.Dense(4, activation="softmax", name="scores")(x), name="wide")
+
+
+def clustered_per_channel(
+    model: keras.Model, fit: Fit = fitted, keep_zeros: bool = False
+) -> keras.Model:
+    """Return the weights of each channel of each convolution in few clusters, with wrappers."""
+    start = tfmot.clustering.keras.CentroidInitialization.KMEANS_PLUS_PLUS
+    return fit(sparse.cluster_weights(model, CLUSTERS, start, keep_zeros, True), [])
+
+
 def quantized(model: keras.Model, fit: Fit = fitted, scheme: object = None) -> keras.Model:
     """Return the model quantization-aware."""
     annotated = tfmot.quantization.keras.quantize_annotate_model(model)
