@@ -103,7 +103,9 @@ def with_models(folder: Path) -> Path:
     outputs = layers.Dense(10)(layers.GlobalAveragePooling2D()(hidden))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras would rather have another format
-        keras.Model(inputs, outputs).save(folder / "model.h5")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a format that people have, none the less
+            keras.Model(inputs, outputs).save(folder / "model.h5")
     shutil.rmtree(folder / "runs" / "digits")
     run = functools.partial(shrink, cwd=folder, store=folder / "store")
     run("run", "recipes/digits.yaml", "--output", "runs/digits")

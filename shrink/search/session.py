@@ -23,6 +23,7 @@ from shrink.contract.report import Figures, Stage
 from shrink.contract.searched import SEARCH_NAME, Best, Luck, Searched, Trial
 from shrink.report.content import stage_figures
 from shrink.run.folder import RESOLVED_NAME
+from shrink.run.judged import made_before
 from shrink.run.options import RunOptions
 from shrink.run.parallel import Pool, share_of_memory
 from shrink.run.session import guard_models
@@ -39,9 +40,9 @@ from shrink.search.study import Study, open_storage
 
 BEST, BASELINE = "best", "baseline"
 JOURNAL = "search.journal"
-_MEASURE_S, _OF_OUTLINE = 3.0, 0.6
-"""Seconds that measuring one stage of the best point takes at least; and as a share of what the
-first outline of a whole chain took here."""
+_MEASURE_S, _OF_BASELINE = 2.0, 0.8
+"""Seconds that measuring one stage takes at least; and as a share of what starting and measuring
+took of the baseline, for which TensorFlow was imported, too."""
 
 _NO_CONTROL = (
     "distill.control is left out of the search: it compares models on test examples; run the best "
@@ -111,7 +112,7 @@ class Search:
             study = self._study(goal)
             study.begin([*self.candidates.space.first()])
             try:
-                budget = self._budget(study, out)
+                budget = self._budget(study)
                 if self.jobs > 1:
                     self._work_together(goal, baseline, budget)
                 else:
@@ -211,15 +212,21 @@ class Search:
             self.candidates.identity({**limits, **measured}),
         )
 
-    def _budget(self, study: Study, outliner: Outliner) -> Budget:
+    def _budget(self, study: Study) -> Budget:
         """Return when to end, with what the last measurement needs set aside."""
         deadline = self._deadline()
         if deadline is not None:
-            with until(deadline):
-                outline_s = outliner.outline(self.plan).duration_s
             longest = max(len(one.stages or self.plan.steps) for one in study.space.chains)
-            deadline -= longest * max(_MEASURE_S, _OF_OUTLINE * outline_s)
+            deadline -= longest * self._measuring_s()
         return Budget(self.asking.trials, deadline)
+
+    def _measuring_s(self) -> float:
+        """Return what measuring a stage of the best point takes, as the baseline's did."""
+        made = made_before(self.runs.key(self.plan), self.runs.store)
+        if made is None or made.result.duration_s is None:
+            return _MEASURE_S
+        took = made.result.duration_s - made.result.timing.stage_s
+        return max(_MEASURE_S, _OF_BASELINE * took)
 
     def _finish(self, study: Study, goal: Goal, baseline: Figures) -> Searched:
         trials = study.trials()
