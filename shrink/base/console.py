@@ -10,7 +10,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from shrink.base.errors import RecipeError, ResourceError, ShrinkError
@@ -111,6 +111,9 @@ class Console:
         quiet: nothing but errors and the result's last line.
         verbose: also what workers print, as they do.
         prefix: before every line of what happens, where several runs print; then no line moves.
+
+    Attributes:
+        above: returns a line to stand above the progress on a terminal; None for no such line.
     """
 
     def __init__(
@@ -125,6 +128,7 @@ class Console:
         self.quiet = quiet
         self.verbose = verbose
         self.prefix = prefix
+        self.above: Callable[[], str] | None = None
         self._live: Live | None = None
         self._line: ProgressLine | None = None
         self._rewritten: RewrittenLine | None = None
@@ -233,7 +237,7 @@ class Console:
         return sys.stderr.isatty() and may_move and os.environ.get("TERM") != "dumb"
 
     def _start_progress(self) -> None:
-        from shrink.base.progress import ProgressLine
+        from shrink.base.progress import ProgressLine, UnderLine
         from shrink.base.rewritten import RewrittenLine
 
         self.end_progress()
@@ -243,8 +247,9 @@ class Console:
             return
         from rich.live import Live
 
+        shown = self._line if self.above is None else UnderLine(self.above, self._line)
         self._live = Live(
-            self._line, console=self._rich_on(sys.stderr), refresh_per_second=5, transient=True
+            shown, console=self._rich_on(sys.stderr), refresh_per_second=5, transient=True
         )
         self._live.start()
 

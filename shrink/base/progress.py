@@ -209,6 +209,29 @@ class ProgressLine:
         yield Text(self.text(options.max_width - 1, drawn), no_wrap=True, end="")
 
 
+@dataclass(frozen=True)
+class UnderLine:
+    """Progress under a line that says what it is a part of.
+
+    Attributes:
+        above: returns that line, asked each time it is drawn.
+        progress: the line below.
+    """
+
+    above: Callable[[], str]
+    progress: ProgressLine
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType]:
+        """Yield both lines for a terminal as wide as it is now."""
+        from rich.text import Text
+
+        drawn = console.encoding.lower().startswith("utf")
+        yield Text(_shortened(self.above(), options.max_width - 1, drawn), no_wrap=True)
+        yield self.progress
+
+
 def _shortened(text: str, width: int, drawn: bool) -> str:
     if len(text) <= width:
         return text

@@ -113,6 +113,8 @@ class Worker:
         self.folder, self.console = means.folder, means.console
         self.budget, self.beats = budget, beats
         self.progress = Progress()
+        self._best = "no point within the limits yet"
+        self.console.above = self._so_far
 
     def work(self) -> None:
         """Look at points until the budget is spent, or nothing new is to be had.
@@ -239,14 +241,28 @@ class Worker:
         self.study.tell(asked, trial, excesses)
         self.console.say(self._line(trial))
 
-    def _line(self, trial: Trial) -> str:
+    def _so_far(self) -> str:
+        """Return the best so far and the time left, for the line above the progress."""
+        left = ""
+        if self.budget.deadline is not None:
+            minutes, seconds = divmod(max(0, round(self.budget.deadline - time.monotonic())), 60)
+            left = f", {minutes}:{seconds:02d} left"
+        return f"search{left}: {self._best}"
+
+    def _figures(self, trial: Trial) -> str:
         names = (self.goal.metric, *self.goal.ranking[:2])
-        shown = [
+        return ", ".join(
             f"{name} {figure_of(name).text(trial.figures[name])}"
             for name in dict.fromkeys(names)
             if name in trial.figures
-        ]
-        best = self.goal.best(self.study.trials())
+        )
+
+    def _line(self, trial: Trial) -> str:
+        known = self.study.trials()
+        best = self.goal.best(known)
+        if best is not None:
+            front = len(self.goal.front(known))
+            self._best = f"best point {best.number}, {self._figures(best)}; front of {front}"
         if best is not None and best.number == trial.number:
             verdict = "the best so far"
         elif trial.feasible:
@@ -256,7 +272,7 @@ class Worker:
         left = ""
         if self.budget.deadline is not None:
             left = f"; {max(0.0, self.budget.deadline - time.monotonic()):.0f} s left"
-        return f"point {trial.number}: {', '.join(shown)}: {verdict}{left}"
+        return f"point {trial.number}: {self._figures(trial)}: {verdict}{left}"
 
     @contextmanager
     def _beating(self, asked: Asked) -> Iterator[None]:

@@ -121,6 +121,7 @@ class Search:
                 self.console.say("the search ends: the time is over")
             except (Interrupted, Terminated, ResourceError) as error:
                 self.stop = error
+        self.console.above = None
         return self._finish(study, goal, baseline)
 
     def _work(self, study: Study, baseline: Figures, outliner: Outliner, budget: Budget) -> None:

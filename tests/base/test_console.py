@@ -8,9 +8,10 @@ import sys
 from dataclasses import replace
 
 import pytest
+from rich.console import Console as RichConsole
 
 from shrink.base.console import Console, describe_progress
-from shrink.base.progress import Phase, Progress, ProgressLine, Share
+from shrink.base.progress import Phase, Progress, ProgressLine, Share, UnderLine
 
 WIDTHS = (60, 80, 100, 160)
 
@@ -215,3 +216,20 @@ def test_what_is_left_of_the_run_is_there_where_there_is_room(width: int) -> Non
     assert ("ETA  3:44 run  5:24" in text) == (width > 60)
     assert text.index(bar(text)) == before.index(bar(before))
     assert len(bar(text)) == len(bar(before))
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+def test_a_line_above_the_progress_fits_and_is_drawn_as_it_is_now(width: int) -> None:
+    said = ["search, 0:59 left: best point 3, " + "tflite_bytes 12.7 KB, " * 5]
+    stream = io.StringIO()
+    console = RichConsole(file=stream, width=width, force_terminal=True, color_system=None)
+    shown = UnderLine(lambda: said[-1], ProgressLine("[2/4] distill", lambda: 0.0))
+    console.print(shown)
+    console.print()
+    said.append("search, 0:58 left: no point within the limits yet")
+    console.print(shown)
+    lines = stream.getvalue().splitlines()
+    assert lines[0].startswith("search, 0:59 left: best point 3")
+    assert lines[2].rstrip() == said[1]
+    assert all(line.startswith("[2/4] distill") for line in lines[1::2])
+    assert all(len(line.rstrip()) < width for line in lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -140,6 +141,24 @@ def test_search_goes_on_after_an_interruption_and_trains_nothing_twice(tmp_path:
     trained = [json.dumps(one["settings"], sort_keys=True) for one in found["trials"] if one["run"]]
     assert len(trained) == len(set(trained))
     assert not [job for job in again.jobs if job.kind == "train"]
+
+
+def test_search_says_above_the_progress_what_is_best_so_far(tmp_path: Path) -> None:
+    class Watched(FakeAttempt):
+        def __call__(self, *arguments: Any) -> dict[str, Any]:
+            if mine.console.above is not None:
+                said.append(mine.console.above())
+            return super().__call__(*arguments)
+
+    said: list[str] = []
+    asking = Asking(limits={"tflite_bytes": 100_000}, trials=8, time_s=3600)
+    mine = search(tmp_path, asking, Watched())
+    mine.run()
+    assert re.fullmatch(r"search, 59:\d\d left: no point within the limits yet", said[0])
+    best = found_in(tmp_path)["best"]
+    before = rf"search, 59:\d\d left: best point {best['number']}, accuracy [\d.]+ %, .*front of \d"
+    assert any(re.fullmatch(before, one) for one in said)
+    assert mine.console.above is None
 
 
 def test_search_keeps_a_point_that_failed_and_goes_on(tmp_path: Path) -> None:

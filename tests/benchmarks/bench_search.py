@@ -1,0 +1,154 @@
+"""A search against plain Optuna and against chance, with the same space and time.
+
+    python -m tests.benchmarks.bench_search [--recipe R] [--flash SIZE] [--time T] [--seeds 0 1 2]
+
+All three run points as `shrink run` does, with a store of their own that keeps what points share:
+more than a script around `shrink run` would have without it. Plain Optuna is TPE with the limit on
+the size as its constraint, told of a point once it is trained; neither it nor chance knows a file's
+size before, or begins with points that are likely to be good.
+
+Hypervolume is that of the validation accuracy and the bytes of the points trained by then, above
+chance and below the baseline's bytes; of the points within the limit alone in the second figure. A
+line for each way and seed, then medians and ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shrink.contract.job import Outline
+from shrink.recipe.plan import Plan
+from shrink.search import session
+from shrink.search.asking import Wanted, asking_of, recipe_named
+from shrink.search.candidates import Candidates
+from shrink.search.outliner import Outliner
+from shrink.search.space import Space
+from tests.benchmarks.harness import apart, by_turns, say, say_json
+
+ROOT = Path(__file__).parents[2]
+WAYS = ("shrink", "plain Optuna", "random")
+Point = tuple[float, float, float]
+
+
+class Blind(Outliner):
+    """Says nothing of a point before it is trained."""
+
+    def outline(self, plan: Plan) -> Outline:
+        """Return no figures."""
+        return Outline(figures={})
+
+
+def main() -> None:
+    """Print the hypervolume of each way at half the time and at its end."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--recipe", default=str(ROOT / "recipes" / "digits.yaml"))
+    parser.add_argument("--flash", default="40KB", help="limit of the .tflite file")
+    parser.add_argument("--time", type=float, default=240.0, help="seconds of each search")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--chance", type=float, default=0.1, help="accuracy of guessing")
+    chosen = parser.parse_args()
+    say(f"load average at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
+    found: dict[str, list[Mapping[str, float]]] = {way: [] for way in WAYS}
+    for seed in chosen.seeds:
+        rows = by_turns({way: _once(way, seed, chosen) for way in WAYS}, 1)
+        for way, (row,) in rows.items():
+            say_json({"way": way, "seed": seed, **row})
+            found[way].append(row)
+    for name in ("volume_at_half", "volume", "volume_within", "volume_within_at_half"):
+        medians = {way: statistics.median(row[name] for row in found[way]) for way in WAYS}
+        say(f"{name}: " + ", ".join(f"{way} {value:.4f}" for way, value in medians.items()))
+    ours = statistics.median(row["volume"] for row in found["shrink"])
+    half = statistics.median(row["volume_at_half"] for row in found["shrink"])
+    for way in WAYS[1:]:
+        theirs = statistics.median(row["volume"] for row in found[way])
+        say(f"shrink / {way}: {ours / theirs:.3f} at the end, {half / theirs:.3f} at half time")
+
+
+def _once(way: str, seed: int, chosen: argparse.Namespace) -> Any:
+    def run() -> Mapping[str, float]:
+        with tempfile.TemporaryDirectory(prefix="bench-search-") as folder:
+            found: Mapping[str, float] = apart(
+                searched,
+                environment={"SHRINK_CACHE_DIR": str(Path(folder) / "store")},
+                way=way,
+                seed=seed,
+                folder=folder,
+                recipe=chosen.recipe,
+                flash=chosen.flash,
+                time_s=chosen.time,
+                chance=chosen.chance,
+            )
+            return found
+
+    return run
+
+
+def searched(
+    way: str, seed: int, folder: str, recipe: str, flash: str, time_s: float, chance: float
+) -> dict[str, float]:
+    """Search in this process, and return what came of it."""
+    from shrink.base.console import Console
+    from shrink.run.options import RunOptions
+
+    ours = way == "shrink"
+    asked = recipe_named(recipe, ())
+    sampler = "random" if way == "random" else None
+    wanted = Wanted(flash=flash, time=time_s, seed=seed, sampler=sampler)
+    asking = asking_of(wanted, asked.config)
+    space = asked.space(asking)
+    if not ours:
+        space = Space(tuple(dataclasses.replace(one, first=()) for one in space.chains))
+    out = Path(folder) / "out"
+    candidates = Candidates(asked.raw, asked.source, space)
+    mine = session.Search(candidates, asking, RunOptions(output=out), Console(quiet=True))
+    if not ours:
+        mine.make_outliner = Blind
+    began, started = time.time(), time.monotonic()
+    found = mine.find()
+    limit = asking.limits["tflite_bytes"]
+    points = [
+        (
+            (out / str(one.run) / "report.json").stat().st_mtime - began,
+            float(one.figures["tflite_bytes"] or 0),
+            float(one.figures["accuracy"] or 0),
+        )
+        for one in found.trials
+        if one.status == "done"
+    ]
+    most = float(found.baseline["tflite_bytes"] or 0)
+    figures = {
+        "points": float(len(points)),
+        "untrained": float(sum(one.status == "infeasible" for one in found.trials)),
+        "seconds": round(time.monotonic() - started, 1),
+        "best_bytes": float((found.best.figures["tflite_bytes"] if found.best else 0) or 0),
+        "best_accuracy": float((found.best.figures["accuracy"] if found.best else 0) or 0),
+    }
+    for name, within in (("volume", most), ("volume_within", limit)):
+        kept = [one for one in points if one[1] <= within]
+        early = [one for one in kept if one[0] <= time_s / 2]
+        figures[name] = hypervolume(kept, most, chance)
+        figures[f"{name}_at_half"] = hypervolume(early, most, chance)
+    return figures
+
+
+def hypervolume(points: Iterable[Point], most: float, chance: float) -> float:
+    """Return the share of the box below `most` bytes and above chance that points dominate."""
+    volume, reached = 0.0, chance
+    steps: Sequence[tuple[float, float]] = sorted((one[1], one[2]) for one in points)
+    for number, (size, accuracy) in enumerate(steps):
+        reached = max(reached, accuracy)
+        until = steps[number + 1][0] if number + 1 < len(steps) else most
+        volume += max(0.0, min(until, most) - size) * (reached - chance)
+    return volume / (most * (1 - chance))
+
+
+if __name__ == "__main__":
+    main()
