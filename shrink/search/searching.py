@@ -113,6 +113,7 @@ class Worker:
         self.folder, self.console = means.folder, means.console
         self.budget, self.beats = budget, beats
         self.progress = Progress()
+        self._told = set[str]()
         self._best = "no point within the limits yet"
         self.console.above = self._so_far
 
@@ -185,7 +186,11 @@ class Worker:
     def _outline(self, plan: Plan) -> Outline:
         """Return what is known untrained, where that decides anything."""
         decides = any(name in UNTRAINED for name in (*self.goal.limits, self.goal.ranking[0]))
-        return self.outliner.outline(plan) if decides else Outline(figures={})
+        found = self.outliner.outline(plan) if decides else Outline(figures={})
+        if found.error and not found.stage_failed and found.error not in self._told:
+            self._told.add(found.error)
+            self.console.warn(f"a point is trained before its size is known: {found.error}")
+        return found
 
     def _broken_untrained(self, outline: Outline) -> tuple[str, ...]:
         known = self.goal.known_excesses(outline.figures, 0.0 if outline.exact else _SLACK)

@@ -14,11 +14,13 @@ import pytest
 from shrink.base import yaml
 from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, ResourceError, StageError
+from shrink.contract.job import Outline
 from shrink.recipe.load import load_recipe
+from shrink.recipe.plan import Plan
 from shrink.run.options import RunOptions
 from shrink.search import looked
 from shrink.search.asking import Asking
-from tests.search.fake import FakeAttempt, right_of, search, size_of
+from tests.search.fake import FakeAttempt, FakeOutliner, right_of, search, size_of
 
 SCHEMES = ("static_wi8_ai8", "float16")
 AS_IT_IS = {"prune.parameters": 0.5, "quantize.scheme": "static_wi8_ai8"}
@@ -141,6 +143,25 @@ def test_search_goes_on_after_an_interruption_and_trains_nothing_twice(tmp_path:
     trained = [json.dumps(one["settings"], sort_keys=True) for one in found["trials"] if one["run"]]
     assert len(trained) == len(set(trained))
     assert not [job for job in again.jobs if job.kind == "train"]
+
+
+def test_search_says_once_why_a_size_is_not_known_before_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Gone(FakeOutliner):
+        def outline(self, plan: Plan) -> Outline:
+            return Outline(figures={}, error="the process that says it has ended")
+
+    mine = search(tmp_path, Asking(limits={"tflite_bytes": 70_000}, trials=3), FakeAttempt())
+    mine.make_outliner = Gone
+    mine.console.quiet = False
+    mine.run()
+    said = capsys.readouterr().err
+    assert said.count("a point is trained before its size is known: the process that says") == 1
+    beyond = [
+        o for o in found_in(tmp_path)["trials"] if o["figures"].get("tflite_bytes", 0) > 70_000
+    ]
+    assert all(one["status"] == "done" and not one["feasible"] for one in beyond)
 
 
 def test_search_says_above_the_progress_what_is_best_so_far(tmp_path: Path) -> None:
