@@ -7,6 +7,7 @@ Optuna itself is imported when a search begins: it costs a second.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -166,10 +167,10 @@ class Study:
         """
         from optuna.trial import TrialState
 
-        asked.trial.set_user_attr(_TRIAL, json.dumps(to_plain(trial)))
-        asked.trial.set_user_attr(_CONSTRAINTS, list(excesses.values()) or [0.0])
-        with warnings.catch_warnings():
+        with _unless_taken(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            asked.trial.set_user_attr(_TRIAL, json.dumps(to_plain(trial)))
+            asked.trial.set_user_attr(_CONSTRAINTS, list(excesses.values()) or [0.0])
             if trial.status == "done":
                 self._study.tell(asked.trial, self._costs(trial))
             elif trial.run is None:
@@ -181,15 +182,17 @@ class Study:
         """Leave a point that was not finished to whoever asks next."""
         from optuna.trial import TrialState
 
-        self._study.tell(asked.trial, state=TrialState.FAIL)
-        self._enqueue(asked.settings)
+        with _unless_taken():
+            self._study.tell(asked.trial, state=TrialState.FAIL)
+            self._enqueue(asked.settings)
 
     def leave(self, asked: Asked, trial: Trial) -> None:
         """Say why a point was not looked at further: it decides nothing, and is not known by it."""
         from optuna.trial import TrialState
 
-        asked.trial.set_user_attr(_LEFT, json.dumps(to_plain(trial)))
-        self._study.tell(asked.trial, state=TrialState.FAIL)
+        with _unless_taken():
+            asked.trial.set_user_attr(_LEFT, json.dumps(to_plain(trial)))
+            self._study.tell(asked.trial, state=TrialState.FAIL)
 
     def _costs(self, trial: Trial) -> list[float]:
         costs = []
@@ -262,6 +265,23 @@ class Study:
 
     def _frozen(self) -> Iterator[optuna.trial.FrozenTrial]:
         yield from self._study.get_trials(deepcopy=False)
+
+
+@contextlib.contextmanager
+def _unless_taken() -> Iterator[None]:
+    """Leave out what is said of a point that others took over, as this worker was long silent.
+
+    They look at it under another number, and one result is enough.
+    """
+    from optuna.exceptions import UpdateFinishedTrialError
+
+    try:
+        yield
+    except UpdateFinishedTrialError:
+        pass
+    except ValueError as error:  # as Study.tell says it
+        if not str(error).startswith("Cannot tell a "):
+            raise
 
 
 def _stopped(number: int, settings: Mapping[str, Json]) -> Trial:

@@ -14,7 +14,7 @@ from shrink.base.errors import RecipeError
 from shrink.contract.searched import Trial
 from shrink.search.goal import Goal
 from shrink.search.space import Chain, Choice, Interval, Space
-from shrink.search.study import _WORKER, Asked, Study, open_storage
+from shrink.search.study import _BEAT, _WORKER, Asked, Study, open_storage
 
 SPACE = Space((Chain("", None, {"a": Choice((1, 2, 3)), "b": Interval(0, 3)}),))
 GOAL = Goal("accuracy", {"tflite_bytes": 10})
@@ -83,6 +83,24 @@ def test_points_of_a_silent_worker_elsewhere_come_back_and_of_a_living_one_do_no
     assert one.take_over() == 0
     asked.trial.set_user_attr("beat", 0.0)
     assert one.take_over() == 1
+
+
+def test_what_is_said_of_a_point_that_others_took_over_changes_nothing(tmp_path: Path) -> None:
+    one, other = study(tmp_path), study(tmp_path)
+    one.begin([{"a": 1, "b": 0}])
+    asked = one.ask()
+    asked.trial.set_user_attr(_WORKER, "elsewhere:1:x")
+    asked.trial.set_user_attr(_BEAT, 0.0)
+    assert other.take_over() == 1
+    one.tell(asked, trial_of(asked, 0.5), {})
+    one.leave(asked, trial_of(asked, 0.5))
+    one.give_back(asked)
+    again = other.ask()
+    assert again.settings == asked.settings
+    other.tell(again, trial_of(again, 0.5), {})
+    assert [each.number for each in one.trials()] == [again.number]
+    assert [(each.number, each.status) for each in one.left()] == [(asked.number, "stopped")]
+    assert other.ask().settings != asked.settings
 
 
 def test_the_storage_of_another_search_is_refused(tmp_path: Path) -> None:
