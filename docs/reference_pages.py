@@ -37,7 +37,11 @@ MEANINGS = {
     "training_peak_predicted_bytes": "What the planner predicted of it before training.",
     "training_peak_allocator_bytes": "What the device's allocator counts.",
     "training_peak_small_bytes": "Tensors on a CPU that go past that allocator.",
-    "training_host_peak_bytes": "The most resident memory of the worker process, from the kernel.",
+    "training_host_peak_bytes": "The most resident memory of the worker process up to the end of "
+    "training, from the kernel.",
+    "stage_host_peak_bytes": "The most resident memory of the stage's process, conversion and "
+    "measuring included, whether it trains or not.",
+    "stage_host_peak_predicted_bytes": "What was predicted of it before the process started.",
     "inference_peak_bytes": "Resident memory that loading and running the artifact adds, against a "
     "one-operator model.",
     "arena_bytes": "The smallest tensor arena in which TFLite Micro allocates the model, to "

@@ -90,6 +90,8 @@ FIGURES: dict[str, Figure] = {
         Figure("training_peak_allocator_bytes", "memory", "bytes"),
         Figure("training_peak_small_bytes", "memory", "bytes"),
         Figure("training_host_peak_bytes", "memory", "bytes"),
+        Figure("stage_host_peak_bytes", "memory", "bytes"),
+        Figure("stage_host_peak_predicted_bytes", "memory", "bytes"),
         Figure("inference_peak_bytes", "memory", "bytes"),
         Figure("arena_bytes", "memory", "bytes", definition=2),
         Figure("arena_estimate_bytes", "memory", "bytes"),

@@ -63,6 +63,10 @@ HOST_LIMIT = "SHRINK_HOST_MEMORY_LIMIT"
 """Environment variable of a worker: the bytes that its process may hold, where there is a limit."""
 
 
+HOST_SHARED_BY = "SHRINK_HOST_SHARED_BY"
+"""Environment variable of one of several runs at a time: how many share the control group."""
+
+
 def available_memory_bytes() -> int | None:
     """Return how much memory this process can still have, or None where nobody says.
 

@@ -15,7 +15,7 @@ T_co = TypeVar("T_co", covariant=True)
 DOES_NOT_APPLY = "does not apply"
 NOTHING_TO_PLAN_FOR = "there is no training.memory_limit to plan for"
 _NAME = re.compile(r"\S+")
-_EXPECTED = (DOES_NOT_APPLY, "not planned: there is no")
+_EXPECTED = (DOES_NOT_APPLY, "not planned: there is no", "not predicted: a function builds")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ _LARGEST_OF_ALL = (
     "training_peak_allocator_bytes",
     "training_peak_small_bytes",
     "training_host_peak_bytes",
+    "stage_host_peak_bytes",
+    "stage_host_peak_predicted_bytes",
 )
 _UNFINISHED = "the run did not finish, so there may be more to come"
 

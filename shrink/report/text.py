@@ -320,6 +320,8 @@ def more_columns(report: Report) -> list[Column]:
         figure_column("nonzero", "nonzero_parameters"),
         figure_column("predicted training", "training_peak_predicted_bytes"),
         figure_column("training host", "training_host_peak_bytes"),
+        figure_column("process", "stage_host_peak_bytes"),
+        figure_column("predicted process", "stage_host_peak_predicted_bytes"),
         figure_column("p90", "p90_ms"),
     ]
 

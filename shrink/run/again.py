@@ -55,7 +55,7 @@ def measure_again(job: StepJob, send: Send) -> StepDone:
     details |= {key: shown[key] for key in ("task", "confusion") if key in shown}
     if "audit" in details:
         details.pop("operators", None)
-    training = {k: v for k, v in before.memory.items() if k.startswith("training_")}
+    training = {k: v for k, v in before.memory.items() if k.startswith(("training_", "stage_"))}
     result = replace(
         before,
         size=measured.size,

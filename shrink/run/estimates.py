@@ -49,7 +49,7 @@ def timing_of(step: Step, result: StepResult, baseline: StepResult | None) -> St
     size = {} if baseline is None else baseline.size
     examples = (None if baseline is None else baseline.data.examples) or {}
     parameters, macs, peak = (
-        size.get("parameters"), size.get("macs"), result.memory.get("training_host_peak_bytes")
+        size.get("parameters"), size.get("macs"), result.memory.get("stage_host_peak_bytes")
     )  # fmt: skip
     timing = result.timing
     found = StageTiming(

@@ -6,14 +6,16 @@ is planned for what the rest of the process leaves.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from shrink.base.errors import ResourceError
 from shrink.base.figures import format_value
-from shrink.base.host import HostMemory, gpu_device, group_left_bytes
+from shrink.base.host import HOST_SHARED_BY, HostMemory, gpu_device, group_left_bytes
 from shrink.contract.job import StepJob
 from shrink.contract.training import Training
+from shrink.run.host_needs import HostNeeds, needs_of_job
 
 PROCESS_BYTES = 1_400_000_000
 """A worker of a stage with a small model: 1.3 GB of resident memory, libraries included."""
@@ -24,6 +26,10 @@ TRAINING_BYTES = 100_000_000
 MODEL_COPIES = 11.5
 """Of the weights, while a model is loaded, saved, converted and measured: 11.0 to 11.3 were seen,
 for 16 to 55 MB (docs/decisions.md)."""
+TEACHER_COPIES = 5.0
+"""Of a live teacher's weights, which nothing saves or converts: 4.7 were measured, for 61 MB."""
+TFLITE_COPIES = 8.5
+"""Of a .tflite file that a step starts from: 8.4 were measured, for 61 MB."""
 _SLOTS = {"sgd": 0, "adagrad": 1, "lion": 1}
 _OTHER_SLOTS = 2
 _MARGIN = 0.1
@@ -39,13 +45,15 @@ class HostPlan:
     Attributes:
         limit_bytes: of the process's resident memory.
         asked_for: whether the recipe says so; else the control group does.
-        weights_bytes: of the models that it reads; 0 of those that a function builds.
+        read_bytes: of the models that it reads; 0 of those that a function builds.
+        weights_bytes: of these, of the one that it starts from, where it is no .tflite file.
         fixed_bytes: whatever the micro-batches of training.
         for_weights_bytes: of these, what follows from the weights.
     """
 
     limit_bytes: int
     asked_for: bool
+    read_bytes: int
     weights_bytes: int
     fixed_bytes: int
     for_weights_bytes: int
@@ -56,25 +64,33 @@ class HostPlan:
         return self.limit_bytes - self.fixed_bytes
 
 
-def host_plan(job: StepJob, group_bytes: int | None = None) -> HostPlan | None:
+def host_plan(needs: HostNeeds, group_bytes: int | None = None) -> HostPlan | None:
     """Return what a step's process takes, None where nothing limits it.
 
     Args:
-        job: the step's job.
-        group_bytes: what is left of the control group; by default what the kernel says.
+        needs: what the step asks.
+        group_bytes: what is left of the control group; by default what the kernel says, and of
+            runs at the same time no more than this one's part.
     """
-    asked = job.training.host_memory_limit
-    left = group_left_bytes() if group_bytes is None else group_bytes
+    training = needs.training
+    asked = training.host_memory_limit
+    left = _left_bytes() if group_bytes is None else group_bytes
     limits = [] if left is None else [int(left * (1 - _MARGIN)) + LIBRARY_BYTES]
     if not limits and asked is None:
         return None
     limit = min([*limits, *([] if asked is None else [asked])])
-    weights = sum(_bytes_of(source.path) for source in job.inputs.values() if not source.function)
-    process, of_weights = PROCESS_BYTES, round(MODEL_COPIES * weights)
-    if job.epochs:
+    weights = needs.weights_bytes
+    process = PROCESS_BYTES
+    of_weights = round(
+        MODEL_COPIES * weights
+        + TEACHER_COPIES * needs.teachers_bytes
+        + TFLITE_COPIES * needs.tflite_bytes
+    )
+    if needs.epochs:
         # Gradients are gone when the model is converted, slots need not be.
-        process, of_weights = process + TRAINING_BYTES, of_weights + _slots(job.training) * weights
-    return HostPlan(limit, asked is not None, weights, process + of_weights, of_weights)
+        process, of_weights = process + TRAINING_BYTES, of_weights + slots(training) * weights
+    read = weights + needs.teachers_bytes + needs.tflite_bytes
+    return HostPlan(limit, asked is not None, read, weights, process + of_weights, of_weights)
 
 
 def within_host(job: StepJob, group_bytes: int | None = None) -> StepJob:
@@ -87,60 +103,76 @@ def within_host(job: StepJob, group_bytes: int | None = None) -> StepJob:
     Raises:
         ResourceError: the step needs more, whatever its micro-batches.
     """
-    plan = host_plan(job, group_bytes)
+    needs = needs_of_job(job)
+    plan = host_plan(needs, group_bytes)
     if plan is None:
         return job
     if plan.left_bytes <= 0:
-        raise _refused(job, plan)
+        raise _refused(needs, plan)
     training = replace(job.training, host_memory_limit=plan.limit_bytes)
-    tight = plan.limit_bytes < _ROOMY_BYTES or plan.weights_bytes > _LARGE_PART * plan.limit_bytes
+    tight = plan.limit_bytes < _ROOMY_BYTES or plan.read_bytes > _LARGE_PART * plan.limit_bytes
     # A budget of the peak makes the model smaller, and goes with no limit of training.
-    budgeted = (job.config or {}).get("training_peak_bytes") is not None
-    if job.epochs and not budgeted and not gpu_device() and (plan.asked_for or tight):
+    if job.epochs and not needs.budgeted and not gpu_device() and (plan.asked_for or tight):
         known = training.memory_limit
         left = plan.left_bytes + _allocated(job, plan)
         training = replace(training, memory_limit=left if known is None else min(known, left))
     return replace(job, training=training)
 
 
+def check_host(steps: Sequence[HostNeeds], group_bytes: int | None = None) -> None:
+    """Look at all steps of a run before the first one starts.
+
+    Args:
+        steps: that are to be computed; what is not known of them is looked at when it is.
+        group_bytes: see `host_plan`.
+
+    Raises:
+        ResourceError: one of them needs more than there is, whatever its micro-batches.
+    """
+    for needs in steps:
+        plan = host_plan(needs, group_bytes)
+        if plan is not None and plan.left_bytes <= 0:
+            raise _refused(needs, plan)
+
+
+def _left_bytes() -> int | None:
+    """Return what is left of the control group for this run, of several at a time its part."""
+    left = group_left_bytes()
+    shared_by = os.environ.get(HOST_SHARED_BY, "")
+    if left is None or not shared_by.isdecimal():
+        return left
+    return min(left, HostMemory().limit_bytes() // max(int(shared_by), 1))
+
+
 def _allocated(job: StepJob, plan: HostPlan) -> int:
     """Return what of the fixed bytes a limit of training counts, too: weights and their copies."""
-    return (1 + _slots(job.training)) * plan.weights_bytes
+    return (1 + slots(job.training)) * plan.weights_bytes
 
 
-def _slots(training: Training) -> int:
+def slots(training: Training) -> int:
     """Return how many numbers the optimizer keeps of each weight."""
     optimizer = training.optimizer
     momentum = 1 if optimizer.name == "sgd" and optimizer.momentum else 0
     return _SLOTS.get(optimizer.name, _OTHER_SLOTS) + momentum
 
 
-def _refused(job: StepJob, plan: HostPlan) -> ResourceError:
+def _refused(needs: HostNeeds, plan: HostPlan) -> ResourceError:
     whose = "training.host_memory_limit" if plan.asked_for else "the control group"
     total = HostMemory().limit_bytes()
     hints = [f"give it {_size((plan.fixed_bytes - LIBRARY_BYTES) / (1 - _MARGIN))}"]
-    if job.epochs and _slots(job.training):
+    if needs.epochs and slots(needs.training):
         hints.append("training.optimizer.name: sgd")
     if plan.asked_for and plan.fixed_bytes < (1 - _MARGIN) * total:
         hints[0] = f"set training.host_memory_limit: {plan.fixed_bytes // 10**6 + 1}MB"
     process = plan.fixed_bytes - plan.for_weights_bytes
     return ResourceError(
         f"the step needs about {_size(plan.fixed_bytes)} of the host's memory, of which "
-        f"{_size(process)} for the process and the rest for {_size(plan.weights_bytes)} of "
+        f"{_size(process)} for the process and the rest for {_size(plan.read_bytes)} of "
         f"weights, and {whose} leaves it {_size(plan.limit_bytes)}",
-        subject=job.name,
+        subject=needs.name,
         hint="; ".join(hints),
     )
 
 
 def _size(count: float) -> str:
     return format_value(count, "bytes")
-
-
-def _bytes_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder; 0 where there is none."""
-    try:
-        files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
-        return sum(one.stat().st_size for one in files)
-    except OSError:
-        return 0

@@ -281,7 +281,7 @@ def _as_baseline(result: StepResult, measurement: Measurement) -> StepResult:
         notes=measurement.notes,
         warnings=measurement.warnings,
         measurement=None,
-        memory={k: None if k.startswith("training_") else v for k, v in memory},
+        memory={k: None if k.startswith(("training_", "stage_")) else v for k, v in memory},
         details=from_plain(Details, {name: details[name] for name in _MEASURED if name in details}),
         training=None,
         skipped=(),

@@ -32,7 +32,7 @@ from shrink.base.errors import (
 )
 from shrink.base.figures import format_value
 from shrink.base.foreign import JsonObject
-from shrink.base.host import HostMemory, available_memory_bytes
+from shrink.base.host import HOST_SHARED_BY, HostMemory, available_memory_bytes
 from shrink.recipe.plan import Plan
 from shrink.run.host_plan import PROCESS_BYTES
 
@@ -165,6 +165,7 @@ class Pool:
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
+            os.environ[HOST_SHARED_BY] = str(self._jobs)
             _serve(parent, answer, lambda: work(index))
         self._running.append(_Job(index, pid, answer))
 

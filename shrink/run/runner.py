@@ -42,6 +42,8 @@ from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.resolved import with_taken_task
 from shrink.run.estimates import keep_timing
 from shrink.run.folder import RunFolder, tasks_of
+from shrink.run.host_needs import needs_of_plan
+from shrink.run.host_plan import check_host
 from shrink.run.judged import entry_key, made_before, measured_on, to_measure, with_splits_of
 from shrink.run.keys import (
     Described,
@@ -136,6 +138,8 @@ class Runner:
             state = _State(*self._keys())
             check_early(self.plan.data_config)
             self.plan.check_installed()
+            new = [s for s in self.steps if not self._is_stored(s, state)]
+            check_host(needs_of_plan(self.plan, new))
             options = self.options
             folder = RunFolder(options.output, self.plan, options.force, options.trust_model)
             reached("folder-made")
@@ -234,9 +238,11 @@ class Runner:
     def _seconds_after(self, step: Step, state: _State) -> float | None:
         """Return what the steps after one took in the last run here; None where it is not known."""
         later = self.steps[step.index + 1 :]
-        stored = {s.name for s in later if self.store.contains(state.keys[s.name])}
-        new = [s.name for s in later if not self._may_reuse(s) or s.name not in stored]
+        new = [s.name for s in later if not self._is_stored(s, state)]
         return seconds_before(self.options.output, new)
+
+    def _is_stored(self, step: Step, state: _State) -> bool:
+        return self._may_reuse(step) and self.store.contains(self._entry(step, state))
 
     def _find(self, step: Step, state: _State) -> StoredStep | None:
         """Return a step that is in the store; a baseline also as what an earlier run ended in."""

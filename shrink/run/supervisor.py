@@ -16,6 +16,8 @@ from shrink.contract.codec import from_plain
 from shrink.contract.events import Event, Lost, OutOfMemoryEvent
 from shrink.contract.job import Attempts, Planning, StepJob
 from shrink.contract.training import Training
+from shrink.run.host_needs import needs_of_job
+from shrink.run.host_peak import expected_peak
 from shrink.run.host_plan import within_host
 from shrink.run.process import LOG_NAME, WorkerDied, attempt, log_to_keep
 
@@ -35,7 +37,9 @@ def with_plan(
         ShrinkError: not even a micro-batch of one example fits, or the step cannot begin.
     """
     job = within_host(job)
-    return replace(job, planning=_planned(job, work, on_event, workers))
+    planning = _planned(job, work, on_event, workers)
+    expected = expected_peak(needs_of_job(job), planning)
+    return replace(job, planning=planning, host_peak=expected)
 
 
 def _planned(job: StepJob, work: Path, on_event: Callable[[Event], None], workers: int) -> Planning:

@@ -32,6 +32,7 @@ MEMORY_KEYS = {
     "training_peak_bytes", "training_peak_predicted_bytes", "training_peak_small_bytes",
     "training_peak_allocator_bytes",
     "training_host_peak_bytes",
+    "stage_host_peak_bytes", "stage_host_peak_predicted_bytes",
     "inference_peak_bytes", "arena_bytes", "arena_estimate_bytes",
     "arena_32_bytes",
     "arena_32_reference_bytes",
@@ -237,7 +238,7 @@ def test_run_dry_says_what_would_be_computed_and_why(finished: FinishedRun) -> N
             assert row["estimate"]["duration_s"] == done["duration_s"]
         # The same model and data as the one record: another sparsity takes about as long.
         assert row["estimate"]["duration_s"] == pytest.approx(done["duration_s"])
-        assert row["estimate"]["host_peak_bytes"] == done["memory"]["training_host_peak_bytes"]
+        assert row["estimate"]["host_peak_bytes"] == done["memory"]["stage_host_peak_bytes"]
 
 
 def test_report_has_no_number_that_json_does_not_know(finished: FinishedRun) -> None:

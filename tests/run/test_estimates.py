@@ -47,7 +47,7 @@ def keep(
     took = StepResult(
         duration_s=seconds,
         timing=Timing(stage_s=seconds - 2, measure_s=1.0),
-        memory={"training_host_peak_bytes": peak},
+        memory={"stage_host_peak_bytes": peak},
     )
     first = StoredStep("b", baseline(macs, parameters), {})
     keep_timing(step(), StoredStep(key, took, {}), key, first, store)

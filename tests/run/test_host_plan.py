@@ -10,13 +10,20 @@ import pytest
 
 from shrink.base import host
 from shrink.base.errors import ResourceError
+from shrink.base.host import HostMemory
 from shrink.contract.job import StepJob
 from shrink.contract.model_source import ModelSource
 from shrink.contract.training import Optimizer, Training
+from shrink.recipe.load import recipe_from_mapping
+from shrink.recipe.plan import Plan, build_plan
+from shrink.run.host_needs import needs_of_job, needs_of_plan
 from shrink.run.host_plan import (
+    LIBRARY_BYTES,
     MODEL_COPIES,
     PROCESS_BYTES,
+    TFLITE_COPIES,
     TRAINING_BYTES,
+    check_host,
     host_plan,
     within_host,
 )
@@ -74,7 +81,7 @@ def test_a_container_of_2_gb_runs_small_models(tmp_path: Path) -> None:
 
 def test_the_tighter_of_two_limits_counts(tmp_path: Path) -> None:
     step = job(tmp_path, 1, host_memory_limit=3000 * MB)
-    plan = host_plan(step, group_bytes=2000 * MB)
+    plan = host_plan(needs_of_job(step), group_bytes=2000 * MB)
     assert plan is not None
     assert plan.limit_bytes == 2200 * MB
 
@@ -131,3 +138,65 @@ def test_available_memory_is_what_the_steps_limit_leaves(monkeypatch: pytest.Mon
     assert (host.available_memory_bytes() or 0) <= 50 * MB
     monkeypatch.setenv(host.HOST_LIMIT, "1")
     assert host.available_memory_bytes() == 0
+
+
+def two_stages(folder: Path, megabytes: int, second: dict[str, Any]) -> Plan:
+    """Return a plan: a model file of this size is trained, then the second stage goes on."""
+    folder.mkdir(exist_ok=True)
+    with (folder / "model.h5").open("wb") as stream:
+        stream.truncate(megabytes * MB)
+    recipe = {
+        "name": "r",
+        "model": str(folder / "model.h5"),
+        "data": {"source": "digits"},
+        "stages": [{"train": {"epochs": 1, "training": {"optimizer": {"name": "sgd"}}}}, second],
+    }
+    return build_plan(recipe_from_mapping(recipe, str(folder)))
+
+
+def test_all_steps_are_looked_at_before_the_first_one_starts(tmp_path: Path) -> None:
+    plan = two_stages(tmp_path, 100, {"prune": {"method": "magnitude", "sparsity": 0.5}})
+    train, prune = needs_of_plan(plan, plan.steps)[-2:]
+    assert (train.weights_bytes, prune.weights_bytes) == (100 * MB, 100 * MB)
+    enough = PROCESS_BYTES + TRAINING_BYTES + MODEL_COPIES * 100 * MB
+    left = round((enough - LIBRARY_BYTES) / 0.9)
+    check_host([train], group_bytes=left + MB)
+    with pytest.raises(ResourceError) as caught:  # Adam keeps two numbers of each weight
+        check_host([train, prune], group_bytes=left + MB)
+    assert caught.value.subject == "prune"
+    check_host([train, prune], group_bytes=left + round(200 * MB / 0.9) + MB)
+
+
+def test_what_earlier_steps_make_smaller_is_looked_at_in_its_turn(tmp_path: Path) -> None:
+    plan = two_stages(tmp_path, 100, {"prune": {"method": "channels", "ratio": 0.5}})
+    assert [one.weights_bytes for one in needs_of_plan(plan, plan.steps)[-2:]] == [100 * MB] * 2
+    plan = two_stages(tmp_path, 100, {"distill": {"student": {"width": 0.5}}})
+    needs = needs_of_plan(plan, plan.steps)[-1]
+    assert (needs.weights_bytes, needs.teachers_bytes) == (0, 100 * MB)
+    assert [one.name for one in needs_of_plan(plan, plan.steps[-1:])] == ["distill"]
+
+
+def test_a_tflite_file_counts_for_fewer_copies(tmp_path: Path) -> None:
+    step = job(tmp_path, 100, epochs=0)
+    (tmp_path / "model.h5").rename(tmp_path / "model.tflite")
+    given = {"model": ModelSource(kind="tflite", path=tmp_path / "model.tflite")}
+    needs = needs_of_job(replace(step, inputs=given))
+    assert (needs.weights_bytes, needs.tflite_bytes) == (0, 100 * MB)
+    plan = host_plan(needs, group_bytes=8000 * MB)
+    assert plan is not None
+    assert plan.fixed_bytes == PROCESS_BYTES + TFLITE_COPIES * 100 * MB
+
+
+def test_runs_at_the_same_time_share_what_the_group_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shrink.run.host_plan.group_left_bytes", lambda: 7000 * MB)
+    monkeypatch.setattr(HostMemory, "limit_bytes", lambda self: 8000 * MB)
+    needs = needs_of_job(job(tmp_path, 1))
+    limits = {}
+    for runs in ("", "1", "2", "4"):
+        monkeypatch.setenv(host.HOST_SHARED_BY, runs)
+        plan = host_plan(needs)
+        assert plan is not None
+        limits[runs] = plan.limit_bytes
+    assert limits == {"": 6700 * MB, "1": 6700 * MB, "2": 4000 * MB, "4": 2200 * MB}
