@@ -247,10 +247,13 @@ class PruneKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
     input channels."""
     schedule: Literal["constant", "polynomial"]
     """magnitude: constant, the whole sparsity at once; polynomial, rising cubically over `ramp`."""
+    initial_sparsity: float
+    """magnitude: fraction that is zero from the start, from which a polynomial schedule rises."""
     ramp: float
     """magnitude: fraction of the updates over which a polynomial schedule rises."""
-    frequency: int
-    """magnitude: updates between two choices of the mask while the sparsity rises."""
+    frequency: Literal["auto"] | int
+    """magnitude: updates between two choices of the mask while the sparsity rises; auto: 10, or
+    fewer where the rise is shorter than 480 updates, so that it has 48 choices."""
     ratio: float | None
     """channels: fraction of each group's channels that is removed."""
     ratios: Mapping[str, object]

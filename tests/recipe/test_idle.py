@@ -22,6 +22,7 @@ CASES = [
     ("prune: {schedule: constant, ramp: 0.5}", "ramp", "schedule: polynomial"),
     ("prune: {schedule: constant, frequency: 2}", "frequency", "schedule: polynomial"),
     ("prune: {epochs: 0, ramp: 0.5}", "ramp", "epochs"),
+    ("prune: {epochs: 0, initial_sparsity: 0.2}", "initial_sparsity", "epochs"),
     ("prune: {epochs: 0, frequency: 2}", "frequency", "epochs"),
     ("prune: {ramp: 0.0, frequency: 2}", "frequency", "ramp above 0"),
     ("distill: {student: s.h5, beta: 2}", "beta", "loss: decoupled"),

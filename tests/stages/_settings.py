@@ -77,7 +77,7 @@ MAGNITUDE: dict[str, dict[str, Piece]] = {
         "default": {},
         "constant": {"schedule": "constant"},
         "short": {"schedule": "polynomial", "ramp": 0.1, "frequency": 1},
-        "long": {"ramp": 1.0},
+        "long": {"ramp": 1.0, "initial_sparsity": 0.1},
         "no ramp": {"ramp": 0.0},
     },
     "epochs": {"1": {"epochs": 1}, "2": {"epochs": 2}, "0": {"epochs": 0}},

@@ -12,7 +12,8 @@ from shrink.base.figures import LOSS
 from shrink.base.metrics import check_metric, is_known_name, needs_slices
 from shrink.stages.base import StageConfig
 
-_SCHEDULE = ("schedule", "ramp", "frequency")
+_RISE = ("initial_sparsity", "ramp", "frequency")
+_SCHEDULE = ("schedule", *_RISE)
 _MAGNITUDE = ("sparsity", "pattern", *_SCHEDULE)
 _TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes", "training_peak_bytes")
 _CHANNELS = (
@@ -29,7 +30,7 @@ IMPORTANCES = [
 ]  # fmt: skip
 """Names of what `shrink.pruning.importance` has a function for, and `least_squares`."""
 
-_PASSES = 5
+_PASSES, _SELDOM = 5, 10
 
 Ratio = Annotated[float, Field(ge=0, lt=1)]
 
@@ -49,10 +50,13 @@ class PruneConfig(StageConfig):
     four input channels."""
     schedule: Literal["constant", "polynomial"] = "polynomial"
     """magnitude: constant, the whole sparsity at once; polynomial, rising cubically over `ramp`."""
+    initial_sparsity: Ratio = 0.0
+    """magnitude: fraction that is zero from the start, from which a polynomial schedule rises."""
     ramp: Fraction = 0.6
     """magnitude: fraction of the updates over which a polynomial schedule rises."""
-    frequency: Count = 10
-    """magnitude: updates between two choices of the mask while the sparsity rises."""
+    frequency: Literal["auto"] | Count = "auto"
+    """magnitude: updates between two choices of the mask while the sparsity rises; auto: 10, or
+    fewer where the rise is shorter than 480 updates, so that it has 48 choices."""
     ratio: Ratio | None = None
     """channels: fraction of each group's channels that is removed."""
     ratios: dict[str, Ratio] = Field(default_factory=dict)
@@ -114,10 +118,12 @@ class PruneConfig(StageConfig):
         """Return keys of a rise that there is not."""
         if self.method == "channels" or self.pattern == "2:4":
             return {}  # refused below, in words of their own
+        # 10 was the default, and stands in the resolved recipes of earlier runs.
+        rise = [key for key in _RISE if key != "frequency" or self.frequency != _SELDOM]
         if self.epochs == 0:
-            return dict.fromkeys(("ramp", "frequency"), "epochs above 0")
+            return dict.fromkeys(rise, "epochs above 0")
         if self.schedule == "constant":
-            return dict.fromkeys(("ramp", "frequency"), "schedule: polynomial")
+            return dict.fromkeys(rise, "schedule: polynomial")
         return {} if self.ramp else {"frequency": "a ramp above 0"}
 
     def preserved(self) -> tuple[str, ...]:
@@ -169,10 +175,14 @@ class PruneConfig(StageConfig):
             self._check_targets()
             self._check_fine_tuning()
             self._check_sensitivity()
+        elif self.initial_sparsity > self.sparsity:
+            raise ValueError(
+                f"initial_sparsity {self.initial_sparsity:g} is above sparsity {self.sparsity:g}"
+            )
         if self.pattern == "2:4" and self.sparsity != 0.5:
             raise ValueError("pattern 2:4 is a sparsity of 0.5; leave sparsity out")
         if self.pattern == "2:4" and self.model_fields_set.intersection(_SCHEDULE):
-            raise ValueError("pattern 2:4 is chosen once, so schedule, ramp and frequency are none")
+            raise ValueError(f"pattern 2:4 is chosen once, so {', '.join(_SCHEDULE)} are none")
         return self
 
     def _check_targets(self) -> None:

@@ -17,6 +17,7 @@ from shrink.pruning.masks import (
     prunable_kernels,
     pruned_count,
     ramp_updates,
+    updates_between_choices,
 )
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.channels import prune_channels
@@ -51,13 +52,15 @@ def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
     with context.devices.scope():
         masks = Masks(
             [k.kernel for k in kernels],
-            polynomial(config.sparsity, last) if ramps else constant(config.sparsity),
+            polynomial(config.sparsity, last, config.initial_sparsity)
+            if ramps
+            else constant(config.sparsity),
             last,
-            config.frequency,
+            updates_between_choices(last) if config.frequency == "auto" else config.frequency,
             PATTERNS[config.pattern],
         )
-        if not ramps:
-            masks.prune_now(config.sparsity)
+        if at_once := config.initial_sparsity if ramps else config.sparsity:
+            masks.prune_now(at_once)
     record = None
     if config.passes:
         task = context.task(model)

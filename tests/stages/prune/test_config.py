@@ -72,6 +72,7 @@ def recipe(prune: dict[str, Any]) -> dict[str, Any]:
         ({"method": "channels", "ratio": 0.3, "teacher": "self", "epochs": 0}, "needs epochs"),
         ({"pattern": "2:4", "sparsity": 0.6}, "2:4 is a sparsity of 0.5"),
         ({"pattern": "2:4", "ramp": 0.3}, "2:4 is chosen once"),
+        ({"sparsity": 0.3, "initial_sparsity": 0.5}, "initial_sparsity 0.5 is above sparsity 0.3"),
         ({"pattern": "1:3"}, "must be 'unstructured', '2:4' or 'block'"),
         ({"method": "filters", "ratio": 0.3}, "must be 'magnitude' or 'channels'"),
     ],
