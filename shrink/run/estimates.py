@@ -152,7 +152,7 @@ def _of_kind(
             host_peak_bytes=max(peaks, default=None),
             basis="same_kind",
             records=count,
-            why=f"{runs}, not scaled: the model's baseline was not computed yet",
+            why=f"{runs}, not scaled: this version has not computed the model's baseline",
         )
     nearest = sorted(scalable, key=lambda one: _apart(one, work))[:_NEAREST]
     seconds, spread = _seconds(nearest, work), _spread(nearest, work)

@@ -11,10 +11,8 @@ from __future__ import annotations
 from shrink.base.host import gpu_device
 from shrink.contract.job import HostPeak, Planning
 from shrink.run.host_needs import HostNeeds
-from shrink.run.host_plan import MODEL_COPIES, TEACHER_COPIES, TFLITE_COPIES
+from shrink.run.host_plan import MODEL_COPIES, PROCESS_BYTES, TEACHER_COPIES, TFLITE_COPIES
 
-SMALL_BYTES = 1_150_000_000
-"""A process with a small model: 1.13 to 1.16 GB were measured. Limits are kept with more."""
 TRAINED_COPIES = 2.5
 """Of the weights, beside what the device's allocator counts while they are trained."""
 
@@ -36,7 +34,7 @@ def expected_peak(needs: HostNeeds, planning: Planning) -> HostPeak:
         training = TRAINED_COPIES * needs.weights_bytes + _live_teachers(needs)
         training += 0 if gpu_device() else plan.predicted_bytes
     measuring = MODEL_COPIES * needs.weights_bytes + TFLITE_COPIES * needs.tflite_bytes
-    return HostPeak(round(SMALL_BYTES + max(training, measuring)))
+    return HostPeak(round(PROCESS_BYTES + max(training, measuring)))
 
 
 def _live_teachers(needs: HostNeeds) -> float:

@@ -7,7 +7,8 @@ import pytest
 from shrink.contract.job import MicroBatchPlan, Planning
 from shrink.contract.training import Training
 from shrink.run.host_needs import HostNeeds
-from shrink.run.host_peak import SMALL_BYTES, expected_peak
+from shrink.run.host_peak import expected_peak
+from shrink.run.host_plan import PROCESS_BYTES
 
 MB = 1_000_000
 PLANNED = Planning(MicroBatchPlan(8, 200 * MB, None))
@@ -31,7 +32,7 @@ def needs(kind: str = "quantize", **given: int | str) -> HostNeeds:
     ],
 )
 def test_the_larger_of_training_and_measuring_is_expected(step: HostNeeds, above: int) -> None:
-    assert expected_peak(step, PLANNED).predicted_bytes == SMALL_BYTES + above
+    assert expected_peak(step, PLANNED).predicted_bytes == PROCESS_BYTES + above
 
 
 def test_what_is_not_known_is_null_with_the_reason() -> None:
