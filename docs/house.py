@@ -14,10 +14,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+MOST_LINES, MOST_OF_FUNCTION, MOST_PARAMETERS = 450, 60, 8
 
 
 def main() -> int:
-    """Print a line for each figure."""
+    """Print a line for each figure, and return 1 where one is beyond its bound."""
     texts = {path: path.read_text(encoding="utf-8") for path in sources()}
     lines = [len(text.splitlines()) for text in texts.values()]
     functions = [each for text in texts.values() for each in functions_of(ast.parse(text))]
@@ -30,15 +31,26 @@ def main() -> int:
         "lines of a file": spread([count for count in lines if count > 1]),
         "functions": len(functions),
         "lines of a function": spread(lengths),
-        "functions above 60 lines": sum(length > 60 for length in lengths),
-        "functions above 8 positional parameters": sum(count > 8 for count in parameters),
+        "functions above 60 lines": sum(length > MOST_OF_FUNCTION for length in lengths),
+        "functions above 8 positional parameters": sum(
+            count > MOST_PARAMETERS for count in parameters
+        ),
         "the word Any": sum(len(re.findall(r"\bAny\b", text)) for text in texts.values()),
         "typed returns": share(one.returns is not None for one in functions),
         "public docstrings": share(ast.get_docstring(one) is not None for one in public),
     }
     for name, value in figures.items():
         sys.stdout.write(f"{name}: {value}\n")
-    return 0
+    bounded = {
+        f"a file has more than {MOST_LINES} lines": max(lines) > MOST_LINES,
+        f"a function has more than {MOST_OF_FUNCTION} lines": max(lengths) > MOST_OF_FUNCTION,
+        f"a function has more than {MOST_PARAMETERS} parameters": max(parameters) > MOST_PARAMETERS,
+        "a function does not say what it returns": any(one.returns is None for one in functions),
+        "a public function has no docstring": not all(map(ast.get_docstring, public)),
+    }
+    beyond = [what for what, is_so in bounded.items() if is_so]
+    sys.stdout.write("".join(f"BEYOND: {what}\n" for what in beyond))
+    return int(bool(beyond))
 
 
 def sources() -> list[Path]:

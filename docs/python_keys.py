@@ -37,21 +37,26 @@ from shrink.api.kinds import PathGiven
 _COMMON = '''\
 
 
-class HowKeys(TypedDict, total=False):
-    """How to run."""
+class PlaceKeys(TypedDict, total=False):
+    """Where to write, and what to say."""
 
     output: PathGiven
     """The run folder, by default runs/NAME; or a .tflite file for the artifact alone."""
     force: bool
     """Write into a folder of another recipe's run or of other files."""
-    no_cache: bool
-    """Compute every stage again and store it anew."""
     trust_model: bool
     """Load the model files whatever they hold; the report says so."""
     quiet: bool
     """Nothing on stderr but errors."""
     verbose: bool
     """Also what each stage's worker prints, as it does."""
+
+
+class HowKeys(PlaceKeys, total=False):
+    """How to run."""
+
+    no_cache: bool
+    """Compute every stage again and store it anew."""
 
 
 class RunKeys(HowKeys, total=False):
@@ -74,7 +79,7 @@ class SweepKeys(HowKeys, total=False):
     """Runs at a time, in memory of their own."""
 
 
-class SearchKeys(TypedDict, total=False):
+class SearchKeys(PlaceKeys, total=False):
     """Keywords of `shrink.search`."""
 
     flash: int | str
@@ -100,18 +105,8 @@ class SearchKeys(TypedDict, total=False):
     """Of the sampler."""
     set: Mapping[str, object]
     """Keys of the recipe to change: {"train.epochs": 5}."""
-    output: PathGiven
-    """The search's folder, by default runs/NAME-search."""
-    force: bool
-    """Begin anew, or write into a folder of other files."""
-    trust_model: bool
-    """Load the model files whatever they hold; the reports say so."""
     custom_objects: PathGiven
     """A Python file whose classes and functions the model names; its code runs."""
-    quiet: bool
-    """Nothing on stderr but errors."""
-    verbose: bool
-    """Also what each stage's worker prints, as it does."""
 
 
 class ToolKeys(TypedDict, total=False):

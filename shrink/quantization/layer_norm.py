@@ -120,6 +120,7 @@ class _Span:
 
     @property
     def is_wide(self) -> bool:
+        """Whether 8 bits for all positions lose those of little variance."""
         return self.most > _WIDEST * self.least
 
     @property

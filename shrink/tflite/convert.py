@@ -210,8 +210,7 @@ def convert(
         precision: what weights and activations become. The static ones need `calibration`.
         calibration: representative examples, each a float32 array with a batch of 1 for every
             model input, by the input's name in the signature.
-        input_type: "float32", "int8", "uint8", or with static_int16 "int16".
-        output_type: likewise.
+        input_type, output_type: "float32", "int8", "uint8", or with static_int16 "int16".
         dense_per_tensor: whether each dense layer's integer weights share one scale.
         ranges: of activations by their tensor's name in the float32 file, for static_int8, in place
             of those that calibration finds.
