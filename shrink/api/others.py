@@ -32,7 +32,7 @@ from shrink.run.tool import run_tool
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from shrink.api.keys import RunKeys, SweepKeys, ToolKeys
+    from shrink.api.how_keys import RunKeys, SweepKeys, ToolKeys
     from shrink.api.kinds import ModelGiven, PathGiven
 
 

@@ -30,7 +30,7 @@ from shrink.search.session import Search
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from shrink.api.keys import SearchKeys
+    from shrink.api.how_keys import SearchKeys
     from shrink.api.kinds import DataGiven, ModelGiven
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import shrink
-from shrink.api import keys
+from shrink.api import how_keys, keys
 from tests.cli.shell import environment
 from tests.test_docs import DOCS, blocks
 
@@ -46,7 +46,8 @@ def test_functions_and_keywords_are_those_that_there_are() -> None:
     for call in calls():
         name = ast.unparse(call.func).removeprefix("shrink.")
         assert name in shrink.__all__
-        known = getattr(keys, f"{name.title()}Keys")
+        kind = f"{name.title()}Keys"
+        known = getattr(how_keys if hasattr(how_keys, kind) else keys, kind)
         given = {keyword.arg for keyword in call.keywords} - {"data"}
         assert given <= known.__required_keys__ | known.__optional_keys__, ast.unparse(call)
 

@@ -13,7 +13,7 @@ import pytest
 import shrink
 from docs.python_keys import keys_text
 from shrink import api
-from shrink.api import keys, results
+from shrink.api import how_keys, keys, results
 from shrink.base.errors import ShrinkError
 
 ROOT = Path(__file__).parents[2]
@@ -106,10 +106,10 @@ def test_keywords_are_the_recipes_and_how_to_run() -> None:
     def names(kind: type) -> set[str]:
         return set(kind.__annotations__)
 
-    assert names(keys.HowKeys) == HOW
-    assert names(keys.RunKeys) == HOW | {"set", "from_stage", "until"}
-    assert names(keys.SweepKeys) == HOW | {"set", "jobs"}
-    assert names(keys.SearchKeys) == (HOW - {"no_cache"}) | {
+    assert names(how_keys.HowKeys) == HOW
+    assert names(how_keys.RunKeys) == HOW | {"set", "from_stage", "until"}
+    assert names(how_keys.SweepKeys) == HOW | {"set", "jobs"}
+    assert names(how_keys.SearchKeys) == (HOW - {"no_cache"}) | {
         *("flash", "ram", "latency", "max_drop", "time", "trials", "jobs", "storage", "sampler"),
         *("seed", "set", "custom_objects"),
     }

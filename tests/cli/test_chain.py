@@ -43,8 +43,13 @@ def test_evaluate_reports_what_the_run_reported_when_data_is_named_again(chain: 
     assert told <= {"few-test-examples", "baseline-at-chance"}  # nothing of examples seen before
     kept, measured = json.loads(done.stdout)["stages"][0], stage(second, "baseline")
     assert kept["status"] == "cached"
-    # What the run measured of its artifact is what measuring it again gives, note for note.
+    assert measured["memory"]["stage_host_peak_bytes"] > 100e6
+    assert kept["notes"].pop().startswith("stage_host_peak_bytes, stage_host_peak_predicted_bytes:")
+    # What the run measured of its artifact is what measuring it again gives, note for note, but
+    # for the process that measured it.
     for one in (kept, measured):
+        for name in ("stage_host_peak_bytes", "stage_host_peak_predicted_bytes"):
+            del one["memory"][name], one["delta"][name]
         for name in ("status", "measured", "duration_s", "latency", "artifact", "sha256"):
             del one[name]
         for output in one["details"]["task"]["outputs"]:
