@@ -231,7 +231,7 @@ def _without_softened_outputs(losses: Sequence[str]) -> str:
 
 
 def _with_length(config: PruneConfig, context: StageContext) -> tuple[PruneConfig, Choice]:
-    """Return it with passes for some hundred updates, however small the training split is."""
+    """Return it with passes for some hundred updates, and at least one for each step."""
     updates = math.ceil(len(context.dataset.train) / context.training.global_batch_size)
     wanted = math.ceil(UPDATES / max(1, updates))
     passes = max(config.steps, min(MOST_PASSES, max(FEWEST_PASSES, wanted)))

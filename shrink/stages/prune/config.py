@@ -151,12 +151,16 @@ class PruneConfig(StageConfig):
     @property
     def passes(self) -> int:
         """Passes of fine-tuning, as far as the recipe alone tells."""
-        return _PASSES if self.epochs == "auto" else self.epochs
+        return max(_PASSES, self.steps) if self.epochs == "auto" else self.epochs
 
     @property
     def budget(self) -> str | None:
         """The key of the budget that it prunes to; None where it has ratios."""
         return next((key for key in _TARGETS if getattr(self, key) is not None), None)
+
+    @property
+    def _may_have_teacher(self) -> bool:
+        return self.teacher == "self" or (self.teacher == "auto" and self.budget is not None)
 
     @property
     def _measures_files(self) -> bool:
@@ -223,7 +227,7 @@ class PruneConfig(StageConfig):
             )
 
     def _check_fine_tuning(self) -> None:
-        if self.teacher != "self" and self.model_fields_set & {"temperature", "alpha"}:
+        if not self._may_have_teacher and self.model_fields_set & {"temperature", "alpha"}:
             raise ValueError("temperature and alpha need `teacher: self`")
         budget = self.budget
         if budget is not None and not self.rebuild:
@@ -249,7 +253,7 @@ class PruneConfig(StageConfig):
             foreign.add("arena")
         if self.max_extra_macs is None:
             foreign.add("max_extra_macs")
-        if self.teacher != "self":
+        if not self._may_have_teacher:
             foreign |= {"temperature", "alpha"}
         if self.pattern == "2:4":
             foreign.update(_SCHEDULE)

@@ -108,6 +108,8 @@ def test_recipe_refuses_what_does_not_belong_together(prune: dict[str, Any], mes
             "max_extra_macs": 0.25,
         },
         {"method": "channels", "macs": 0.5, "allocation": "sensitivity"},
+        {"method": "channels", "macs": 0.5, "temperature": 3.0, "alpha": 0.2},
+        {"method": "channels", "macs": 0.5, "steps": 8},
         {"method": "channels", "macs": 0.5, "teacher": "self", "alpha": 0.5},
     ],
 )
