@@ -65,9 +65,10 @@ def test_positions_of_one_size_are_left_alone() -> None:
 
 
 def test_a_normalisation_whose_ranges_were_trained_is_left_alone() -> None:
-    keras.backend.clear_session()  # it numbers the names of models
     content, batches = float_model().float32.content, [{"x": positions(20, 1e-3)}]
-    inner = "model/norm/batchnorm/Rsqrt"
+    model = float_model().model
+    assert model is not None
+    inner = f"{model.name}/norm/batchnorm/Rsqrt"
     assert normalised_twice(content, batches, {"another": (0.0, 1.0)}) is not None
     assert normalised_twice(content, batches, {inner: (0.0, 1.0)}) is None
 
