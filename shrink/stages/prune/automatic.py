@@ -127,7 +127,8 @@ def _tried(
             _choice(opened, candidates[0].config, why or "it goes with the other"),
         )
     context.phase("trying importances and allocations")
-    losses = [_loss_of(graph, one, context) for one in candidates]
+    found = [_loss_of(graph, one, context) for one in candidates]
+    losses = [None if x is None or not math.isfinite(x) else x for x in found]
     best = candidates[int(np.argmin([math.inf if x is None else x for x in losses]))]
     options = tuple(
         Option(
@@ -137,6 +138,8 @@ def _tried(
         for one, loss in zip(candidates, losses, strict=True)
     )
     why = "least loss on validation examples before fine-tuning"
+    if not any(x is not None for x in losses):
+        why = "none of them has a loss on validation examples at the budget"
     return best, (_choice(opened, best.config, why, options),)
 
 

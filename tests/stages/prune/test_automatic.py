@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -156,6 +157,31 @@ def test_a_regression_has_no_teacher(model_path: Path, tmp_path: Path) -> None:
 class _Regression:
     losses = ("mean_squared_error",)
     detector = None
+
+
+@pytest.mark.parametrize(
+    ("losses", "value", "why"),
+    [
+        ([math.nan, 2.0, 1.0], "l2, uniform", "least loss"),
+        ([None, math.nan, 3.0], "l2, uniform", "least loss"),
+        ([None, math.nan, None], "least_squares, uniform", "none of them has a loss"),
+    ],
+)
+def test_what_has_no_loss_is_not_called_the_best(
+    losses: list[float | None],
+    value: str,
+    why: str,
+    context: StageContext,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left = iter(losses)
+    monkeypatch.setattr(automatic, "_loss_of", lambda *_: next(left))
+    choice = by_key(settled(context, macs=0.5))["importance, allocation"]
+    assert choice.value == value
+    assert choice.why.startswith(why)
+    measured = [option.figures for option in choice.options]
+    known = [loss for loss in losses if loss is not None and not math.isnan(loss)]
+    assert [figures["validation_loss"] for figures in measured if figures] == known
 
 
 def test_nothing_is_tried_on_many_channels(
