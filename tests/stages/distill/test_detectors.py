@@ -88,7 +88,10 @@ def test_student_is_the_same_from_cached_outputs_and_from_any_micro_batches(
 def test_pruned_detector_learns_from_the_unpruned_one_through_its_concatenation(
     folder: Path, tmp_path: Path
 ) -> None:
-    config = {"method": "channels", "macs": 0.6, "epochs": 1, "teacher": "self", "alpha": 0.0}
+    config = {
+        **{"method": "channels", "macs": 0.6, "importance": "l2", "allocation": "uniform"},
+        **{"epochs": 1, "teacher": "self", "alpha": 0.0},
+    }
     pruned = prune(PruneConfig.model_validate(config), context(folder, tmp_path, "prune"))
     assert pruned.model is not None
     assert pruned.training is not None

@@ -298,10 +298,11 @@ def test_prune_meets_an_arena_and_no_more(model_path: Path, tmp_path: Path) -> N
         return found.value
 
     limit = int(0.7 * arena(original))
-    result = prune(model_path, tmp_path, arena_bytes=limit, exclude=["inner"])
+    chosen = {"importance": "l2", "allocation": "uniform"}
+    result = prune(model_path, tmp_path, arena_bytes=limit, exclude=["inner"], **chosen)
     assert 0.8 * limit < arena(result.model) <= limit
     with pytest.raises(StageError, match=r"arena_bytes: 1,000 is out of reach"):
-        prune(model_path, tmp_path, arena_bytes=1000)
+        prune(model_path, tmp_path, arena_bytes=1000, **chosen)
 
 
 def wide_path(folder: Path) -> Path:
