@@ -39,6 +39,8 @@ TRIALS, SCORES = "trials", "scores.json"
 _SLACK = 0.1
 """Share by which what training decides may still make a file smaller."""
 _DULL_IN_A_ROW, _KNOWN_IN_A_ROW, _UNABLE_IN_A_ROW, _SPENT_IN_A_ROW = 20, 20, 100, 3
+_KNOWN_BEFORE_CHANCE = 3
+"""Known points in a row after which a new one is drawn at random."""
 _BEAT_S = 20.0
 
 
@@ -160,6 +162,8 @@ class Worker:
         if self.study.is_known(asked, recipe_sha256(plan)):
             seen.known += 1
             self.study.leave(asked, self._untrained(asked, "duplicate", {}, started))
+            if seen.known % _KNOWN_BEFORE_CHANCE == 0 and not self.study.propose(self._is_new):
+                seen.known = _KNOWN_IN_A_ROW
             return
         seen.known = 0
         with until(self.budget.deadline), self._beating(asked):
@@ -182,6 +186,12 @@ class Worker:
             return
         seen.dull = 0
         self._train(asked, plan, started)
+
+    def _is_new(self, settings: Settings) -> bool:
+        try:
+            return not self.study.has_seen(recipe_sha256(self.candidates.plan(settings)))
+        except (RecipeError, ModelError):
+            return False
 
     def _outline(self, plan: Plan) -> Outline:
         """Return what is known untrained, where that decides anything."""

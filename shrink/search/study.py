@@ -14,7 +14,7 @@ import socket
 import time
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ from shrink.base.packages import extra_hint
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.searched import Trial
 from shrink.search.goal import Goal
-from shrink.search.space import Space
+from shrink.search.space import Settings, Space
 
 if TYPE_CHECKING:
     import optuna
@@ -34,6 +34,7 @@ _TRIAL, _LEFT = "shrink:trial", "shrink:left"
 _SETTINGS, _WORKER, _BEAT = "shrink:settings", "worker", "beat"
 _CONSTRAINTS, _RECIPE = "shrink:constraints", "shrink:recipe"
 _DEAD_AFTER_S = 90.0
+_DRAWS = 100
 _FAR = 1e12
 """Stands for a figure that is not there, in what the sampler is told."""
 
@@ -137,6 +138,26 @@ class Study:
             self._study.enqueue_trial(
                 dict(self.space.encode(settings)), {_SETTINGS: json.dumps(dict(settings))}
             )
+
+    def propose(self, is_new: Callable[[Settings], bool]) -> bool:
+        """Have a point at random that is new looked at next; whether one was found.
+
+        For samplers that come back to what they know, though not all has been looked at.
+        """
+        import optuna
+
+        count = len(self._study.get_trials(deepcopy=False))
+        draws = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=count))
+        for _ in range(_DRAWS):
+            settings = self.space.suggest(draws.ask())
+            if is_new(settings):
+                self._enqueue(settings)
+                return True
+        return False
+
+    def has_seen(self, recipe: str) -> bool:
+        """Whether a point of this recipe was ever asked for; see `is_known`."""
+        return any(one.user_attrs.get(_RECIPE) == recipe for one in self._frozen())
 
     def ask(self) -> Asked:
         """Return the next point, which no other worker is given."""

@@ -182,6 +182,18 @@ def test_search_says_above_the_progress_what_is_best_so_far(tmp_path: Path) -> N
     assert mine.console.above is None
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_search_ends_before_its_time_only_when_every_point_was_looked_at(
+    tmp_path: Path, sampler: str
+) -> None:
+    asking = Asking(limits={"tflite_bytes": 200_000}, trials=1000, sampler=sampler)
+    mine = search(tmp_path, asking, FakeAttempt())
+    mine.run()
+    done = [AS_IT_IS | one["settings"] for one in found_in(tmp_path)["trials"] if one["run"]]
+    points = sorted((one["prune.parameters"], one["quantize.scheme"]) for one in done)
+    assert points == sorted(ALL)
+
+
 def test_search_keeps_a_point_that_failed_and_goes_on(tmp_path: Path) -> None:
     attempt = FakeAttempt()
     attempt.raises[0.5] = StageError("it cannot be pruned so")
