@@ -14,6 +14,7 @@ os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 # As workers have it: without, TensorFlow's CPU allocator counts only where there is AVX-512.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
 
 # Tests kill processes, not machines: none waits for the disk.
 os.fsync = lambda fd: None

@@ -306,6 +306,8 @@ def _environment(work: Path, *, alone: bool) -> dict[str, str]:
         # tf-keras imports pandas where it is installed, that pyarrow, whose allocator would start a
         # thread: no process that has one is forked.
         "JE_ARROW_MALLOC_CONF": os.environ.get("JE_ARROW_MALLOC_CONF", "background_thread:false"),
+        # numpy's threads would spin for 2^26 cycles after each product, beside TensorFlow's.
+        "OPENBLAS_THREAD_TIMEOUT": os.environ.get("OPENBLAS_THREAD_TIMEOUT", "16"),
         "TMPDIR": str(work),  # what libraries leave there when they are killed goes with the folder
         "KERAS_HOME": str(work),  # a user's keras.json must not change what a recipe computes
         "PYTHONUNBUFFERED": "1",
