@@ -63,7 +63,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 10, 10)
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(params=["libyaml", "python"])

@@ -212,7 +212,7 @@ def _serve() -> None:
     held.subprocess = SimpleNamespace(Popen=_start, TimeoutExpired=subprocess.TimeoutExpired)
     gc.freeze()
     gc.enable()
-    gc.set_threshold(10_000, 10, 10)
+    gc.set_threshold(50_000, 20, 50)
     for line in sys.stdin:
         codes = [os.waitpid(child, 0)[1] for child in [_child(job) for job in json.loads(line)]]
         sys.stdout.write(json.dumps([os.waitstatus_to_exitcode(code) for code in codes]) + "\n")

@@ -55,6 +55,10 @@ def context(model_path: Path, tmp_path: Path) -> StageContext:
     return context_of(tmp_path, kind="prune", inputs={"model": model_path}, training=training)
 
 
+BY_HAND = {"importance": "l2", "allocation": "uniform"}
+"""What a budget would else choose by trying."""
+
+
 def prune(model_path: Path, tmp_path: Path, **settings: Any) -> StageResult:
     config = PruneConfig.model_validate({"method": "channels", "epochs": 0, **settings})
     return run(config, context(model_path, tmp_path))
@@ -199,7 +203,7 @@ def test_prune_meets_macs_by_the_count_of_the_file(
 ) -> None:
     model = build()
     path, before = _saved(model, tmp_path), _tflite_macs(model)
-    result = prune(path, tmp_path, macs=0.6)
+    result = prune(path, tmp_path, macs=0.6, **BY_HAND)
     left = _tflite_macs(result.model)
     assert 0.5 * before < left <= 0.6 * before
     assert result.details is not None
@@ -261,7 +265,7 @@ def test_prune_meets_a_file_size(
 ) -> None:
     limit = 9_000 if precision == "float32" else 6_000
     settings = {"file_bytes": limit, "file_precision": precision, "epochs": epochs}
-    result = prune(model_path, tmp_path, **settings)
+    result = prune(model_path, tmp_path, **settings, **BY_HAND)
     size = _file_bytes(result.model, precision, tmp_path)
     assert 0.93 * limit < size <= limit
     assert result.details is not None
@@ -298,11 +302,10 @@ def test_prune_meets_an_arena_and_no_more(model_path: Path, tmp_path: Path) -> N
         return found.value
 
     limit = int(0.7 * arena(original))
-    chosen = {"importance": "l2", "allocation": "uniform"}
-    result = prune(model_path, tmp_path, arena_bytes=limit, exclude=["inner"], **chosen)
+    result = prune(model_path, tmp_path, arena_bytes=limit, exclude=["inner"], **BY_HAND)
     assert 0.8 * limit < arena(result.model) <= limit
     with pytest.raises(StageError, match=r"arena_bytes: 1,000 is out of reach"):
-        prune(model_path, tmp_path, arena_bytes=1000, **chosen)
+        prune(model_path, tmp_path, arena_bytes=1000, **BY_HAND)
 
 
 def wide_path(folder: Path) -> Path:
