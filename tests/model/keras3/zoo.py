@@ -6,6 +6,7 @@ EVERY is 1 for all models, 3 for a third of those with a single layer.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -369,6 +370,7 @@ def chosen(every: int) -> dict[str, Build]:
 
 
 if __name__ == "__main__":
+    gc.freeze()  # each cleared session collects all that there is
     target = Path(sys.argv[1])
     for key, builder in chosen(int(sys.argv[2])).items():
         keras.utils.clear_session()
