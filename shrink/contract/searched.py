@@ -12,7 +12,24 @@ from shrink.contract.report import Figures
 
 SEARCH_NAME = "search.json"
 SCHEMA_VERSION = 1
-TrialStatus = Literal["done", "infeasible", "failed", "duplicate", "pruned", "stopped"]
+TrialStatus = Literal["done", "infeasible", "failed", "duplicate", "pruned", "stopped", "halted"]
+
+
+@record
+class Rung:
+    """A training of a point that was shorter than its recipe's.
+
+    Attributes:
+        share: of the epochs and calibration examples.
+        figures: there, metrics of validation examples; no other figure is compared with them.
+        duration_s: that it took.
+        run: its folder, relative to the search's.
+    """
+
+    share: float
+    figures: Figures
+    duration_s: float
+    run: str
 
 
 @record
@@ -27,11 +44,13 @@ class Trial:
         feasible: whether every limit holds.
         status: `infeasible` was not trained, as its size or arena alone breaks a limit; nor was
             `pruned`, as it could not be better than the best, nor `duplicate`, the recipe of an
-            earlier point; `stopped` was left to whoever asks next, under another number.
+            earlier point; `stopped` was left to whoever asks next, under another number; `halted`
+            was trained for a part of its epochs, where others did better.
         broken: the limits that do not hold.
         duration_s: that it took.
         run: its folder, relative to the search's; None where it was not run.
         error: why it failed.
+        rungs: its shorter trainings, the shortest first.
     """
 
     number: int
@@ -43,6 +62,7 @@ class Trial:
     duration_s: float | None = None
     run: str | None = None
     error: str | None = left_out(None)
+    rungs: tuple[Rung, ...] = left_out(())
 
 
 @record

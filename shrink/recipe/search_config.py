@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from shrink.base.fields import Bytes, Config, Count, NameIn, Positive
+from shrink.base.fields import Bytes, Config, Count, NameIn, OpenFraction, Positive
 from shrink.base.figures import FIGURES, LOSS
 from shrink.base.metrics import is_known_name
 
@@ -82,6 +82,9 @@ class Range(Config):
 Choices = Annotated[tuple[object, ...], Field(strict=False, min_length=1)]
 
 
+Shares = Annotated[tuple[OpenFraction, ...], Field(strict=False)]
+
+
 class Constraints(Config):
     """Limits on figures; a point that breaks one is not chosen."""
 
@@ -127,6 +130,9 @@ class SearchConfig(Config):
     """tpe, nsga2 or random; by default tpe for one objective, nsga2 for several."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Of the sampler."""
+    rungs: Literal["auto"] | Shares = "auto"
+    """Shares of the epochs that a point is trained for first; it goes on where others do no better.
+    auto: 1/9 and 1/3, where training is most of what a point takes; an empty list for none."""
     storage: str | None = None
     """What several workers share: a file on a shared disk, from the current folder, or the URL of a
     database: `--storage`."""

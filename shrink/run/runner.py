@@ -207,9 +207,10 @@ class Runner:
     def _remember(self, step: Step, stored: StoredStep, state: _State) -> None:
         """Remember where a step's artifact comes from, for runs that go on from it."""
         digest, splits = state.data_fingerprint, state.splits
-        if self.options.measured_on != "test":
-            return
         begins = state.stored.get(self.plan.baseline.name)
+        if self.options.measured_on != "test":  # a point of a search: its time counts alike
+            keep_timing(step, stored, state.keys[step.name], begins, self.store)
+            return
         origin = None if begins is None else origin_of(self.plan, splits, digest, begins)
         keep_measurement(self.plan, step, digest, splits, stored, self.store)
         keep_timing(step, stored, state.keys[step.name], begins, self.store)

@@ -44,6 +44,7 @@ class Asking:
         sampler, seed: how points are chosen.
         command: that measures latency.
         storage: a file or URL that workers share; None for a file in the folder.
+        rungs: shares of the epochs that points are trained for first; None for what pays.
     """
 
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -55,6 +56,7 @@ class Asking:
     seed: int = 0
     command: str | None = None
     storage: str | None = None
+    rungs: tuple[float, ...] | None = None
 
     def goal(self, metric: str) -> Goal:
         """Return what is looked for."""
@@ -221,6 +223,7 @@ def asking_of(wanted: Wanted, config: SearchConfig) -> Asking:
         seed=config.seed if wanted.seed is None else wanted.seed,
         command=command,
         storage=wanted.storage or config.storage,
+        rungs=None if config.rungs == "auto" else tuple(sorted(config.rungs)),
     )
 
 

@@ -13,6 +13,7 @@ from shrink.base.foreign import Json, JsonObject
 from shrink.recipe.load import LoadedRecipe, RawRecipe, validated
 from shrink.recipe.overrides import Override, apply_override
 from shrink.recipe.plan import Plan, build_plan
+from shrink.search.rungs import shortened
 from shrink.search.space import CHAIN, Settings, Space
 
 _CONTROL = "distill.control"
@@ -32,17 +33,19 @@ class Candidates:
     source: Path
     space: Space
 
-    def plan(self, settings: Settings, *, gated: bool = False) -> Plan:
+    def plan(self, settings: Settings, *, gated: bool = False, share: float = 1.0) -> Plan:
         """Return the plan of a point.
 
         Args:
             settings: of the point.
             gated: whether it has the recipe's gates: they are of test examples.
+            share: of its epochs and calibration examples.
 
         Raises:
             ShrinkError: the settings make no legal recipe.
         """
-        return build_plan(self._loaded(settings, gated))
+        whole = build_plan(self._loaded(settings, gated))
+        return whole if share == 1 else build_plan(self._loaded(settings, gated, whole, share))
 
     @property
     def leaves_out_control(self) -> bool:
@@ -58,7 +61,9 @@ class Candidates:
         first = {CHAIN: chain.name} if chain.name else {}
         return self.plan({**first, **(chain.first[0] if chain.first else {})})
 
-    def _loaded(self, settings: Settings, gated: bool) -> LoadedRecipe:
+    def _loaded(
+        self, settings: Settings, gated: bool, whole: Plan | None = None, share: float = 1.0
+    ) -> LoadedRecipe:
         mine, chain = self.raw.copy(), self.space.chain(settings)
         gates = mine.value.pop("gates", None) or {}
         if gated and gates:
@@ -74,6 +79,8 @@ class Candidates:
         mine.value["stages"] = copy.deepcopy(mine.value["stages"])  # the recipe's own stay
         for stage in mine.value["stages"]:
             _distilling(stage).pop("control", None)  # it is measured on test examples
+        if whole is not None:
+            mine.value["stages"] = shortened(mine.value["stages"], whole, share)
         return validated(mine, self.source)
 
     def check_gates(self) -> None:

@@ -89,7 +89,7 @@ class Goal:
 
     def key(self, figures: Figures) -> tuple[float, ...]:
         """Return what feasible points are sorted by, the best first."""
-        return tuple(_cost(name, figures.get(name)) for name in self.ranking)
+        return tuple(cost_of(name, figures.get(name)) for name in self.ranking)
 
     def best(self, trials: Sequence[Trial]) -> Trial | None:
         """Return the best feasible trial."""
@@ -100,7 +100,7 @@ class Goal:
         """Return the numbers of feasible trials that nothing beats, from the smallest file."""
         names = self.objectives if self.traded else (self.metric, SIZE)
         able = [one for one in trials if one.feasible and one.status == "done"]
-        points = {one.number: [_cost(n, one.figures.get(n)) for n in names] for one in able}
+        points = {one.number: [cost_of(n, one.figures.get(n)) for n in names] for one in able}
 
         def beaten(number: int) -> bool:
             mine = points[number]
@@ -126,7 +126,8 @@ def _share(value: float | None, limit: float) -> float:
     return 1.0 if value is None else value / limit - 1
 
 
-def _cost(name: str, value: float | None) -> float:
+def cost_of(name: str, value: float | None) -> float:
+    """Return a figure such that less is better; infinite where it is not there."""
     if value is None:
         return math.inf
     return -value if figure_of(name).larger_is_better else value

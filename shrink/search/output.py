@@ -141,6 +141,13 @@ def show(searched: Searched, folder: Path, console: Console) -> None:
         console.print(line)
 
 
+def _of_rungs(searched: Searched) -> str:
+    """Return what rungs saved and took; nothing where there were none."""
+    spent = [rung.duration_s for one in searched.trials for rung in one.rungs]
+    halted = sum(one.status == "halted" for one in searched.trials)
+    return f"{halted} halted on rungs, which took {sum(spent):.0f} s, " if spent else ""
+
+
 def lines_of(searched: Searched, folder: Path) -> list[str]:
     """Return the front and the best point, for people."""
     by_number = {one.number: one for one in searched.trials}
@@ -158,7 +165,7 @@ def lines_of(searched: Searched, folder: Path) -> list[str]:
     counts = {s: sum(one.status == s for one in searched.trials) for s in ("done", "infeasible")}
     lines = [
         f"{searched.name}: {counts['done']} points trained, {counts['infeasible']} beyond the "
-        f"limits untrained, {searched.time_s:.0f} s",
+        f"limits untrained, {_of_rungs(searched)}{searched.time_s:.0f} s",
         *(["", "front (validation examples; * is best)", *table] if len(rows) > 1 else []),
     ]
     if searched.best is not None:

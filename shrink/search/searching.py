@@ -24,7 +24,7 @@ from shrink.base.figures import figure_of
 from shrink.contract.job import Outline
 from shrink.contract.report import Figures
 from shrink.contract.result import Evidence, scores_from_plain, scores_to_plain
-from shrink.contract.searched import Trial, TrialStatus
+from shrink.contract.searched import Rung, Trial, TrialStatus
 from shrink.recipe.plan import Plan
 from shrink.recipe.resolved import recipe_sha256
 from shrink.run.options import RunResult
@@ -32,6 +32,14 @@ from shrink.search.candidates import Candidates
 from shrink.search.goal import UNTRAINED
 from shrink.search.looked import OutOfTime, Runs, until
 from shrink.search.outliner import Outliner
+from shrink.search.rungs import (
+    SHARES,
+    Ladder,
+    Reached,
+    most_gained,
+    pays,
+    training_share,
+)
 from shrink.search.space import CHAIN, Settings
 from shrink.search.study import Asked, Study
 
@@ -51,10 +59,12 @@ class Budget:
     Attributes:
         trials: that are trained, over all workers; None for no limit.
         deadline: by `time.monotonic`, of the last training; None for no limit.
+        rungs: shares of the epochs that points are trained for first; None for what pays.
     """
 
     trials: int | None
     deadline: float | None
+    rungs: tuple[float, ...] | None = None
 
 
 @dataclass
@@ -66,6 +76,7 @@ class Progress:
         dull, known, unable: points in a row that could win nothing, that were known already, or
             that cannot keep to the limits.
         spent: points in a row that the environment gave out for.
+        training: share of a point's seconds that was training; None before one is known.
         why: it ended, for people.
     """
 
@@ -74,6 +85,7 @@ class Progress:
     known: int = 0
     unable: int = 0
     spent: int = 0
+    training: float | None = None
     why: str = ""
 
 
@@ -111,6 +123,7 @@ class Worker:
         self, study: Study, baseline: Figures, means: Means, budget: Budget, *, beats: bool
     ) -> None:
         self.study, self.goal, self.baseline = study, study.goal, baseline
+        self.ladder = Ladder(study.goal, baseline)
         self.candidates, self.runs, self.outliner = means.candidates, means.runs, means.outliner
         self.folder, self.console = means.folder, means.console
         self.budget, self.beats = budget, beats
@@ -141,9 +154,9 @@ class Worker:
         seen, budget = self.progress, self.budget
         if seen.why:
             return False
-        trained = sum(one.run is not None for one in self.study.trials())
-        if budget.trials is not None and trained + self.study.running() >= budget.trials:
-            seen.why = f"{trained} points were trained"
+        worth = sum(_worth(one) for one in self.study.trials())
+        if budget.trials is not None and worth + self.study.running() >= budget.trials:
+            seen.why = f"what {worth:.3g} points take was trained"
         elif seen.known >= _KNOWN_IN_A_ROW:
             seen.why = "no point is left that was not looked at"
         elif seen.unable >= _UNABLE_IN_A_ROW:
@@ -221,26 +234,13 @@ class Worker:
         if left is not None and left < 0.5 * self.progress.longest_s:
             raise OutOfTime("another point would take longer than is left")
         self.console.say(f"point {asked.number}: {in_words(asked.settings)}")
-        folder = self.folder / TRIALS / f"{asked.number:04d}"
-        with until(self.budget.deadline), self._beating(asked):
-            try:
-                result = self.runs.choose(plan, folder)
-                error = result.error
-                if isinstance(error, Interrupted | Terminated):
-                    raise error
-                figures = {} if error else self.runs.figures(result.report, folder)
-                keep_scores(result, folder)
-            except (OutOfTime, Interrupted, Terminated):
-                raise
-            except ShrinkError as failed:
-                error, figures = failed, {}
-        self.progress.spent = self.progress.spent + 1 if isinstance(error, ResourceError) else 0
-        if isinstance(error, ResourceError) and self.progress.spent >= _SPENT_IN_A_ROW:
-            raise error
-        self.progress.longest_s = max(self.progress.longest_s, time.monotonic() - started)
-        if error is not None:
-            self._tell(asked, self._failed(asked, error, started, folder))
+        rungs = self._climb(asked, plan, started)
+        if rungs is None:
             return
+        figures = self._run(asked, plan, started, _place(asked))
+        if figures is None:
+            return
+        self.progress.longest_s = max(self.progress.longest_s, time.monotonic() - started)
         excesses = self.goal.excesses(figures, self.baseline)
         broken = tuple(name for name, excess in excesses.items() if excess > 0)
         trial = Trial(
@@ -251,10 +251,91 @@ class Worker:
             status="done",
             broken=broken,
             duration_s=round(time.monotonic() - started, 1),
-            run=str(folder.relative_to(self.folder)),
+            run=_place(asked),
+            rungs=rungs,
         )
         self.study.tell(asked, trial, excesses)
         self.console.say(self._line(trial))
+
+    def _climb(self, asked: Asked, plan: Plan, started: float) -> tuple[Rung, ...] | None:
+        """Train a point for shares of its epochs; None where it goes no further, which is told."""
+        rungs, known = list[Rung](), [recipe_sha256(plan)]
+        for share in self._shares():
+            try:
+                short = self.candidates.plan(asked.settings, share=share)
+            except (RecipeError, ModelError):
+                continue
+            if recipe_sha256(short) in known:
+                continue
+            known.append(recipe_sha256(short))
+            began = time.monotonic()
+            place = f"{_place(asked)}.rung{len(rungs) + 1}"
+            self.console.say(f"point {asked.number}, {share:.2f} of its epochs")
+            figures = self._run(asked, short, started, place)
+            if figures is None:
+                return None
+            took = round(time.monotonic() - began, 1)
+            rungs.append(Rung(share=share, figures=figures, duration_s=took, run=place))
+            self.study.reach(asked, rungs)
+            if not self._goes_further(asked, tuple(rungs), started):
+                return None
+        return tuple(rungs)
+
+    def _shares(self) -> tuple[float, ...]:
+        """Return the rungs of the next point."""
+        if self.budget.rungs is not None:
+            return self.budget.rungs
+        training = self.progress.training
+        if training is None:
+            return ()
+        known = self.study.trials()
+        return tuple(one for one in SHARES if pays(one, training, known))
+
+    def _goes_further(self, asked: Asked, rungs: tuple[Rung, ...], started: float) -> bool:
+        """Whether a point is worth more epochs; where not, it is told."""
+        last, known = rungs[-1], self.study.trials()
+        mine = Reached(asked.number, last.figures)
+        others = [r for r in self.study.reached(last.share) if r.number != asked.number]
+        gain = most_gained(last.share, self.goal.metric, known)
+        if self.ladder.goes_on(mine, others, gain):
+            return True
+        halted = self._untrained(asked, "halted", last.figures, started)
+        limits = self.goal.known_excesses(last.figures)
+        drop = {} if self.goal.max_drop is None else {"": self.ladder.excess(mine.figures, gain)}
+        self.study.tell(asked, replace(halted, rungs=rungs), {**limits, **drop})
+        self.console.say(
+            f"point {asked.number}: {self._in_short(last.figures)} after {last.share:.2f} of its "
+            f"epochs, where others did better: halted"
+        )
+        return False
+
+    def _run(self, asked: Asked, plan: Plan, started: float, place: str) -> Figures | None:
+        """Run a plan, and return its figures; None where it failed, which is told."""
+        folder = self.folder / place
+        with until(self.budget.deadline), self._beating(asked):
+            try:
+                result = self.runs.choose(plan, folder)
+                error = result.error
+                if isinstance(error, Interrupted | Terminated):
+                    raise error
+                figures = {} if error else self.runs.figures(result.report, folder)
+                keep_scores(result, folder)
+                training = None if error else training_share(result.report)
+            except (OutOfTime, Interrupted, Terminated):
+                raise
+            except ShrinkError as failed:
+                error, figures, training = failed, {}, None
+        seen = self.progress
+        seen.spent = seen.spent + 1 if isinstance(error, ResourceError) else 0
+        if isinstance(error, ResourceError) and seen.spent >= _SPENT_IN_A_ROW:
+            raise error
+        if error is not None:
+            seen.longest_s = max(seen.longest_s, time.monotonic() - started)
+            self._tell(asked, self._failed(asked, error, started, folder))
+            return None
+        if place == _place(asked) and training is not None:
+            seen.training = training
+        return figures
 
     def _so_far(self) -> str:
         """Return the best so far and the time left, for the line above the progress."""
@@ -264,12 +345,12 @@ class Worker:
             left = f", {minutes}:{seconds:02d} left"
         return f"search{left}: {self._best}"
 
-    def _figures(self, trial: Trial) -> str:
+    def _in_short(self, figures: Figures) -> str:
         names = (self.goal.metric, *self.goal.ranking[:2])
         return ", ".join(
-            f"{name} {figure_of(name).text(trial.figures[name])}"
+            f"{name} {figure_of(name).text(figures[name])}"
             for name in dict.fromkeys(names)
-            if name in trial.figures
+            if name in figures
         )
 
     def _line(self, trial: Trial) -> str:
@@ -277,7 +358,9 @@ class Worker:
         best = self.goal.best(known)
         if best is not None:
             front = len(self.goal.front(known))
-            self._best = f"best point {best.number}, {self._figures(best)}; front of {front}"
+            self._best = (
+                f"best point {best.number}, {self._in_short(best.figures)}; front of {front}"
+            )
         if best is not None and best.number == trial.number:
             verdict = "the best so far"
         elif trial.feasible:
@@ -287,7 +370,7 @@ class Worker:
         left = ""
         if self.budget.deadline is not None:
             left = f"; {max(0.0, self.budget.deadline - time.monotonic()):.0f} s left"
-        return f"point {trial.number}: {self._figures(trial)}: {verdict}{left}"
+        return f"point {trial.number}: {self._in_short(trial.figures)}: {verdict}{left}"
 
     @contextmanager
     def _beating(self, asked: Asked) -> Iterator[None]:
@@ -335,6 +418,16 @@ class Worker:
         self.study.tell(asked, trial, excesses or {"": 1.0})
         if trial.error:
             self.console.say(f"point {trial.number}: {trial.error}")
+
+
+def _place(asked: Asked) -> str:
+    """Return the folder of a point, relative to the search's."""
+    return f"{TRIALS}/{asked.number:04d}"
+
+
+def _worth(trial: Trial) -> float:
+    """Return how many whole points' training went into one."""
+    return 1.0 if trial.run is not None else sum(rung.share for rung in trial.rungs)
 
 
 def keep_scores(result: RunResult, folder: Path) -> None:

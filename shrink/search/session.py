@@ -219,7 +219,7 @@ class Search:
         if deadline is not None:
             longest = max(len(one.stages or self.plan.steps) for one in study.space.chains)
             deadline -= longest * self._measuring_s()
-        return Budget(self.asking.trials, deadline)
+        return Budget(self.asking.trials, deadline, self.asking.rungs)
 
     def _measuring_s(self) -> float:
         """Return what measuring a stage of the best point takes, as the baseline's did."""

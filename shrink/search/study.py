@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import socket
 import time
@@ -23,8 +24,9 @@ from shrink.base.errors import InputError, RecipeError, ResourceError
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.packages import extra_hint
 from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.searched import Trial
-from shrink.search.goal import Goal
+from shrink.contract.searched import Rung, Trial
+from shrink.search.goal import Goal, cost_of
+from shrink.search.rungs import Reached
 from shrink.search.space import Settings, Space
 
 if TYPE_CHECKING:
@@ -32,9 +34,12 @@ if TYPE_CHECKING:
 
 _TRIAL, _LEFT = "shrink:trial", "shrink:left"
 _SETTINGS, _WORKER, _BEAT = "shrink:settings", "worker", "beat"
+_RUNGS = "shrink:rungs"
 _CONSTRAINTS, _RECIPE = "shrink:constraints", "shrink:recipe"
 _DEAD_AFTER_S = 90.0
 _DRAWS = 100
+_STEPS = 1000
+"""Of a whole training, in which Optuna is told how far one has come."""
 _FAR = 1e12
 """Stands for a figure that is not there, in what the sampler is told."""
 
@@ -198,6 +203,26 @@ class Study:
                 self._study.tell(asked.trial, state=TrialState.PRUNED)
             else:
                 self._study.tell(asked.trial, state=TrialState.FAIL)
+
+    def reach(self, asked: Asked, rungs: Sequence[Rung]) -> None:
+        """Say what a point has come to on the rungs that it has reached."""
+        last = rungs[-1]
+        with _unless_taken():
+            asked.trial.set_user_attr(_RUNGS, json.dumps([to_plain(one) for one in rungs]))
+            if len(self.goal.directed) == 1:  # Optuna has no such reports of several objectives
+                first = self.goal.ranking[0]
+                cost = min(cost_of(first, last.figures.get(first)), _FAR)
+                asked.trial.report(cost, round(_STEPS * last.share))
+
+    def reached(self, share: float) -> list[Reached]:
+        """Return the points that have reached a rung, those that others look at now, too."""
+        found = []
+        for one in self._frozen():
+            for value in json.loads(one.user_attrs.get(_RUNGS, "[]")):
+                rung = from_plain(Rung, value)
+                if math.isclose(rung.share, share):
+                    found.append(Reached(one.number, rung.figures))
+        return found
 
     def give_back(self, asked: Asked) -> None:
         """Leave a point that was not finished to whoever asks next."""
