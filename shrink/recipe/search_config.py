@@ -133,6 +133,9 @@ class SearchConfig(Config):
     rungs: Literal["auto"] | Shares = "auto"
     """Shares of the epochs that a point is trained for first; it goes on where others do no better.
     auto: 1/9 and 1/3, where training is most of what a point takes; an empty list for none."""
+    warm_starts: bool = False
+    """Whether a point that prunes further than one that was trained goes on from it: its recipe has
+    both stages, and costs the epochs of both where the first is not in the store."""
     storage: str | None = None
     """What several workers share: a file on a shared disk, from the current folder, or the URL of a
     database: `--storage`."""

@@ -45,6 +45,7 @@ class Asking:
         command: that measures latency.
         storage: a file or URL that workers share; None for a file in the folder.
         rungs: shares of the epochs that points are trained for first; None for what pays.
+        warm_starts: whether points go on from the nearest that was trained.
     """
 
     limits: Mapping[str, float] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Asking:
     command: str | None = None
     storage: str | None = None
     rungs: tuple[float, ...] | None = None
+    warm_starts: bool = False
 
     def goal(self, metric: str) -> Goal:
         """Return what is looked for."""
@@ -223,6 +225,7 @@ def asking_of(wanted: Wanted, config: SearchConfig) -> Asking:
         seed=config.seed if wanted.seed is None else wanted.seed,
         command=command,
         storage=wanted.storage or config.storage,
+        warm_starts=config.warm_starts,
         rungs=None if config.rungs == "auto" else tuple(sorted(config.rungs)),
     )
 

@@ -15,6 +15,7 @@ from shrink.recipe.overrides import Override, apply_override
 from shrink.recipe.plan import Plan, build_plan
 from shrink.search.rungs import shortened
 from shrink.search.space import CHAIN, Settings, Space
+from shrink.search.warm import WARM, with_start
 
 _CONTROL = "distill.control"
 
@@ -44,8 +45,11 @@ class Candidates:
         Raises:
             ShrinkError: the settings make no legal recipe.
         """
-        whole = build_plan(self._loaded(settings, gated))
-        return whole if share == 1 else build_plan(self._loaded(settings, gated, whole, share))
+        if share == 1:
+            return build_plan(self._loaded(settings, gated))
+        cold = {key: value for key, value in settings.items() if key != WARM}
+        whole = build_plan(self._loaded(cold, gated))
+        return build_plan(self._loaded(settings, gated, whole, share))
 
     @property
     def leaves_out_control(self) -> bool:
@@ -74,13 +78,15 @@ class Candidates:
             for path in [p for p in mine.positions if p[:1] == ("stages",) and len(p) > 1]:
                 del mine.positions[path]
         for key, value in settings.items():
-            if key != CHAIN:
+            if key not in (CHAIN, WARM):
                 apply_override(_override(key, value), mine.value, mine.positions)
         mine.value["stages"] = copy.deepcopy(mine.value["stages"])  # the recipe's own stay
         for stage in mine.value["stages"]:
             _distilling(stage).pop("control", None)  # it is measured on test examples
+        stages = given = mine.value["stages"]
         if whole is not None:
-            mine.value["stages"] = shortened(mine.value["stages"], whole, share)
+            stages = shortened(given, whole, share)
+        mine.value["stages"] = with_start(stages, given, settings)
         return validated(mine, self.source)
 
     def check_gates(self) -> None:

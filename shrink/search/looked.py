@@ -13,10 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
+from shrink.base import files
 from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import ReportWarning, StageError, Terminated
 from shrink.contract.report import Report
+from shrink.contract.result import Evidence, scores_from_plain, scores_to_plain
 from shrink.recipe.plan import Plan
 from shrink.report.content import stage_figures
 from shrink.run.options import RunOptions, RunResult
@@ -26,6 +28,7 @@ from shrink.run.store import Store
 from shrink.run.supervisor import Attempt
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+SCORES = "scores.json"
 _COMMAND_S = 600.0
 _OF_VALIDATION = ReportWarning(
     "validation-figures",
@@ -165,3 +168,14 @@ def measured_by(command: str, artifact: Path) -> float:
             hint="it is to print a latency in milliseconds as its last number",
         )
     return float(numbers[-1])
+
+
+def keep_scores(result: RunResult, folder: Path) -> None:
+    """Keep what each validation example scores under a run's last stage."""
+    stage = result.report.ends[-1].name
+    files.write_json(folder / SCORES, scores_to_plain(result.scores.get(stage, {})))
+
+
+def scores_in(folder: Path) -> dict[str, Evidence]:
+    """Return what `keep_scores` kept; nothing where it is not there."""
+    return scores_from_plain(files.read_mapping(folder / SCORES))

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from shrink.base.figures import figure_of
 from shrink.base.foreign import Json
+from shrink.contract.details import Training
 from shrink.contract.report import Figures, Report
 from shrink.contract.searched import Trial
 from shrink.recipe.plan import Plan
@@ -63,12 +64,20 @@ def shortened(stages: Sequence[Json], plan: Plan, share: float) -> list[Json]:
 def training_share(report: Report) -> float | None:
     """Return the share of a run's seconds that its stages behind the baseline trained for.
 
-    None where all of it came from the store.
+    None where a stage came from the store, which tells nothing of a point that has to make it.
     """
-    stages = [one for one in report.stages[1:] if one.status == "done" and one.duration_s]
+    stages = report.stages[1:]
     whole = sum(one.duration_s or 0.0 for one in stages)
-    trained = sum(one.duration_s or 0.0 for one in stages if one.training is not None)
-    return trained / whole if whole else None
+    if not whole or any(one.status != "done" for one in stages):
+        return None
+    return min(1.0, sum(_training_s(one.training) for one in stages) / whole)
+
+
+def _training_s(training: Training | None) -> float:
+    if training is None or not training.examples_per_s:
+        return 0.0
+    examples = (training.updates or 0) * (training.global_batch_size or 0)
+    return examples / training.examples_per_s
 
 
 def pays(share: float, training: float, trials: Sequence[Trial]) -> bool:

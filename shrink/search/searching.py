@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shrink.base import files
 from shrink.base.console import Console
 from shrink.base.errors import (
     Interrupted,
@@ -21,16 +20,15 @@ from shrink.base.errors import (
     Terminated,
 )
 from shrink.base.figures import figure_of
+from shrink.base.foreign import Json
 from shrink.contract.job import Outline
 from shrink.contract.report import Figures
-from shrink.contract.result import Evidence, scores_from_plain, scores_to_plain
 from shrink.contract.searched import Rung, Trial, TrialStatus
 from shrink.recipe.plan import Plan
 from shrink.recipe.resolved import recipe_sha256
-from shrink.run.options import RunResult
 from shrink.search.candidates import Candidates
 from shrink.search.goal import UNTRAINED
-from shrink.search.looked import OutOfTime, Runs, until
+from shrink.search.looked import OutOfTime, Runs, keep_scores, until
 from shrink.search.outliner import Outliner
 from shrink.search.rungs import (
     SHARES,
@@ -42,8 +40,9 @@ from shrink.search.rungs import (
 )
 from shrink.search.space import CHAIN, Settings
 from shrink.search.study import Asked, Study
+from shrink.search.warm import warmed
 
-TRIALS, SCORES = "trials", "scores.json"
+TRIALS = "trials"
 _SLACK = 0.1
 """Share by which what training decides may still make a file smaller."""
 _DULL_IN_A_ROW, _KNOWN_IN_A_ROW, _UNABLE_IN_A_ROW, _SPENT_IN_A_ROW = 20, 20, 100, 3
@@ -60,11 +59,13 @@ class Budget:
         trials: that are trained, over all workers; None for no limit.
         deadline: by `time.monotonic`, of the last training; None for no limit.
         rungs: shares of the epochs that points are trained for first; None for what pays.
+        warm_starts: whether points go on from the nearest that was trained.
     """
 
     trials: int | None
     deadline: float | None
     rungs: tuple[float, ...] | None = None
+    warm_starts: bool = False
 
 
 @dataclass
@@ -167,6 +168,7 @@ class Worker:
 
     def _look_at(self, asked: Asked) -> None:
         seen, started = self.progress, time.monotonic()
+        asked = self.study.change(asked, self._settings(asked.settings))
         try:
             plan = self.candidates.plan(asked.settings)
         except (RecipeError, ModelError) as error:
@@ -200,9 +202,14 @@ class Worker:
         seen.dull = 0
         self._train(asked, plan, started)
 
+    def _settings(self, given: Settings) -> dict[str, Json]:
+        """Return settings with what they start from, where warm starts are asked for."""
+        return warmed(given, self.study.trials()) if self.budget.warm_starts else dict(given)
+
     def _is_new(self, settings: Settings) -> bool:
         try:
-            return not self.study.has_seen(recipe_sha256(self.candidates.plan(settings)))
+            plan = self.candidates.plan(self._settings(settings))
+            return not self.study.has_seen(recipe_sha256(plan))
         except (RecipeError, ModelError):
             return False
 
@@ -428,17 +435,6 @@ def _place(asked: Asked) -> str:
 def _worth(trial: Trial) -> float:
     """Return how many whole points' training went into one."""
     return 1.0 if trial.run is not None else sum(rung.share for rung in trial.rungs)
-
-
-def keep_scores(result: RunResult, folder: Path) -> None:
-    """Keep what each validation example scores under a run's last stage."""
-    stage = result.report.ends[-1].name
-    files.write_json(folder / SCORES, scores_to_plain(result.scores.get(stage, {})))
-
-
-def scores_in(folder: Path) -> dict[str, Evidence]:
-    """Return what `keep_scores` kept; nothing where it is not there."""
-    return scores_from_plain(files.read_mapping(folder / SCORES))
 
 
 def in_words(settings: Settings) -> str:

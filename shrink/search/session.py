@@ -31,11 +31,11 @@ from shrink.run.store import Store
 from shrink.search.asking import Asking
 from shrink.search.candidates import Candidates
 from shrink.search.goal import LATENCY, MAX_DROP, Goal
-from shrink.search.looked import HOST, OutOfTime, Runs, until
+from shrink.search.looked import HOST, OutOfTime, Runs, keep_scores, scores_in, until
 from shrink.search.optimism import luck_of
 from shrink.search.outliner import Outliner
 from shrink.search.output import impossible, show, write
-from shrink.search.searching import TRIALS, Budget, Means, Worker, keep_scores, scores_in
+from shrink.search.searching import TRIALS, Budget, Means, Worker
 from shrink.search.study import Study, open_storage
 
 BEST, BASELINE = "best", "baseline"
@@ -219,7 +219,7 @@ class Search:
         if deadline is not None:
             longest = max(len(one.stages or self.plan.steps) for one in study.space.chains)
             deadline -= longest * self._measuring_s()
-        return Budget(self.asking.trials, deadline, self.asking.rungs)
+        return Budget(self.asking.trials, deadline, self.asking.rungs, self.asking.warm_starts)
 
     def _measuring_s(self) -> float:
         """Return what measuring a stage of the best point takes, as the baseline's did."""

@@ -16,7 +16,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -179,6 +179,13 @@ class Study:
         trial.set_user_attr(_BEAT, time.time())
         return Asked(trial.number, settings, trial)
 
+    def change(self, asked: Asked, settings: Settings) -> Asked:
+        """Return a point with other settings than those that it was asked with."""
+        if settings == asked.settings:
+            return asked
+        asked.trial.set_user_attr(_SETTINGS, json.dumps(dict(settings)))
+        return replace(asked, settings=dict(settings))
+
     def beat(self, asked: Asked) -> None:
         """Say that this worker lives."""
         asked.trial.set_user_attr(_BEAT, time.time())
@@ -328,10 +335,6 @@ def _unless_taken() -> Iterator[None]:
     except ValueError as error:  # as Study.tell says it
         if not str(error).startswith("Cannot tell a "):
             raise
-
-
-def _stopped(number: int, settings: Mapping[str, Json]) -> Trial:
-    return Trial(number=number, settings=settings, figures={}, feasible=False, status="stopped")
 
 
 def _read(text: str) -> Trial:

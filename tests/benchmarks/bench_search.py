@@ -9,7 +9,12 @@ size before, or begins with points that are likely to be good.
 
 Hypervolume is that of the validation accuracy and the bytes of the points trained by then, above
 chance and below the baseline's bytes; of the points within the limit alone in the second figure. A
-line for each way and seed, then medians and ratios.
+line for each way and seed, then medians and ratios, and the ratio that a perfect file of no bytes
+would have. `of_known` is the share of what all points of all searches of the run dominate together:
+the most that is known to be reachable.
+
+Overhead is what a search takes beside running points and asking for sizes, for each point that was
+asked for, told apart from what asking for sizes takes.
 """
 
 from __future__ import annotations
@@ -20,12 +25,13 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from shrink.contract.job import Outline
 from shrink.recipe.plan import Plan
+from shrink.run.store import Store
 from shrink.search import session
 from shrink.search.asking import Wanted, asking_of, recipe_named
 from shrink.search.candidates import Candidates
@@ -36,6 +42,7 @@ from tests.benchmarks.harness import apart, by_turns, say, say_json
 ROOT = Path(__file__).parents[2]
 WAYS = ("shrink", "plain Optuna", "random")
 Point = tuple[float, float, float]
+T = TypeVar("T")
 
 
 class Blind(Outliner):
@@ -56,12 +63,25 @@ def main() -> None:
     parser.add_argument("--chance", type=float, default=0.1, help="accuracy of guessing")
     chosen = parser.parse_args()
     say(f"load average at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    found: dict[str, list[Mapping[str, float]]] = {way: [] for way in WAYS}
+    found: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
     for seed in chosen.seeds:
         rows = by_turns({way: _once(way, seed, chosen) for way in WAYS}, 1)
         for way, (row,) in rows.items():
-            say_json({"way": way, "seed": seed, **row})
+            told = {key: value for key, value in row.items() if key != "all"}
+            say_json({"way": way, "seed": seed, "load": round(os.getloadavg()[0], 1), **told})
             found[way].append(row)
+    reachable = hypervolume(
+        ((one[0], one[1], one[2]) for way in WAYS for row in found[way] for one in row["all"]),
+        found["shrink"][0]["baseline_bytes"],
+        chosen.chance,
+    )
+    for way in WAYS:
+        for row in found[way]:
+            row["of_known"] = row["volume"] / reachable
+            row["of_known_at_half"] = row["volume_at_half"] / reachable
+    for name in ("overhead_s_per_point", "sizes_s_per_point", "of_known_at_half", "of_known"):
+        medians = {way: statistics.median(row[name] for row in found[way]) for way in WAYS}
+        say(f"{name}: " + ", ".join(f"{way} {value:.3f}" for way, value in medians.items()))
     for name in ("volume_at_half", "volume", "volume_within", "volume_within_at_half"):
         medians = {way: statistics.median(row[name] for row in found[way]) for way in WAYS}
         say(f"{name}: " + ", ".join(f"{way} {value:.4f}" for way, value in medians.items()))
@@ -70,12 +90,13 @@ def main() -> None:
     for way in WAYS[1:]:
         theirs = statistics.median(row["volume"] for row in found[way])
         say(f"shrink / {way}: {ours / theirs:.3f} at the end, {half / theirs:.3f} at half time")
+        say(f"the most that any search could have over {way}: {1 / theirs:.3f}")
 
 
 def _once(way: str, seed: int, chosen: argparse.Namespace) -> Any:
-    def run() -> Mapping[str, float]:
+    def run() -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="bench-search-") as folder:
-            found: Mapping[str, float] = apart(
+            found: dict[str, Any] = apart(
                 searched,
                 environment={"SHRINK_CACHE_DIR": str(Path(folder) / "store")},
                 way=way,
@@ -93,24 +114,32 @@ def _once(way: str, seed: int, chosen: argparse.Namespace) -> Any:
 
 def searched(
     way: str, seed: int, folder: str, recipe: str, flash: str, time_s: float, chance: float
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Search in this process, and return what came of it."""
     from shrink.base.console import Console
     from shrink.run.options import RunOptions
 
     ours = way == "shrink"
-    asked = recipe_named(recipe, ())
+    named = recipe_named(recipe, ())
     sampler = "random" if way == "random" else None
     wanted = Wanted(flash=flash, time=time_s, seed=seed, sampler=sampler)
-    asking = asking_of(wanted, asked.config)
-    space = asked.space(asking)
+    asking = asking_of(wanted, named.config)
+    space = named.space(asking)
     if not ours:
         space = Space(tuple(dataclasses.replace(one, first=()) for one in space.chains))
     out = Path(folder) / "out"
-    candidates = Candidates(asked.raw, asked.source, space)
+    candidates = Candidates(named.raw, named.source, space)
     mine = session.Search(candidates, asking, RunOptions(output=out), Console(quiet=True))
-    if not ours:
-        mine.make_outliner = Blind
+    spent = {"runs": 0.0, "sizes": 0.0}
+    for name in ("choose", "show"):
+        setattr(mine.runs, name, _timed(getattr(mine.runs, name), spent, "runs"))
+
+    def outliner(store: Store, trust: bool) -> Outliner:
+        made = Outliner(store, trust) if ours else Blind(store, trust)
+        vars(made)["outline"] = _timed(made.outline, spent, "sizes")
+        return made
+
+    mine.make_outliner = outliner
     began, started = time.time(), time.monotonic()
     found = mine.find()
     limit = asking.limits["tflite_bytes"]
@@ -124,10 +153,17 @@ def searched(
         if one.status == "done"
     ]
     most = float(found.baseline["tflite_bytes"] or 0)
-    figures = {
+    took = time.monotonic() - started
+    asked = max(1, len(found.trials))
+    figures: dict[str, Any] = {
+        "all": points,
+        "baseline_bytes": most,
+        "overhead_s_per_point": round((took - sum(spent.values())) / asked, 3),
+        "sizes_s_per_point": round(spent["sizes"] / asked, 3),
+        "halted": sum(one.status == "halted" for one in found.trials),
         "points": float(len(points)),
         "untrained": float(sum(one.status == "infeasible" for one in found.trials)),
-        "seconds": round(time.monotonic() - started, 1),
+        "seconds": round(took, 1),
         "best_bytes": float((found.best.figures["tflite_bytes"] if found.best else 0) or 0),
         "best_accuracy": float((found.best.figures["accuracy"] if found.best else 0) or 0),
     }
@@ -137,6 +173,19 @@ def searched(
         figures[name] = hypervolume(kept, most, chance)
         figures[f"{name}_at_half"] = hypervolume(early, most, chance)
     return figures
+
+
+def _timed(function: Callable[..., T], spent: dict[str, float], name: str) -> Callable[..., T]:
+    """Return a function that adds the seconds of each call to what was spent."""
+
+    def call(*given: Any, **named: Any) -> T:
+        started = time.monotonic()
+        try:
+            return function(*given, **named)
+        finally:
+            spent[name] += time.monotonic() - started
+
+    return call
 
 
 def hypervolume(points: Iterable[Point], most: float, chance: float) -> float:

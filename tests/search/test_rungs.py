@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from shrink.contract.job import StepJob
 from shrink.contract.searched import Rung, Trial
 from shrink.search.asking import Asking
 from shrink.search.goal import Goal
-from shrink.search.rungs import SHARES, Ladder, Reached, most_gained, pays
+from shrink.search.rungs import SHARES, Ladder, Reached, most_gained, pays, training_share
 from tests.search.fake import EXAMPLES, FakeAttempt, search
 
 GOAL = Goal("accuracy")
@@ -80,6 +81,19 @@ def test_a_rung_pays_where_it_is_clearly_shorter_than_a_point() -> None:
     trials = [done(0.5, 0.9), done(0.6, 0.8)]
     assert most_gained(1 / 9, "accuracy", trials) == pytest.approx(0.4)
     assert most_gained(1 / 3, "accuracy", trials) is None
+
+
+def test_the_share_of_training_is_of_points_that_were_made_whole() -> None:
+    def stage(status: str, seconds: float, examples_per_s: float | None) -> Any:
+        training = SimpleNamespace(updates=10, global_batch_size=64, examples_per_s=examples_per_s)
+        return SimpleNamespace(status=status, duration_s=seconds, training=training)
+
+    first = stage("cached", 50.0, 64.0)
+    made = [first, stage("done", 12.0, 64.0), stage("done", 8.0, None)]
+    report: Any = SimpleNamespace(stages=made)
+    assert training_share(report) == pytest.approx(10 / 20)
+    report = SimpleNamespace(stages=[*made, stage("cached", 1.0, None)])
+    assert training_share(report) is None
 
 
 class Learning(FakeAttempt):
