@@ -222,9 +222,14 @@ class Study:
                 asked.trial.report(cost, round(_STEPS * last.share))
 
     def reached(self, share: float) -> list[Reached]:
-        """Return the points that have reached a rung, those that others look at now, too."""
+        """Return the points that have reached a rung, those that others look at now, too.
+
+        One that was given back is none: it will reach the rung again, as another.
+        """
         found = []
         for one in self._frozen():
+            if one.state.is_finished() and _TRIAL not in one.user_attrs:
+                continue
             for value in json.loads(one.user_attrs.get(_RUNGS, "[]")):
                 rung = from_plain(Rung, value)
                 if math.isclose(rung.share, share):

@@ -6,13 +6,15 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shrink.base.errors import RecipeError
-from shrink.contract.searched import Trial
+from shrink.contract.searched import Rung, Trial
 from shrink.search.goal import Goal
+from shrink.search.rungs import Reached
 from shrink.search.space import Chain, Choice, Interval, Space
 from shrink.search.study import _BEAT, _WORKER, Asked, Study, open_storage
 
@@ -57,6 +59,18 @@ def test_a_point_that_another_worker_looks_at_is_known(tmp_path: Path) -> None:
     assert not one.is_known(first, "x")
     assert other.is_known(second, "x")
     assert not other.is_known(second, "y")
+
+
+def test_rungs_of_all_workers_are_seen_but_of_a_point_that_was_given_back(tmp_path: Path) -> None:
+    one, other = study(tmp_path), study(tmp_path)
+    rung = Rung(share=1 / 9, figures={"accuracy": 0.4}, duration_s=1.0, run="r")
+    mine, theirs = one.ask(), other.ask()
+    one.reach(mine, [rung])
+    other.reach(theirs, [rung, replace(rung, share=1 / 3)])
+    assert {seen.number for seen in one.reached(1 / 9)} == {mine.number, theirs.number}
+    assert one.reached(1 / 3) == [Reached(theirs.number, {"accuracy": 0.4})]
+    one.give_back(mine)
+    assert [seen.number for seen in other.reached(1 / 9)] == [theirs.number]
 
 
 def test_points_of_a_dead_worker_come_back_once(tmp_path: Path) -> None:
