@@ -25,6 +25,7 @@ SHORT = {
     "cifar10-distill": ["distill.epochs=1"],
     "cifar10-pretrained": ["prune.epochs=1"],
     "cifar10-quantize-aware": ["quantize.epochs=1"],
+    "cifar10-search": ["prune.epochs=1", "prune.samples=60"],
 }
 
 
