@@ -292,10 +292,9 @@ class Worker:
         """Return the rungs of the next point."""
         if self.budget.rungs is not None:
             return self.budget.rungs
-        training = self.progress.training
-        if training is None:
-            return ()
-        known = self.study.trials()
+        training, known = self.progress.training, self.study.trials()
+        if training is None:  # by this worker; what others have measured decides
+            training = 1.0 if any(one.rungs for one in known) else 0.0
         return tuple(one for one in SHARES if pays(one, training, known))
 
     def _goes_further(self, asked: Asked, rungs: tuple[Rung, ...], started: float) -> bool:

@@ -14,6 +14,7 @@ import pytest
 
 from shrink.contract.job import StepJob
 from shrink.contract.searched import Rung, Trial
+from shrink.search import searching
 from shrink.search.asking import Asking
 from shrink.search.goal import Goal
 from shrink.search.rungs import SHARES, Ladder, Reached, most_gained, pays, training_share
@@ -158,6 +159,25 @@ def test_a_search_with_rungs_trains_few_to_the_end_and_mixes_no_figures(tmp_path
     assert len(whole) == len({one["settings"].get("prune.parameters", 0.5) for one in ended})
     accuracies = [one["figures"]["accuracy"] for one in ended]
     assert found["best"]["figures"]["accuracy"] == max(accuracies)
+
+
+def test_a_search_that_goes_on_knows_whether_rungs_paid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searching, "pays", lambda share, training, known: training == 1.0)
+
+    def found_by(trials: int, rungs: tuple[float, ...] | None) -> list[dict[str, Any]]:
+        made = search(tmp_path, Asking(trials=trials, rungs=rungs), Learning())
+        made.candidates.raw.value["stages"][1]["prune"]["epochs"] = WHOLE
+        made.find()
+        found = json.loads((tmp_path / "out" / "search.json").read_text())
+        return list(found["trials"])
+
+    first = found_by(1, (1 / 9,))
+    assert [len(one["rungs"]) for one in first if one["status"] == "done"] == [1]
+    later = found_by(3, None)[len(first) :]
+    shares = {rung["share"] for one in later for rung in one.get("rungs", [])}
+    assert 1 / 9 in shares
 
 
 def test_points_whose_training_cannot_be_shorter_have_no_rungs(tmp_path: Path) -> None:
