@@ -69,12 +69,11 @@ def host_plan(needs: HostNeeds, group_bytes: int | None = None) -> HostPlan | No
 
     Args:
         needs: what the step asks.
-        group_bytes: what is left of the control group; by default what the kernel says, and of
-            runs at the same time no more than this one's part.
+        group_bytes: what is left of the control group; by default `left_of_group`.
     """
     training = needs.training
     asked = training.host_memory_limit
-    left = _left_bytes() if group_bytes is None else group_bytes
+    left = left_of_group() if group_bytes is None else group_bytes
     limits = [] if left is None else [int(left * (1 - _MARGIN)) + LIBRARY_BYTES]
     if not limits and asked is None:
         return None
@@ -135,8 +134,11 @@ def check_host(steps: Sequence[HostNeeds], group_bytes: int | None = None) -> No
             raise _refused(needs, plan)
 
 
-def _left_bytes() -> int | None:
-    """Return what is left of the control group for this run, of several at a time its part."""
+def left_of_group() -> int | None:
+    """Return what is left of the control group for a run that begins, of several its part.
+
+    Later it is less, by the process that workers are forks of: what they share with it counts once.
+    """
     left = group_left_bytes()
     shared_by = os.environ.get(HOST_SHARED_BY, "")
     if left is None or not shared_by.isdecimal():

@@ -43,7 +43,7 @@ from shrink.recipe.resolved import with_taken_task
 from shrink.run.estimates import keep_timing
 from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.host_needs import needs_of_plan
-from shrink.run.host_plan import check_host
+from shrink.run.host_plan import check_host, left_of_group
 from shrink.run.judged import entry_key, made_before, measured_on, to_measure, with_splits_of
 from shrink.run.keys import (
     Described,
@@ -95,6 +95,7 @@ class _State:
     stored: dict[str, StoredStep] = field(default_factory=dict)
     outcomes: list[StageOutcome] = field(default_factory=list)
     error: ShrinkError | None = None
+    group_bytes: int | None = None
 
 
 class Runner:
@@ -139,7 +140,8 @@ class Runner:
             check_early(self.plan.data_config)
             self.plan.check_installed()
             new = [s for s in self.steps if not self._is_stored(s, state)]
-            check_host(needs_of_plan(self.plan, new))
+            state.group_bytes = left_of_group()
+            check_host(needs_of_plan(self.plan, new), state.group_bytes)
             options = self.options
             folder = RunFolder(options.output, self.plan, options.force, options.trust_model)
             reached("folder-made")
@@ -288,7 +290,7 @@ class Runner:
                 if made := self._may_reuse(step) and made_before(begun, self.store):
                     plain = self.attempt(to_measure(job, made), work, events)
                 else:
-                    job = with_plan(job, work, events, self.workers)
+                    job = with_plan(job, work, events, self.workers, state.group_bytes)
                     plain = run_recovering(job, work, events, warn, self.attempt)
             except ShrinkError as error:
                 error = with_log(error, self._keep_log(step, work, folder, failed=begun))

@@ -23,7 +23,11 @@ from shrink.run.process import LOG_NAME, WorkerDied, attempt, log_to_keep
 
 
 def with_plan(
-    job: StepJob, work: Path, on_event: Callable[[Event], None], workers: int = 1
+    job: StepJob,
+    work: Path,
+    on_event: Callable[[Event], None],
+    workers: int = 1,
+    group_bytes: int | None = None,
 ) -> StepJob:
     """Return a step's job with the micro-batch to train with, where there is something to plan.
 
@@ -32,11 +36,12 @@ def with_plan(
         work: the step's own folder; the planner's is inside it.
         on_event: called with each progress event.
         workers: machines that will train together; this one plans for its share of a batch.
+        group_bytes: what was left of the control group when the run began; see `host_plan`.
 
     Raises:
         ShrinkError: not even a micro-batch of one example fits, or the step cannot begin.
     """
-    job = within_host(job)
+    job = within_host(job, group_bytes)
     planning = _planned(job, work, on_event, workers)
     expected = expected_peak(needs_of_job(job), planning)
     return replace(job, planning=planning, host_peak=expected)

@@ -119,3 +119,21 @@ def test_run_takes_a_baseline_from_the_store_whatever_training_says(tmp_path: Pa
     worker = FakeWorker()
     assert statuses(run(recipe, tmp_path / "out", worker)) == ["cached", "cached", "done"]
     assert worker.jobs[0].training.patience == 3
+
+
+def test_every_step_is_planned_with_what_the_group_had_when_the_run_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter([16 * 10**9, *[1] * 9])
+    monkeypatch.setattr("shrink.run.host_plan.group_left_bytes", lambda: next(left))
+    (tmp_path / "model.h5").write_bytes(b"weights")
+    worker = FakeWorker()
+    recipe: dict[str, Any] = {
+        "name": "r",
+        "model": str(tmp_path / "model.h5"),
+        "data": {"source": "digits"},
+        "stages": [{"quantize": {}}],
+    }
+    assert statuses(run(recipe, tmp_path / "out", worker)) == ["done"] * 2
+    limits = {job.training.host_memory_limit for job in worker.jobs}
+    assert limits == {int(16 * 10**9 * 0.9) + 400_000_000}
