@@ -30,6 +30,7 @@ from shrink.quantization.edge_quantizer import (
     int4_operators,
     weighted_operators,
 )
+from shrink.quantization.kernel_grids import with_grids_of_kernels
 from shrink.quantization.mixed import (
     Assignment,
     Build,
@@ -83,7 +84,8 @@ def static_int8(
         other = _by_converter(source, calibration, config, "static_int8")
         conversion = min((conversion, other), key=lambda one: noise(one, source, few))
     if config.aware or source.ranges:
-        return Conversion(without_constant_names(conversion.content), conversion.notes)
+        rounded = with_grids_of_kernels(conversion.content, source.float32.content)
+        return Conversion(without_constant_names(rounded), conversion.notes)
     try:
         content = with_corrected_biases(
             conversion.content, source.float32.content, few, source.bounds
