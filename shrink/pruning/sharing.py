@@ -21,6 +21,8 @@ _WEIGHTS_PER_VALUE = 2
 """Nonzero weights for each distinct value from which on a channel's weights share values:
 training gives hardly two weights the same float."""
 _STARTS = 4
+_TELLING = 1 << 14
+"""Weights that tell whether a kernel has more values: to sort all of a large one takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ def as_shared(kernel: np.ndarray) -> Shared | None:
         kernel: (..., out). Few are at most 256 distinct values in all, or in each output channel,
             as tfmot's `cluster_per_channel` leaves them, if the channel's weights do share them.
     """
+    if len(np.unique(np.ravel(kernel)[:_TELLING])) > MOST_VALUES:
+        return _shared_per_channel(kernel)
     values, assignment = np.unique(kernel, return_inverse=True)
     if len(values) <= MOST_VALUES:
         assignment = assignment.reshape(np.shape(kernel)).astype(np.uint8)
