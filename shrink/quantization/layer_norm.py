@@ -242,7 +242,10 @@ class _Reading:
         variance = self._maker(sum_of, "MEAN")
         squared = self._maker(operators[variance].inputs[0], "SQUARED_DIFFERENCE")
         x, mean = operators[squared].inputs
-        if operators[self._maker(mean, "MEAN")].inputs[0] != x:
+        averaged = operators[self._maker(mean, "MEAN")].inputs
+        if averaged[0] != x:
+            raise _Unlike
+        if not all(self._is_last_axis(i, x) for i in (averaged[1], operators[variance].inputs[1])):
             raise _Unlike
         gain = self._reader(operators[root].outputs[0], "MUL")
         _, gamma = self._with_constant(gain)
@@ -267,6 +270,11 @@ class _Reading:
             *(x, mean, epsilon, gamma, beta, variance, shifted, root),
             *(gain, scaled, moved, offset, total),
         )
+
+    def _is_last_axis(self, axes: int, tensor: int) -> bool:
+        stored = values(self.graph.tensors[axes])
+        rank = len(self.graph.tensors[tensor].shape)
+        return stored is not None and {int(axis) % rank for axis in stored} == {rank - 1}
 
     def _maker(self, tensor: int, name: str) -> int:
         index = self.made.get(tensor)

@@ -14,6 +14,7 @@ Ten minutes for each architecture on an idle machine.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import tempfile
 import time
@@ -158,6 +159,32 @@ def measure(kind: str, made: keras.Model, path: Path, digits: _Digits) -> dict[s
         row["steps"] = _steps(file, wanted, scale)
         row["tfmot_steps"] = _steps(outputs, wanted, scale)
     return row
+
+
+def table(lines: str) -> str:
+    """Return the table of docs/from-tfmot.md.
+
+    Args:
+        lines: those that this prints, which docs/tfmot-imports.jsonl keeps.
+    """
+    made = [
+        "| | | zeros | tfmot's int8 | bytes | within a step "
+        "| shrink's int8 | bytes | within a step |",
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in map(json.loads, lines.splitlines()):
+        accuracy, zeros = row["accuracy"], f"{row['zeros']:.1%}"
+        theirs = " | | "
+        if "tfmot_steps" in row:
+            theirs = f"{accuracy['tfmot_int8']:.2%} | {row['tfmot_int8_bytes']:,} | "
+            theirs += _within(row["tfmot_steps"])
+        ours = f"{accuracy['int8']:.2%} | {row['int8_bytes']:,} | {_within(row.get('steps'))}"
+        made.append(f"| {row['model']} | {row['kind']} | {zeros} | {theirs} | {ours} |")
+    return "\n".join(made) + "\n"
+
+
+def _within(steps: list[float] | None) -> str:
+    return "" if steps is None else f"{steps[0]:.1%}, most {steps[1]:.0f}"
 
 
 def main() -> None:

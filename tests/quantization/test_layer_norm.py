@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.quantization.layer_norm import normalised_twice
@@ -62,6 +63,31 @@ def test_two_steps_are_the_layer_normalisation_in_float(least: float) -> None:
 
 def test_positions_of_one_size_are_left_alone() -> None:
     assert normalised_twice(float_model().float32.content, [{"x": positions(20, 0.5)}]) is None
+
+
+def written_out(axes: tuple[int, int]) -> bytes:
+    """A float file of the operators of a layer normalisation, its means over these axes."""
+    x = L.Input((WIDTH, WIDTH), batch_size=1, name="x")
+    mean = tf.reduce_mean(x, axis=axes[0], keepdims=True)
+    variance = tf.reduce_mean(tf.math.squared_difference(x, mean), axis=axes[1], keepdims=True)
+    random = np.random.default_rng(0)
+    gamma, beta = random.uniform(0.5, 2, (2, WIDTH)).astype(np.float32)
+    gain = tf.math.rsqrt(variance + EPSILON) * gamma
+    return FloatModel(keras.Model(x, x * gain + (beta - mean * gain))).float32.content
+
+
+@pytest.mark.parametrize(("axes", "is_one"), [((2, 2), True), ((1, 1), False), ((2, 1), False)])
+def test_only_means_over_the_last_axis_are_a_layer_normalisation(
+    axes: tuple[int, int], is_one: bool
+) -> None:
+    sizes = np.where(np.arange(WIDTH) % 2, 1, 1e-3)  # small and large along both axes
+    x = np.random.default_rng(0).normal(size=(1, WIDTH, WIDTH)) * np.minimum.outer(sizes, sizes)
+    given, content = {"x": x.astype(np.float32)}, written_out(axes)
+    found = normalised_twice(content, [given])
+    assert (found is not None) is is_one
+    if found is not None:
+        outputs, wanted = (load(one).predict(given)[0] for one in (found.content, content))
+        np.testing.assert_allclose(outputs, wanted, atol=2e-5)
 
 
 def test_a_normalisation_whose_ranges_were_trained_is_left_alone() -> None:
