@@ -105,7 +105,7 @@ def _is_its_alone(graph: Subgraph, index: int) -> bool:
     tensor = graph.tensors[index]
     readers = sum(operator.inputs.count(index) for operator in graph.operators)
     sharers = sum(other.buffer == tensor.buffer for other in graph.tensors)
-    return tensor.constant and readers == sharers == 1
+    return tensor.constant and not tensor.sparse and readers == sharers == 1
 
 
 def _of_operator(
