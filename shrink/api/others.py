@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shrink.api.given import model_text, path_of, plain, recipe_with_files
 from shrink.api.results import Comparison, Run
-from shrink.api.session import called, console_of
+from shrink.api.session import called, console_of, working
 from shrink.api.verbs import options_of, run_of
 from shrink.base import files
 from shrink.base.console import Console
@@ -50,7 +50,7 @@ def run(recipe: PathGiven | Mapping[str, object], **keys: Unpack[RunKeys]) -> Ru
     Raises:
         ShrinkError: `exit_code` says what kind it is. A missed gate is none: see `Run.passed`.
     """
-    with called():
+    with working():
         settings = {key: _one(value) for key, value in (keys.get("set") or {}).items()}
         variants = _variants(recipe, settings)
         if variants.is_sweep:
@@ -74,7 +74,7 @@ def sweep(recipe: PathGiven | Mapping[str, object], **keys: Unpack[SweepKeys]) -
     Raises:
         ShrinkError: the sweep could not begin, or was ended. Runs that fail are rows.
     """
-    with called():
+    with working():
         settings = {key: _several(value) for key, value in (keys.get("set") or {}).items()}
         variants = _variants(recipe, settings)
         if not variants.is_sweep:

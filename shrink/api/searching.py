@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shrink.api.given import data_named, model_text, path_of, plain, recipe_with_files
 from shrink.api.results import SearchResult
-from shrink.api.session import called, console_of
+from shrink.api.session import console_of, working
 from shrink.base.errors import RecipeError
 from shrink.recipe.load import RawRecipe
 from shrink.run.options import RunOptions
@@ -55,7 +55,7 @@ def search(
             folder then says what came nearest. A missed gate of the best point is none: see
             `SearchResult.run`.
     """
-    with called():
+    with working():
         recipe = _recipe(model, data, keys)
         asking = asking_of(_wanted(keys), recipe.config)
         candidates = Candidates(recipe.raw, recipe.source, recipe.space(asking))

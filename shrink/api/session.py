@@ -15,6 +15,7 @@ from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, ShrinkError
 from shrink.report.content import warnings_of
 from shrink.run.options import RunResult
+from shrink.run.process import preloading
 from shrink.run.session import tell_ci
 
 _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?=(\W|$))")
@@ -42,6 +43,17 @@ def called() -> Iterator[None]:
         for problem in (error, *others):
             _speak_python(problem)
         raise
+
+
+@contextlib.contextmanager
+def working() -> Iterator[None]:
+    """Do what `called` does, for a call that starts workers: they are forks, as a command's are.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed; the same call goes on where it was.
+    """
+    with called(), preloading():
+        yield
 
 
 def ended(result: RunResult, console: Console) -> None:

@@ -15,7 +15,7 @@ from shrink.api.given import (
     sections_of,
 )
 from shrink.api.results import Run
-from shrink.api.session import called, console_of, ended
+from shrink.api.session import console_of, ended, working
 from shrink.base.console import Console
 from shrink.base.errors import ResourceError
 from shrink.recipe.plan import Plan
@@ -88,7 +88,7 @@ def evaluate(model: ModelGiven, data: DataGiven = None, **keys: Unpack[EvaluateK
 
     Arguments are those of `train`, without the keys of a stage.
     """
-    with called():
+    with working():
         return _call("evaluate", model, data, [], keys, sections_of("evaluate", _rest(keys)))
 
 
@@ -109,7 +109,7 @@ def distill(
     Raises:
         ShrinkError: see `train`.
     """
-    with called():
+    with working():
         sections = sections_of("distill", _rest(keys), skip=("teacher", "student"))
         sections.stage["student"] = (
             plain(student)
@@ -120,7 +120,7 @@ def distill(
 
 
 def _stage(kind: str, model: ModelGiven, data: DataGiven, keys: Keys) -> Run:
-    with called():
+    with working():
         sections = sections_of(kind, _rest(keys))
         return _call(kind, model, data, [{kind: sections.stage}], keys, sections)
 
@@ -137,7 +137,7 @@ def _call(
     keys: Keys,
     sections: Sections,
 ) -> Run:
-    """Run a verb's recipe; inside of `called`."""
+    """Run a verb's recipe; inside of `working`."""
     console = console_of(bool(keys.get("quiet")), bool(keys.get("verbose")))
     said, custom, output = f"shrink.{verb}", keys.get("custom_objects"), keys.get("output")
     call = VerbCall(

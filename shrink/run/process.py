@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -104,6 +105,24 @@ def preload() -> None:
     if _Held.process is None and not switched_off():
         with contextlib.suppress(OSError):
             _Held.process = Preloaded("shrink.run.preloaded", _environment(Path(), alone=True))
+
+
+@contextlib.contextmanager
+def preloading() -> Iterator[None]:
+    """Preload for as long as one call takes; in a process that lives on nothing is left of it.
+
+    The process would end with the thread that started it, and threads are not forked for: in any
+    but the main one workers are fresh processes. A process that there already is stays.
+    """
+    own = _Held.process is None and threading.current_thread() is threading.main_thread()
+    if own:
+        preload()
+    try:
+        yield
+    finally:
+        if own and _Held.process is not None:
+            _Held.process.close()
+            _Held.process = None
 
 
 def preloading_refused() -> str:
