@@ -23,7 +23,6 @@ from shrink.model.archive import weights_where_they_lie
 from shrink.model.keras3.convert import compare_import, import_keras3
 from shrink.model.opaque import graph_model, subclassed_model
 from shrink.model.reference import holds_layers
-from shrink.model.savable import check_savable
 from shrink.model.scan import check_model_file, keras_version
 from shrink.model.scan_files import check_archive, read_attribute
 from shrink.model.user_modules import custom_objects, function_of
@@ -50,7 +49,7 @@ def load_source(source: ModelSource, as_graph: bool = False) -> keras.Model:
         as_graph: whether a model of which only a graph is known will do: it is one layer then.
 
     Raises:
-        ModelError: unreadable, refused, not a tf-keras model, or built so that it cannot be saved.
+        ModelError: unreadable, refused, or not a tf-keras model.
         RecipeError: a scale above 1 of a model that has no builder for it.
     """
     path, arguments = source.path, dict(source.arguments)
@@ -58,8 +57,6 @@ def load_source(source: ModelSource, as_graph: bool = False) -> keras.Model:
         taken = _arguments_of(path, source.function)
         own = {n: v for n, v in arguments.items() if taken is None or n in taken}
         model = build_model(path, source.function, own, as_graph)
-        if not as_graph:
-            check_savable(model, path)
         arguments = {name: value for name, value in arguments.items() if name not in own}
     elif as_graph and path.is_dir() and not holds_layers(path):
         check_model_file(path, source.trust)

@@ -70,7 +70,7 @@ def cluster(kernel: np.ndarray, clusters: int, seed: int, keep_zeros: bool) -> S
     from sklearn.cluster import KMeans
 
     already = as_shared(np.asarray(kernel, np.float32))
-    if already is not None and already.few.values <= clusters:
+    if already is not None and not already.few.per_channel and already.few.values <= clusters:
         return already  # k-means would move values by rounding, and join two that are near
     weights = np.asarray(kernel, np.float32).ravel()
     free = weights != 0 if keep_zeros else np.ones(weights.shape, bool)

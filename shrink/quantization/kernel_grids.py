@@ -23,6 +23,7 @@ _KERNEL, _BIAS = 1, 2
 _WEIGHTED = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 _MOST, _FEWEST = 127, 4
 """Codes on either side of zero: as many as there are, and too few to tell a grid by."""
+_HALF = 0.501
 _NEAR = 2e-3
 """Of a step, by which a weight on the grid is off: float32 and a folded normalisation."""
 
@@ -79,10 +80,9 @@ def _rounded(graph: Subgraph, original: Subgraph) -> Iterator[_Rounded]:
         if operator.name not in _WEIGHTED:
             continue
         parts = [i for i in operator.inputs[_KERNEL:] if i >= 0]
-        before = next((o for o in floats if _is_rounded(graph, operator, original, o)), None)
-        if before is not None and all(_is_its_alone(graph, i) for i in parts):
-            floats.remove(before)
-            found = _of_operator(graph, operator, original, before)
+        alike = [one for one in floats if _is_rounded(graph, operator, original, one)]
+        if len(alike) == 1 and all(_is_its_alone(graph, i) for i in parts):
+            found = _of_operator(graph, operator, original, alike[0])
             if found is not None:
                 yield found
 
@@ -97,7 +97,8 @@ def _is_rounded(graph: Subgraph, operator: Operator, original: Subgraph, before:
         return False
     scales = np.asarray(kernel.scales)[:, None]
     now = _by_scale(stored.astype(np.float64).reshape(kernel.shape), kernel) * scales
-    return bool((np.abs(now - _by_scale(weights.reshape(kernel.shape), kernel)) <= scales).all())
+    before_it = _by_scale(weights.reshape(kernel.shape), kernel)
+    return bool((np.abs(now - before_it) <= _HALF * scales).all())
 
 
 def _is_its_alone(graph: Subgraph, index: int) -> bool:

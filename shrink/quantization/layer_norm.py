@@ -262,13 +262,25 @@ class _Reading:
             or any(_values(self.graph, i).size != last for i in (gamma, beta))
             or _values(self.graph, epsilon).size != 1
             or len(self.readers[factor]) != 2
+            or self._reader(operators[shifted].outputs[0], "RSQRT") != root
             or len(self.readers[operators[scaled].outputs[0]]) != 1
             or any(operators[i].fused_activation != "NONE" for i in (shifted, gain, scaled, total))
         ):
             raise _Unlike
         return _Norm(
-            *(x, mean, epsilon, gamma, beta, variance, shifted, root),
-            *(gain, scaled, moved, offset, total),
+            x=x,
+            mean=mean,
+            epsilon=epsilon,
+            gamma=gamma,
+            beta=beta,
+            variance=variance,
+            shifted=shifted,
+            root=root,
+            gain=gain,
+            scaled=scaled,
+            moved=moved,
+            offset=offset,
+            total=total,
         )
 
     def _is_last_axis(self, axes: int, tensor: int) -> bool:

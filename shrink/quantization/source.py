@@ -27,6 +27,7 @@ class FloatModel:
     Attributes:
         ranges: of the activations that a training under rounding settled, here or elsewhere, by
             tensor of `float32`.
+        bounds: ranges that tensors of `float32` saturate at on purpose, by name.
         measured: those that calibration found, by the bits of the activations, once it has.
     """
 

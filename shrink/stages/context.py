@@ -46,6 +46,7 @@ from shrink.model.brought import brought_by
 from shrink.model.compiled import Compiled, read_compiled
 from shrink.model.load import image_input, import_note, load_source
 from shrink.model.reference import ModelReference
+from shrink.model.savable import check_savable
 from shrink.model.scan import check_model_file
 from shrink.model.user_modules import code_digest
 from shrink.pruning.masks import frozen_masks
@@ -230,6 +231,8 @@ class StageContext:
             model = load_source(source, as_graph=role.partition("-")[0] == "teacher")
         if role == "model":
             self._names = keras_names(model)
+            if source.function is not None:
+                check_savable(model, source.path)
         if role not in self.import_notes and not source.arguments:
             self.import_notes[role] = import_note(model, source)
         return model

@@ -90,6 +90,15 @@ def test_only_means_over_the_last_axis_are_a_layer_normalisation(
         np.testing.assert_allclose(outputs, wanted, atol=2e-5)
 
 
+def test_a_normalisation_whose_variance_others_read_is_left_alone() -> None:
+    x = L.Input((6, WIDTH), name="x")
+    mean, variance = tf.nn.moments(x, -1, keepdims=True)
+    ones = np.ones(WIDTH, np.float32)
+    norm = tf.nn.batch_normalization(x, mean, variance, 0 * ones, ones, EPSILON)
+    content = FloatModel(keras.Model(x, [norm, tf.math.log(variance + EPSILON)])).float32.content
+    assert normalised_twice(content, [{"x": positions(20, 1e-3)}]) is None
+
+
 def test_a_normalisation_whose_ranges_were_trained_is_left_alone() -> None:
     content, batches = float_model().float32.content, [{"x": positions(20, 1e-3)}]
     model = float_model().model

@@ -7,7 +7,7 @@ import numpy as np
 from shrink.base.errors import StageError
 from shrink.contract.report import Skipped
 from shrink.pruning.masks import PrunableKernel, prunable_kernels
-from shrink.pruning.sharing import Shared, SharedKernels, cluster, few_values
+from shrink.pruning.sharing import Shared, SharedKernels, cluster
 from shrink.stages.cluster.config import ClusterConfig
 from shrink.stages.context import StageContext, StageResult
 
@@ -67,7 +67,5 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
 
 
 def _most_values(one: PrunableKernel) -> int:
-    """Return how many values a kernel takes, in each output channel where it is shared there."""
-    kernel = one.kernel.numpy()
-    few = few_values(kernel)
-    return len(np.unique(kernel)) if few is None else few.values
+    """Return how many values a kernel takes, in all its output channels together."""
+    return len(np.unique(one.kernel.numpy()))

@@ -117,10 +117,10 @@ def _tried(
         curves, known = measure_sensitivity(graph, config, context)
         return _Candidate(config, tuple(curves), known), ()
     why = ""
-    if not len(context.dataset.validation):
-        pairs, why = pairs[:1], "there are no validation examples to try on"
-    elif large := _too_large(graph):
+    if large := _too_large(graph):
         pairs, why = pairs[-1:] if config.importance == AUTO else pairs[:1], large
+    elif not len(context.dataset.validation):
+        pairs, why = pairs[:1], "there are no validation examples to try on"
     candidates = [_candidate(graph, config, pair, context) for pair in pairs]
     if len(candidates) == 1:
         return candidates[0], (
@@ -133,7 +133,7 @@ def _tried(
     options = tuple(
         Option(
             value=_value(opened, one.config),
-            figures={} if loss is None else {"validation_loss": round(loss, 5)},
+            figures={} if loss is None else {"validation_loss": loss},
         )
         for one, loss in zip(candidates, losses, strict=True)
     )

@@ -16,7 +16,8 @@ from shrink.contract.choices import Choice, Option
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.schemes import SCHEMES, noise
+from shrink.stages.quantize.noise import noise
+from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.convert import Conversion
 from shrink.tflite.flatbuffer import read
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from shrink.base import files
 from shrink.base.errors import InternalError, ModelError, StageError
 from shrink.base.figures import LOSS, format_change, metric_figure
@@ -44,6 +42,7 @@ from shrink.quantization.source import FloatModel
 from shrink.quantization.tables import tabled_model
 from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.noise import noise
 from shrink.stages.quantize.prepared import LOOKED_AT, MasksWithinConversion, prepared
 from shrink.task.artifact import evaluate_artifact, masks_of
 from shrink.task.interface import artifact_interface
@@ -51,7 +50,6 @@ from shrink.task.task import Task
 from shrink.tflite.convert import Conversion, Precision, convert
 from shrink.tflite.edit import without_constant_names
 from shrink.tflite.flatbuffer import float_operators
-from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
 
 # Both models run the same examples, so that few tell the shift of a mean.
@@ -221,22 +219,6 @@ def _by_quantizer(
     if source.model is not None and (left := float_operators(static)):
         return StageError(f"ai-edge-quantizer leaves float operators: {', '.join(sorted(left))}")
     return Conversion(static, source.float32.notes)
-
-
-def noise(conversion: Conversion, source: FloatModel, batches: Batches) -> float:
-    """Return the squared error of the worst output over that of taking its mean for it."""
-    reference, now = load(source.float32.content), load(conversion.content)
-    wanted, outputs = (
-        [np.concatenate(column) for column in zip(*map(runner.predict, batches), strict=True)]
-        for runner in (reference, now)
-    )
-    graph = read(source.float32.content)[0]
-    ends = [source.bounds.get(graph.tensors[i].name, (-np.inf, np.inf)) for i in graph.outputs]
-    wanted = [np.clip(one, *each) for one, each in zip(wanted, ends, strict=True)]
-    return max(
-        float(np.mean((a - b) ** 2)) / (float(np.mean((a - a.mean(axis=0)) ** 2)) or 1.0)
-        for a, b in zip(wanted, outputs, strict=True)
-    )
 
 
 Scheme = Callable[[FloatModel, CalibrationExamples, QuantizeConfig], Conversion]

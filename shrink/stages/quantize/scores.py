@@ -19,7 +19,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.task.detector import Detector
 from shrink.task.interface import artifact_interface
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import read
+from shrink.tflite.structure import Subgraph, read
 
 LARGEST_LOGIT = 10.0
 """A sigmoid is within 5e-5 of 0 or 1 from here on."""
@@ -50,16 +50,17 @@ def bound_scores(
     content = source.float32.content
     runner, graph = load(content), read(content)[0]
     found = [runner.predict(arrays) for arrays in calibration.batches()]
-    names = [graph.tensors[index].name for index in graph.outputs]
+    outputs = [graph.outputs[position] for position in runner.output_positions]
     bounds, notes = dict[str, tuple[float, float]](), []
-    for name, logits, column in zip(names, channels, zip(*found, strict=True), strict=True):
+    for index, logits, column in zip(outputs, channels, zip(*found, strict=True), strict=True):
         ends, kept = _ends(column, logits)
         if kept != ends:
-            bounds[name] = kept
+            named = _of_one_scale(graph, index)
+            bounds |= dict.fromkeys(named, kept)
             notes.append(
-                f"{name}: logits beyond {LARGEST_LOGIT:g} on either side count as that, so that "
-                f"one scale reaches from {kept[0]:.1f} to {kept[1]:.1f} in place of {ends[0]:.1f} "
-                f"to {ends[1]:.1f}"
+                f"{named[0]}: logits beyond {LARGEST_LOGIT:g} on either side count as that, so "
+                f"that one scale reaches from {kept[0]:.1f} to {kept[1]:.1f} in place of "
+                f"{ends[0]:.1f} to {ends[1]:.1f}"
             )
     source.bounds = bounds
     return notes
@@ -73,6 +74,16 @@ def _logit_channels(source: FloatModel, context: StageContext) -> list[Array] | 
     else:
         task = context.task_of(artifact_interface(context.input_path()))
     return task.detector.head.logit_channels() if isinstance(task.detector, Detector) else None
+
+
+def _of_one_scale(graph: Subgraph, index: int) -> list[str]:
+    """Return the names of a tensor and of those whose scale a reshape carries over to it."""
+    made = {operator.outputs[0]: operator for operator in graph.operators if operator.outputs}
+    names = [graph.tensors[index].name]
+    while index in made and made[index].name == "RESHAPE":
+        index = made[index].inputs[0]
+        names.append(graph.tensors[index].name)
+    return names
 
 
 def _ends(

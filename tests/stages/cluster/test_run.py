@@ -53,6 +53,20 @@ def test_run_trains_kernels_of_few_values_and_keeps_zeros(
     assert "each of 2 kernels take at most 5 values" in result.notes[0]
 
 
+def test_values_shared_within_each_channel_are_not_as_few_in_the_kernel(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    inputs = L.Input((8, 8, 1))
+    x = L.Conv2D(40, 3, name="came")(L.Conv2D(8, 3)(inputs))
+    model = keras.Model(inputs, L.Dense(10)(L.GlobalAveragePooling2D()(x)))
+    each = [random.choice(random.normal(size=9), size=(3, 3, 8)) for _ in range(40)]
+    model.get_layer("came").set_weights([np.stack(each, -1), np.zeros(40)])
+    model.save(tmp_path / "model.keras")
+    opened = context_of(tmp_path, kind="cluster", inputs={"model": tmp_path / "model.keras"})
+    made = run(ClusterConfig(clusters=9, epochs=0), opened).model
+    assert made is not None
+    assert len(np.unique(made.get_layer("came").kernel)) == 9
+
+
 def test_run_leaves_excluded_layers_alone_and_refuses_none(tmp_path: Path) -> None:
     opened = context(tmp_path)
     before = opened.load().get_layer("head").kernel.numpy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import tf_keras as keras
 
 from shrink.contract.choices import Choice
 from shrink.data.dataset import Dataset
+from shrink.data.sources.none import no_examples
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.stages.context import StageContext
 from shrink.stages.prune import automatic
@@ -164,6 +166,7 @@ class _Regression:
     [
         ([math.nan, 2.0, 1.0], "l2, uniform", "least loss"),
         ([None, math.nan, 3.0], "l2, uniform", "least loss"),
+        ([3.1e-6, 2.2e-6, 1.2e-6], "l2, uniform", "least loss"),
         ([None, math.nan, None], "least_squares, uniform", "none of them has a loss"),
     ],
 )
@@ -192,6 +195,9 @@ def test_nothing_is_tried_on_many_channels(
     (choice,) = found.choices
     assert (found.config.importance, found.config.allocation) == ("l2", "uniform")
     assert "2 groups of 14 channels would take long" in choice.sentence
+    none = replace(context.dataset, validation=no_examples().validation)
+    monkeypatch.setitem(vars(context), "dataset", none)
+    assert settled(context, parameters=0.5, epochs=0).config.importance == "l2"
     solved = settled(context, parameters=0.5, epochs=0, importance="least_squares")
     assert solved.config.importance == "least_squares"
 

@@ -282,7 +282,8 @@ def _file_bytes(model: keras.Model | None, precision: str, folder: Path) -> int:
         return len(_converted(model))
     quantized = folder / "quantized.keras"
     model.save(quantized)
-    content = quantize(QuantizeConfig(scheme="static_wi8_ai8"), context(quantized, folder)).tflite
+    config = QuantizeConfig(scheme="static_wi8_ai8", dense_scales="channel")
+    content = quantize(config, context(quantized, folder)).tflite
     assert content is not None
     return len(content)
 

@@ -14,6 +14,7 @@ from shrink.detection.head import HeadSettings, head_of
 from shrink.detection.loss import DetectionLoss
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.noise import noise
 from shrink.stages.quantize.schemes import static_int8
 from shrink.stages.quantize.scores import bound_scores
 from shrink.task.detector import Detector
@@ -76,6 +77,25 @@ def test_offsets_keep_the_steps_that_no_probability_needs() -> None:
     assert offsets < 0.6 * offsets_before
     assert offsets < 20 / 255
     assert probabilities <= probabilities_before
+
+
+def test_bounds_reach_what_a_reshape_takes_its_scale_from() -> None:
+    plain = network().model
+    assert plain is not None
+    output = L.Reshape((2, 4, CHANNELS // 2))(plain.output)
+    x, source = pictures(), FloatModel(keras.Model(plain.input, output))
+    before = load(static_int8(source, calibrated_on(x), INT8).content).output_details[0].scale
+    head = SimpleNamespace(logit_channels=lambda: [np.arange(CHANNELS // 2) >= 4])
+    task = SimpleNamespace(detector=Detector(head, Selection(), DetectionLoss()))  # type: ignore[arg-type]
+    of = SimpleNamespace(
+        has_data=True, task_config=SimpleNamespace(decode="yolo"), task=lambda model: task
+    )
+    assert bound_scores(source, INT8, of, calibrated_on(x))  # type: ignore[arg-type]
+    source.measured.clear()
+    content = static_int8(source, calibrated_on(x), INT8)
+    after = load(content.content).output_details[0].scale
+    assert after <= 20.5 / 255 < before
+    assert noise(content, source, [{"image": x}]) < 0.01
 
 
 @pytest.mark.parametrize(
