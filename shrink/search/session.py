@@ -272,6 +272,12 @@ class Search:
         if result.error is not None:
             raise result.error
         report = result.report
+        for one in report.gates:
+            if not one.passed:
+                self.told.append(
+                    f"the best point misses the recipe's gate {one.name}, so the exit code is 1; "
+                    "--flash, --ram and --max-drop are what points keep to"
+                )
         baseline, last = report.stages[0], report.ends[-1]
         figures = self.runs.figures(report, self.folder / BEST)
         before = _figures(baseline)
