@@ -301,9 +301,12 @@ class Study:
         )
 
     def running(self) -> int:
-        """Return how many points other workers look at now."""
+        """Return how many points other workers look at now; one that `trials` has is none."""
         return sum(
-            not one.state.is_finished() and _WORKER in one.user_attrs for one in self._frozen()
+            not one.state.is_finished()
+            and _WORKER in one.user_attrs
+            and _TRIAL not in one.user_attrs
+            for one in self._frozen()
         )
 
     def take_over(self) -> int:

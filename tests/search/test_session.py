@@ -274,13 +274,27 @@ def test_search_refuses_the_folder_of_another_search_and_other_files(tmp_path: P
 
 
 def test_search_with_two_jobs_trains_no_point_twice(tmp_path: Path) -> None:
-    found = search(tmp_path, Asking(max_drop=0.1, trials=6), FakeAttempt())
+    # Of two objectives no point is left out by its size, whichever worker is first.
+    asking = Asking(objectives=("accuracy", "tflite_bytes"), trials=6)
+    found = search(tmp_path, asking, FakeAttempt())
     found.jobs = 2
     assert found.run() == 0
     trials = found_in(tmp_path)["trials"]
     settings = [json.dumps(one["settings"], sort_keys=True) for one in trials if one["run"]]
     assert len(settings) == len(set(settings))
     assert 6 <= sum(one["status"] == "done" for one in trials) <= 7
+
+
+def test_search_with_two_jobs_ends_when_all_points_were_looked_at(tmp_path: Path) -> None:
+    found = search(tmp_path, Asking(max_drop=0.02, trials=19), FakeAttempt())
+    found.jobs = 2
+    assert found.run() == 0
+    trials = found_in(tmp_path)["trials"]
+    known = [AS_IT_IS | o["settings"] for o in trials if o["status"] in ("done", "pruned")]
+    looked_at = {(one["prune.parameters"], one["quantize.scheme"]) for one in known}
+    assert looked_at == set(ALL)
+    able = [size_of(*point) for point in ALL if 198 - right_of(*point) <= 0.02 * 200]
+    assert found_in(tmp_path)["best"]["figures"]["tflite_bytes"] == min(able)
 
 
 def test_a_time_that_is_over_before_the_baseline_is_told(tmp_path: Path) -> None:
