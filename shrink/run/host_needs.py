@@ -43,6 +43,12 @@ class HostNeeds:
     unknown: str = ""
     budgeted: bool = False
 
+    @property
+    def keeps_size(self) -> bool:
+        """Whether what is trained has as many weights as the model that it starts from."""
+        magnitude = (self.kind, self.variant) == ("prune", "magnitude")
+        return not self.budgeted and (self.kind in _SAME_SIZE or magnitude)
+
 
 def needs_of_job(job: StepJob) -> HostNeeds:
     """Return what a job asks, whose models are all there but those that a function builds."""
@@ -82,24 +88,23 @@ def needs_of_plan(plan: Plan, steps: Sequence[Step]) -> list[HostNeeds]:
         sizes = {role: _size(source, made) for role, source in step.inputs.items()}
         config = {} if step.config is None else step.config.model_dump(mode="json")
         variant = str(config.get("scheme") or config.get("method") or "")
-        if step.kind in _SAME_SIZE or (step.kind, variant) == ("prune", "magnitude"):
-            made[step.name] = sizes[MODEL]
         reference = step.inputs[MODEL].reference
         is_tflite = reference is not None and reference.path.suffix == ".tflite"
+        needs = HostNeeds(
+            name=step.name,
+            kind=step.kind,
+            variant=variant,
+            epochs=step.epochs,
+            training=step.training,
+            weights_bytes=0 if is_tflite else sizes[MODEL],
+            teachers_bytes=sum(size for role, size in sizes.items() if role != MODEL),
+            tflite_bytes=sizes[MODEL] if is_tflite else 0,
+            budgeted=config.get("training_peak_bytes") is not None,
+        )
+        if needs.keeps_size:
+            made[step.name] = sizes[MODEL]
         if step in steps:
-            found.append(
-                HostNeeds(
-                    name=step.name,
-                    kind=step.kind,
-                    variant=variant,
-                    epochs=step.epochs,
-                    training=step.training,
-                    weights_bytes=0 if is_tflite else sizes[MODEL],
-                    teachers_bytes=sum(size for role, size in sizes.items() if role != MODEL),
-                    tflite_bytes=sizes[MODEL] if is_tflite else 0,
-                    budgeted=config.get("training_peak_bytes") is not None,
-                )
-            )
+            found.append(needs)
     return found
 
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 from shrink.base.host import gpu_device
 from shrink.contract.job import HostPeak, Planning
 from shrink.run.host_needs import HostNeeds
-from shrink.run.host_plan import MODEL_COPIES, PROCESS_BYTES, TEACHER_COPIES, TFLITE_COPIES
-
-TRAINED_COPIES = 2.5
-"""Of the weights, beside what the device's allocator counts while they are trained."""
+from shrink.run.host_plan import (
+    MODEL_COPIES,
+    PROCESS_BYTES,
+    TEACHER_COPIES,
+    TFLITE_COPIES,
+    TRAINED_COPIES,
+)
 
 
 def expected_peak(needs: HostNeeds, planning: Planning) -> HostPeak:

@@ -26,6 +26,12 @@ TRAINING_BYTES = 100_000_000
 MODEL_COPIES = 11.5
 """Of the weights, while a model is loaded, saved, converted and measured: 11.0 to 11.3 were seen,
 for 16 to 55 MB (docs/decisions.md)."""
+TRAINED_COPIES = 2.5
+"""Of the weights, beside what the device's allocator counts while they are trained."""
+UPDATE_COPIES, SLOT_COPIES, MASK_COPIES = 6.0, 2.5, 2.0
+"""What the allocator counts of weights that are trained, whatever the micro-batch: with each of the
+optimizer's slots, as a step may be made again, and with masks. A plan leaves a twentieth free. 5.4
+were seen with SGD and up to 12.2 with Adam and masks, for 8 to 31 MB."""
 TEACHER_COPIES = 5.0
 """Of a live teacher's weights, which nothing saves or converts: 4.7 were measured, for 61 MB."""
 TFLITE_COPIES = 8.5
@@ -46,17 +52,19 @@ class HostPlan:
         limit_bytes: of the process's resident memory.
         asked_for: whether the recipe says so; else the control group does.
         read_bytes: of the models that it reads; 0 of those that a function builds.
-        weights_bytes: of these, of the one that it starts from, where it is no .tflite file.
         fixed_bytes: whatever the micro-batches of training.
         for_weights_bytes: of these, what follows from the weights.
+        training_bytes: what the device's allocator may count while it trains: what the rest of
+            the process leaves, and what an update of the weights takes at least, for that is given
+            back before the model is converted.
     """
 
     limit_bytes: int
     asked_for: bool
     read_bytes: int
-    weights_bytes: int
     fixed_bytes: int
     for_weights_bytes: int
+    training_bytes: int
 
     @property
     def left_bytes(self) -> int:
@@ -80,16 +88,23 @@ def host_plan(needs: HostNeeds, group_bytes: int | None = None) -> HostPlan | No
     limit = min([*limits, *([] if asked is None else [asked])])
     weights = needs.weights_bytes
     process = PROCESS_BYTES
-    of_weights = round(
-        MODEL_COPIES * weights
-        + TEACHER_COPIES * needs.teachers_bytes
-        + TFLITE_COPIES * needs.tflite_bytes
-    )
+    others = TEACHER_COPIES * needs.teachers_bytes + TFLITE_COPIES * needs.tflite_bytes
+    of_weights = MODEL_COPIES * weights
     if needs.epochs:
         # Gradients are gone when the model is converted, slots need not be.
         process, of_weights = process + TRAINING_BYTES, of_weights + slots(training) * weights
+    beside = round(process + of_weights + others - _allocated(needs))
+    least = _least_training_bytes(needs)
+    of_weights = round(max(of_weights, TRAINED_COPIES * weights + least) + others)
     read = weights + needs.teachers_bytes + needs.tflite_bytes
-    return HostPlan(limit, asked is not None, read, weights, process + of_weights, of_weights)
+    return HostPlan(
+        limit_bytes=limit,
+        asked_for=asked is not None,
+        read_bytes=read,
+        fixed_bytes=process + of_weights,
+        for_weights_bytes=of_weights,
+        training_bytes=max(least, limit - beside),
+    )
 
 
 def within_host(job: StepJob, group_bytes: int | None = None) -> StepJob:
@@ -113,7 +128,7 @@ def within_host(job: StepJob, group_bytes: int | None = None) -> StepJob:
     # A budget of the peak makes the model smaller, and goes with no limit of training.
     if job.epochs and not needs.budgeted and not gpu_device() and (plan.asked_for or tight):
         known = training.memory_limit
-        left = plan.left_bytes + _allocated(job, plan)
+        left = plan.training_bytes
         training = replace(training, memory_limit=left if known is None else min(known, left))
     return replace(job, training=training)
 
@@ -146,9 +161,18 @@ def left_of_group() -> int | None:
     return min(left, HostMemory().limit_bytes() // max(int(shared_by), 1))
 
 
-def _allocated(job: StepJob, plan: HostPlan) -> int:
-    """Return what of the fixed bytes a limit of training counts, too: weights and their copies."""
-    return (1 + slots(job.training)) * plan.weights_bytes
+def _allocated(needs: HostNeeds) -> int:
+    """Return what of the weights' copies the allocator counts in training: weights and slots."""
+    return (1 + slots(needs.training)) * needs.weights_bytes
+
+
+def _least_training_bytes(needs: HostNeeds) -> int:
+    """Return what the allocator counts of a training whatever its micro-batch; 0 if not known."""
+    if not needs.epochs or not needs.keeps_size or gpu_device():
+        return 0
+    masks = MASK_COPIES if needs.kind == "prune" else 0.0
+    copies = UPDATE_COPIES + SLOT_COPIES * slots(needs.training) + masks
+    return round(copies * needs.weights_bytes)
 
 
 def slots(training: Training) -> int:
@@ -161,9 +185,13 @@ def slots(training: Training) -> int:
 def _refused(needs: HostNeeds, plan: HostPlan) -> ResourceError:
     whose = "training.host_memory_limit" if plan.asked_for else "the control group"
     total = HostMemory().limit_bytes()
-    hints = [f"give it {_size((plan.fixed_bytes - LIBRARY_BYTES) / (1 - _MARGIN))}"]
+    short = (plan.fixed_bytes - plan.limit_bytes) / (1 - _MARGIN)
+    hints = [f"give it {_size(_rounded_up(total + short))}"]
     if needs.epochs and slots(needs.training):
         hints.append("training.optimizer.name: sgd")
+    if plan.asked_for:
+        enough = (plan.fixed_bytes - LIBRARY_BYTES) / (1 - _MARGIN)
+        hints[0] = f"give it {_size(_rounded_up(enough))}"
     if plan.asked_for and plan.fixed_bytes < (1 - _MARGIN) * total:
         hints[0] = f"set training.host_memory_limit: {plan.fixed_bytes // 10**6 + 1}MB"
     process = plan.fixed_bytes - plan.for_weights_bytes
@@ -174,6 +202,11 @@ def _refused(needs: HostNeeds, plan: HostPlan) -> ResourceError:
         subject=needs.name,
         hint="; ".join(hints),
     )
+
+
+def _rounded_up(count: float) -> int:
+    """Return bytes that are as many when they are shown in GB with two decimals."""
+    return -int(-count // 10**7) * 10**7
 
 
 def _size(count: float) -> str:
