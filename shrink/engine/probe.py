@@ -21,7 +21,7 @@ from shrink.engine.microbatch import MicroBatchTrainer, TrainFunction
 from shrink.engine.planner import MARGIN, PREDICTION_TOLERANCE, BatchPlan, Floor, plan_batches
 from shrink.engine.recovery import Retries
 from shrink.engine.trainer import TrainingSetup, build_trainer
-from shrink.measure.small_tensors import SMALL_BYTES, small_variables_bytes
+from shrink.measure.small_tensors import IN_PROBES, SMALL_BYTES, small_variables_bytes
 from shrink.measure.training_peak import TrainingPeak
 
 
@@ -158,7 +158,7 @@ class TrainingStep:
         self.plan = plan_batches(setup.config, devices.replicas, len(examples), 0)
         self.never_empty = never_empty
         self._examples, self._devices = examples, devices
-        self.memory = TrainingPeak(devices.device_names)
+        self.memory = TrainingPeak(devices.device_names, IN_PROBES)
         self._small_held: int | None = None
         if self.memory.note:
             raise ResourceError(self.memory.note, subject="training.memory_limit")

@@ -15,15 +15,31 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 SMALL_BYTES = 1 << 18
 """What is smaller goes through malloc (`kSmallAllocationsThreshold` of mkl_cpu_allocator.h)."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 64 << 20
 """Free memory that malloc keeps; as much as it comes to keep by itself."""
-_INTERVAL_S = 1e-4
-_IDLE_FACTOR = 3.0
-"""Sampling rests so many times as long as a sample took, at least."""
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How often malloc is asked.
+
+    Attributes:
+        interval_s: between two samples, at least.
+        idle: sampling rests so many times as long as a sample took, at least.
+    """
+
+    interval_s: float
+    idle: float
+
+
+BESIDE_TRAINING = Sampling(1e-4, 3.0)
+IN_PROBES = Sampling(2e-5, 0.5)
+"""A probe's few steps may take longer, and a peak of one micro-batch lasts less than 0.1 ms."""
 _TESTED_BLOCKS, _TESTED_BYTES = 64, 100_000
 
 
@@ -127,13 +143,20 @@ class SmallTensorsPeak:
     Args:
         held: returns what the allocator holds now, in bytes.
         note: why nothing is to be counted, if that is known before.
+        sampling: how often it looks.
 
     Attributes:
         note: why there is no figure; empty where there is one.
     """
 
-    def __init__(self, held: Callable[[], int], note: str = "") -> None:
+    def __init__(
+        self,
+        held: Callable[[], int],
+        note: str = "",
+        sampling: Sampling = BESIDE_TRAINING,
+    ) -> None:
         self.note = note or why_not_counted()
+        self._sampling = sampling
         self._held = held
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -206,7 +229,8 @@ class SmallTensorsPeak:
             with self._lock:
                 if not self._resting:
                     self._look()
-            time.sleep(max(_INTERVAL_S, _IDLE_FACTOR * (time.perf_counter() - began)))
+            took = time.perf_counter() - began
+            time.sleep(max(self._sampling.interval_s, self._sampling.idle * took))
 
     def _look(self) -> None:
         # Of the two readings the lower one: the small ones may be of either moment.

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 
 from shrink.base.measured import Measured
 from shrink.measure.memory import AllocatorPeak
-from shrink.measure.small_tensors import SMALL_BYTES, SmallTensorsPeak
+from shrink.measure.small_tensors import (
+    BESIDE_TRAINING,
+    SMALL_BYTES,
+    Sampling,
+    SmallTensorsPeak,
+)
 
 NO_WINDOW = "training made one update alone, which also builds the graph"
 
@@ -51,17 +56,20 @@ class TrainingPeak(AllocatorPeak):
 
     Args:
         devices: names of logical devices, such as "CPU:0".
+        sampling: how often small tensors are looked at.
 
     Attributes:
         small: looks at steps for what the allocator does not count; its note says why it cannot.
         counts_all: whether there is nothing that the allocator does not count, as on a GPU.
     """
 
-    def __init__(self, devices: Sequence[str] = ("CPU:0",)) -> None:
+    def __init__(
+        self, devices: Sequence[str] = ("CPU:0",), sampling: Sampling = BESIDE_TRAINING
+    ) -> None:
         super().__init__(devices)
         self.counts_all = not self.note and _counts_small(self, devices[0])
         looked_at = "the allocator counts them" if self.counts_all else self.note
-        self.small = SmallTensorsPeak(lambda: self.held() or 0, looked_at)
+        self.small = SmallTensorsPeak(lambda: self.held() or 0, looked_at, sampling)
 
     @property
     def is_complete(self) -> bool:

@@ -12,6 +12,9 @@ import tensorflow as tf
 
 from shrink.measure import small_tensors
 from shrink.measure.small_tensors import (
+    BESIDE_TRAINING,
+    IN_PROBES,
+    Sampling,
     SmallTensorsPeak,
     map_large_blocks,
     small_blocks_bytes,
@@ -34,8 +37,9 @@ def lend(seconds: float) -> None:
         library.free(block)
 
 
-def test_peak_is_that_of_blocks_which_were_given_back() -> None:
-    looked = SmallTensorsPeak(lambda: 0)
+@pytest.mark.parametrize("sampling", [BESIDE_TRAINING, IN_PROBES])
+def test_peak_is_that_of_blocks_which_were_given_back(sampling: Sampling) -> None:
+    looked = SmallTensorsPeak(lambda: 0, sampling=sampling)
     held = small_variables_bytes()
     with looked.window():
         looked.mark()
