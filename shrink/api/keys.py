@@ -147,8 +147,9 @@ class TrainKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
 class PruneKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
     """Keywords of `shrink.prune`."""
 
-    method: Literal["magnitude", "channels"]
-    """magnitude: weights of smallest absolute value become zero; channels: whole channels go."""
+    method: Literal["magnitude", "channels", "layers"]
+    """magnitude: weights of smallest absolute value become zero; channels: whole channels go;
+    layers: whole blocks go that give the shape which they take, such as residual ones."""
     sparsity: float
     """magnitude: fraction of each prunable kernel that becomes zero."""
     pattern: Literal["unstructured", "2:4", "block"]
@@ -209,14 +210,17 @@ class PruneKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
     with a ratio."""
     samples: int
     """channels: training examples for taylor, apoz, mean_activation and least_squares."""
+    blocks: int | None
+    """layers: how many blocks go, one after the other, each the one without which the loss on
+    validation examples is least."""
     rebuild: bool
     """channels: false keeps all shapes and sets what belongs to removed channels to zero."""
     round_to: int
     """channels: the channels left in a group are a multiple of this, or all of them."""
     temperature: float
-    """channels: T, by which the logits of model and teacher are divided."""
+    """channels, layers: T, by which the logits of model and teacher are divided."""
     alpha: float
-    """channels: with a teacher, the weight of the loss on the hard labels."""
+    """channels, layers: with a teacher, the weight of the loss on the hard labels."""
     exclude: Sequence[str]
     """Layers to leave alone, by name; `*` and `?` match as in a shell."""
     steps: int

@@ -93,12 +93,23 @@ def shallower(model: keras.Model, depth: float, *, inherit: bool) -> keras.Model
             subject="student.depth",
             hint="give student.width, or the student as file.py:build",
         )
-    names = {network.name(call.layer) for block in gone for call in block.calls}
-    weights = {network.name(layer): layer.get_weights() for layer in network.layers()}
-    remaining = {name: arrays for name, arrays in weights.items() if name not in names}
+    return without_blocks(network, gone, inherit=inherit)
+
+
+def without_blocks(network: Network, gone: Sequence[Block], *, inherit: bool = True) -> keras.Model:
+    """Return the model without some blocks, each of which gives the shape that it takes.
+
+    Call it inside the devices' scope.
+
+    Args:
+        network: the model.
+        gone: of its removable blocks.
+        inherit: whether what stays has its weights; else they are as layers initialise them.
+    """
     aliases = {block.end.index: block.start.index for block in gone}
     calls = {id(call) for block in gone for call in block.calls}
-    return rebuild_without(network, calls, aliases, remaining if inherit else None)
+    weights = {network.name(layer): layer.get_weights() for layer in network.layers()}
+    return rebuild_without(network, calls, aliases, weights if inherit else None)
 
 
 def _removed(group: Group, width: float, weights: Weights, inherit: bool) -> np.ndarray:

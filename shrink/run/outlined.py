@@ -140,11 +140,11 @@ def _made(job: StepJob, context: StageContext) -> StageResult:
 
 
 def _shares_are_measured(job: StepJob) -> bool:
-    """Whether a trained model decides how layers share what is removed."""
+    """Whether a trained model decides what is removed, and where."""
     kind = None if job.config is None else find_stage(job.kind)
     config = None if kind is None else kind.model_validate(dict(job.config or {}))
     if getattr(config, "method", None) != "channels":
-        return False
+        return getattr(config, "method", None) == "layers"
     return getattr(config, "allocation", _UNIFORM) != _UNIFORM
 
 
@@ -166,5 +166,7 @@ def _untrained(job: StepJob) -> StepJob:
     if getattr(config, "method", None) == "channels":
         changes |= {"importance": "l2", "allocation": _UNIFORM, "teacher": None, "steps": 1}
         changes["sensitivity_metric"] = None
+    if getattr(config, "method", None) == "layers":
+        changes["teacher"] = None
     cheap = config.model_copy(update=changes)
     return replace(job, config=cheap.model_dump(mode="json", by_alias=True), epochs=0)

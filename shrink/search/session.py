@@ -245,15 +245,20 @@ class Search:
             time_s=0.0,
             warnings=(_NO_CONTROL,) if self.candidates.leaves_out_control else (),
         )
+        failed: ShrinkError | None = None
         if chosen is not None and self.stop is None:
             try:
                 best, self.exit_code = self._show_best(chosen, trials, goal)
                 searched = replace(searched, best=best)
             except (Interrupted, Terminated) as error:
                 self.stop = error
+            except ShrinkError as error:  # the points are kept all the same
+                failed = error
         searched = replace(searched, warnings=(*searched.warnings, *self.told))
         searched = replace(searched, time_s=round(time.monotonic() - self._started, 1))
         write(searched, self.folder)
+        if failed is not None:
+            raise failed
         if chosen is None and self.stop is None:
             raise StageError(
                 f"no point keeps to the limits ({goal.in_words()}): {impossible(trials, goal)}",

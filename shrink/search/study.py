@@ -37,6 +37,8 @@ _SETTINGS, _WORKER, _BEAT = "shrink:settings", "worker", "beat"
 _RUNGS = "shrink:rungs"
 _CONSTRAINTS, _RECIPE = "shrink:constraints", "shrink:recipe"
 _DEAD_AFTER_S = 90.0
+_UNDECIDED_S, _POLL_S = 5.0, 0.02
+"""For which a worker that was asked first is waited for: it takes milliseconds, if it lives."""
 _DRAWS = 100
 _STEPS = 1000
 """Of a whole training, in which Optuna is told how far one has come."""
@@ -288,15 +290,32 @@ class Study:
     def is_known(self, asked: Asked, recipe: str) -> bool:
         """Whether an earlier trial is, or was, of the same recipe.
 
+        Waits until others that were asked for earlier have said what they are of, so that of two
+        workers at the same moment one looks at it, and not both.
+
         Args:
             asked: the point.
             recipe: a hash of what it stands for: other settings may mean the same.
         """
         asked.trial.set_user_attr(_RECIPE, recipe)
+        ends = time.monotonic() + _UNDECIDED_S
+        while self._is_undecided_before(asked) and time.monotonic() < ends:
+            time.sleep(_POLL_S)
         return any(
             one.number < asked.number
             and one.user_attrs.get(_RECIPE) == recipe
             and (one.user_attrs.get(_TRIAL) or not one.state.is_finished())
+            for one in self._frozen()
+        )
+
+    def _is_undecided_before(self, asked: Asked) -> bool:
+        """Whether a worker has not said yet which recipe an earlier point of its stands for."""
+        from optuna.trial import TrialState
+
+        return any(
+            one.number < asked.number
+            and one.state == TrialState.RUNNING
+            and not {_RECIPE, _TRIAL, _LEFT} & one.user_attrs.keys()
             for one in self._frozen()
         )
 

@@ -164,6 +164,20 @@ def test_search_says_once_why_a_size_is_not_known_before_training(
     assert all(one["status"] == "done" and not one["feasible"] for one in beyond)
 
 
+def test_points_are_kept_where_the_best_cannot_be_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise ResourceError("the disk is full")
+
+    monkeypatch.setattr(looked.Runs, "show", full)
+    with pytest.raises(ResourceError, match="the disk is full"):
+        search(tmp_path, Asking(trials=2), FakeAttempt()).run()
+    found = found_in(tmp_path)
+    assert [one["status"] for one in found["trials"]].count("done") == 2
+    assert found["best"] is None
+
+
 def test_search_says_above_the_progress_what_is_best_so_far(tmp_path: Path) -> None:
     class Watched(FakeAttempt):
         def __call__(self, *arguments: Any) -> dict[str, Any]:

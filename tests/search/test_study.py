@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,6 +60,23 @@ def test_a_point_that_another_worker_looks_at_is_known(tmp_path: Path) -> None:
     assert not one.is_known(first, "x")
     assert other.is_known(second, "x")
     assert not other.is_known(second, "y")
+
+
+def test_of_two_workers_at_one_moment_the_later_waits_for_what_the_earlier_looks_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shrink.search.study._UNDECIDED_S", 600.0)
+    one, other = study(tmp_path), study(tmp_path)
+    one.begin([{"a": 1, "b": 0}, {"a": 1, "b": 0}])
+    first, second = one.ask(), other.ask()
+    found: list[bool] = []
+    later = threading.Thread(target=lambda: found.append(other.is_known(second, "x")))
+    later.start()
+    later.join(0.2)
+    assert not found
+    assert not one.is_known(first, "x")
+    later.join()
+    assert found == [True]
 
 
 def test_rungs_of_all_workers_are_seen_but_of_a_point_that_was_given_back(tmp_path: Path) -> None:

@@ -21,8 +21,9 @@ _CHANNELS = (
     "sensitivity_metric", "importance", "samples",
     "rebuild", "round_to", "steps", "teacher", "temperature", "alpha", "fine_tuning",
 )  # fmt: skip
-_KEYS = {"magnitude": _MAGNITUDE, "channels": _CHANNELS}
-"""The keys that belong to one method alone."""
+_LAYERS = ("blocks", "teacher", "temperature", "alpha")
+_KEYS = {"magnitude": _MAGNITUDE, "channels": _CHANNELS, "layers": _LAYERS}
+"""The keys that not every method has."""
 
 AUTO = "auto"
 IMPORTANCES = [
@@ -36,13 +37,14 @@ Ratio = Annotated[float, Field(ge=0, lt=1)]
 
 
 class PruneConfig(StageConfig):
-    """Remove what matters least, then fine-tune: weights by mask, or whole channels for real."""
+    """Remove what matters least, then fine-tune: weights by mask; channels or layers for real."""
 
     kind: ClassVar[str] = "prune"
     breaks: ClassVar[tuple[str, ...]] = ("clusters",)
 
-    method: Literal["magnitude", "channels"] = "magnitude"
-    """magnitude: weights of smallest absolute value become zero; channels: whole channels go."""
+    method: Literal["magnitude", "channels", "layers"] = "magnitude"
+    """magnitude: weights of smallest absolute value become zero; channels: whole channels go;
+    layers: whole blocks go that give the shape which they take, such as residual ones."""
     sparsity: Ratio = 0.5
     """magnitude: fraction of each prunable kernel that becomes zero."""
     pattern: Literal["unstructured", "2:4", "block"] = "unstructured"
@@ -92,17 +94,20 @@ class PruneConfig(StageConfig):
     with a ratio."""
     samples: Count = 400
     """channels: training examples for taylor, apoz, mean_activation and least_squares."""
+    blocks: Count | None = None
+    """layers: how many blocks go, one after the other, each the one without which the loss on
+    validation examples is least."""
     rebuild: bool = True
     """channels: false keeps all shapes and sets what belongs to removed channels to zero."""
     round_to: Count = 1
     """channels: the channels left in a group are a multiple of this, or all of them."""
     teacher: Literal["auto", "self"] | None = "auto"
-    """channels: self fine-tunes under the unpruned model's softened outputs, null does not; auto:
-    self with a budget, where the task has softened outputs."""
+    """channels, layers: self fine-tunes under the unpruned model's softened outputs, null does not;
+    auto: self with a budget or of layers, where the task has softened outputs."""
     temperature: Positive = 4.0
-    """channels: T, by which the logits of model and teacher are divided."""
+    """channels, layers: T, by which the logits of model and teacher are divided."""
     alpha: Fraction = 0.1
-    """channels: with a teacher, the weight of the loss on the hard labels."""
+    """channels, layers: with a teacher, the weight of the loss on the hard labels."""
     exclude: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Layers to leave alone, by name; `*` and `?` match as in a shell."""
     steps: Count = 1
@@ -116,7 +121,7 @@ class PruneConfig(StageConfig):
 
     def idle_keys(self) -> Mapping[str, str]:
         """Return keys of a rise that there is not."""
-        if self.method == "channels" or self.pattern == "2:4":
+        if self.method != "magnitude" or self.pattern == "2:4":
             return {}  # refused below, in words of their own
         # 10 was the default, and stands in the resolved recipes of earlier runs.
         rise = [key for key in _RISE if key != "frequency" or self.frequency != _SELDOM]
@@ -127,8 +132,8 @@ class PruneConfig(StageConfig):
         return {} if self.ramp else {"frequency": "a ramp above 0"}
 
     def preserved(self) -> tuple[str, ...]:
-        """Return `sparsity` where weights stay in place as zeros; removed channels leave none."""
-        return () if self.method == "channels" and self.rebuild else ("sparsity",)
+        """Return `sparsity` where weights stay in place as zeros; what is removed leaves none."""
+        return ("sparsity",) if self.method == "magnitude" or not self.rebuild else ()
 
     def counting_on(self, max_extra_macs: float) -> PruneConfig:
         """Return it with what a later stage `compact` may add, where that decides and is open."""
@@ -146,6 +151,8 @@ class PruneConfig(StageConfig):
         """What it does with examples; magnitude without fine-tuning alone needs none."""
         if self.method == "channels":
             return "checks on them that the smaller model is the same"
+        if self.method == "layers":
+            return "chooses by them which blocks go"
         return super().needs_examples if self.epochs else None
 
     @property
@@ -160,7 +167,8 @@ class PruneConfig(StageConfig):
 
     @property
     def _may_have_teacher(self) -> bool:
-        return self.teacher == "self" or (self.teacher == "auto" and self.budget is not None)
+        wanted = self.budget is not None or (self.method == "layers" and self.passes > 0)
+        return self.teacher == "self" or (self.teacher == AUTO and wanted)
 
     @property
     def _measures_files(self) -> bool:
@@ -169,8 +177,9 @@ class PruneConfig(StageConfig):
     @model_validator(mode="after")
     def _check(self) -> PruneConfig:
         for method, keys in _KEYS.items():
-            foreign = [key for key in keys if key in self.model_fields_set]
-            if method != self.method and foreign:
+            own = _KEYS[self.method]
+            foreign = [key for key in keys if key in self.model_fields_set and key not in own]
+            if foreign:
                 raise ValueError(
                     f"{', '.join(foreign)} belongs to method {method}, and the method is "
                     f"{self.method}"
@@ -179,6 +188,8 @@ class PruneConfig(StageConfig):
             self._check_targets()
             self._check_fine_tuning()
             self._check_sensitivity()
+        elif self.method == "layers":
+            self._check_layers()
         elif self.initial_sparsity > self.sparsity:
             raise ValueError(
                 f"initial_sparsity {self.initial_sparsity:g} is above sparsity {self.sparsity:g}"
@@ -213,6 +224,14 @@ class PruneConfig(StageConfig):
                 "importance, or allocation: sensitivity"
             )
 
+    def _check_layers(self) -> None:
+        if self.blocks is None:
+            raise ValueError("layers needs blocks, how many of them go")
+        if not self._may_have_teacher and self.model_fields_set & {"temperature", "alpha"}:
+            raise ValueError("temperature and alpha need `teacher: self`")
+        if self.teacher == "self" and self.epochs == 0:
+            raise ValueError("a teacher needs epochs of fine-tuning")
+
     def _check_sensitivity(self) -> None:
         metric = self.sensitivity_metric
         if metric is None:
@@ -246,7 +265,7 @@ class PruneConfig(StageConfig):
     @model_serializer(mode="wrap")
     def _own_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
         """Leave out the other method's defaults, which would be refused when read again."""
-        foreign = {key for m, keys in _KEYS.items() if m != self.method for key in keys}
+        foreign = {key for keys in _KEYS.values() for key in keys} - {*_KEYS[self.method]}
         if not self._measures_files:
             foreign.add("file_precision")
         if self.arena_bytes is None:

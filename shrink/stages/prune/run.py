@@ -22,6 +22,7 @@ from shrink.pruning.masks import (
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.channels import prune_channels
 from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.layers import prune_layers
 
 _UNIT = {"unstructured": "weights", "block": "blocks of 4", "2:4": "groups of 4"}
 _LISTED = 8
@@ -131,7 +132,9 @@ def _units(one: PrunableKernel, config: PruneConfig) -> tuple[int, int]:
     return pruned_count(one.kernel.numpy(), config.pattern)
 
 
+_METHODS = {"magnitude": prune_magnitude, "channels": prune_channels, "layers": prune_layers}
+
+
 def run(config: PruneConfig, context: StageContext) -> StageResult:
-    """Prune weights or channels, then fine-tune."""
-    method = prune_channels if config.method == "channels" else prune_magnitude
-    return method(config, context)
+    """Prune weights, channels or layers, then fine-tune."""
+    return _METHODS[config.method](config, context)

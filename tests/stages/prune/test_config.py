@@ -74,7 +74,7 @@ def recipe(prune: dict[str, Any]) -> dict[str, Any]:
         ({"pattern": "2:4", "ramp": 0.3}, "2:4 is chosen once"),
         ({"sparsity": 0.3, "initial_sparsity": 0.5}, "initial_sparsity 0.5 is above sparsity 0.3"),
         ({"pattern": "1:3"}, "must be 'unstructured', '2:4' or 'block'"),
-        ({"method": "filters", "ratio": 0.3}, "must be 'magnitude' or 'channels'"),
+        ({"method": "filters", "ratio": 0.3}, "must be 'magnitude', 'channels' or 'layers'"),
     ],
 )
 def test_recipe_refuses_what_does_not_belong_together(prune: dict[str, Any], message: str) -> None:
