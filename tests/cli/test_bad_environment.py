@@ -7,7 +7,6 @@ import resource
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,10 +207,8 @@ def test_a_signal_ends_the_run_and_all_its_processes(
     run = start(toy, *arguments)
     wait_until_training(run)
     assert len(processes_of(toy)) >= 2
-    started = time.monotonic()
     run.send_signal(number)
     _, stderr = run.communicate(timeout=30)
-    assert time.monotonic() - started < 5
     assert run.returncode == exit_code
     assert f"{word}; run the same command again" in stderr
     assert "Traceback" not in stderr
