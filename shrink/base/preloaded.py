@@ -35,6 +35,8 @@ TOLD = struct.Struct("=cq")
 BEGUN, ENDED = b"B", b"E"
 READY = "ready"
 """What the process says once it can fork; another sentence is why it cannot."""
+_IMPORTS_S = 300.0
+"""After which the process is taken for one that hangs."""
 # Of the variables that change from one child to the next, those that no import reads.
 _READ_AT_USE = frozenset({"TMPDIR", "KERAS_HOME", "PWD", "OLDPWD"})
 _READ_AT_USE_PREFIXES = ("SHRINK_", "PYTEST_")
@@ -130,10 +132,14 @@ class Preloaded:
     def refusal(self) -> str:
         """Return why the process forks for nobody, empty if it does; waits for its imports."""
         if self._refusal is None:
+            self._socket.settimeout(_IMPORTS_S)
             try:
                 said = self._socket.recv(1 << 12).decode()
+            except TimeoutError:
+                said = f"its imports took more than {_IMPORTS_S:.0f} s"
             except OSError:
                 said = ""
+            self._socket.settimeout(None)
             self._refusal = "" if said == READY else said or "it ended while it did the imports"
         return self._refusal
 

@@ -87,6 +87,27 @@ class Goal:
             if name in UNTRAINED and (value := figures.get(name)) is not None
         }
 
+    def cannot_win(self, figures: Figures, best: Figures, slack: float = 0.0) -> bool:
+        """Whether a point is no better than the best, by what is known of it without training.
+
+        Args:
+            figures: those that are known of it.
+            best: all of the best one.
+            slack: share by which training may still make its own smaller.
+        """
+        first = self.ranking[0]
+        if self.traded or first not in UNTRAINED or best.get(first) is None:
+            return False
+        for name in self.ranking:
+            value, other = figures.get(name), best.get(name)
+            if name == self.metric or (value is None and other is None):
+                continue
+            if value is None or other is None or value < other * (1 + slack):
+                return False
+            if value > other * (1 + slack):
+                return True
+        return True
+
     def key(self, figures: Figures) -> tuple[float, ...]:
         """Return what feasible points are sorted by, the best first."""
         return tuple(cost_of(name, figures.get(name)) for name in self.ranking)

@@ -117,17 +117,14 @@ class Worker:
         baseline: figures on validation examples.
         means: what runs points, and where.
         budget: when to end.
-        beats: whether other machines are to be told that this worker lives.
     """
 
-    def __init__(
-        self, study: Study, baseline: Figures, means: Means, budget: Budget, *, beats: bool
-    ) -> None:
+    def __init__(self, study: Study, baseline: Figures, means: Means, budget: Budget) -> None:
         self.study, self.goal, self.baseline = study, study.goal, baseline
         self.ladder = Ladder(study.goal, baseline)
         self.candidates, self.runs, self.outliner = means.candidates, means.runs, means.outliner
         self.folder, self.console = means.folder, means.console
-        self.budget, self.beats = budget, beats
+        self.budget = budget
         self.progress = Progress()
         self._told = set[str]()
         self._best = "no point within the limits yet"
@@ -142,6 +139,9 @@ class Worker:
         """
         while self._goes_on():
             asked = self.study.ask()
+            if not self._is_in_budget(asked):
+                self.study.give_back(asked, begun=False)
+                continue
             try:
                 self._look_at(asked)
             except OutOfTime:
@@ -165,6 +165,13 @@ class Worker:
         elif budget.deadline is not None and time.monotonic() >= budget.deadline:
             seen.why = "the time is over"
         return not seen.why
+
+    def _is_in_budget(self, asked: Asked) -> bool:
+        """Whether a point is not one too many, where others were asked for at the same moment."""
+        if self.budget.trials is None:
+            return True
+        worth = sum(_worth(one) for one in self.study.trials())
+        return worth + self.study.running(before=asked) < self.budget.trials
 
     def _look_at(self, asked: Asked) -> None:
         seen, started = self.progress, time.monotonic()
@@ -228,13 +235,11 @@ class Worker:
 
     def _is_dull(self, outline: Outline) -> bool:
         """Whether a point cannot be better than the best, by what is known untrained."""
-        first = self.goal.ranking[0]
-        value = outline.figures.get(first)
         best = self.goal.best(self.study.trials())
-        if self.goal.traded or best is None or value is None or first not in UNTRAINED:
+        if best is None or self.progress.dull >= _DULL_IN_A_ROW:
             return False
-        mine = best.figures.get(first)
-        return mine is not None and value >= mine and self.progress.dull < _DULL_IN_A_ROW
+        slack = 0.0 if outline.exact else _SLACK
+        return self.goal.cannot_win(outline.figures, best.figures, slack)
 
     def _train(self, asked: Asked, plan: Plan, started: float) -> None:
         left = None if self.budget.deadline is None else self.budget.deadline - time.monotonic()
@@ -244,7 +249,7 @@ class Worker:
         rungs = self._climb(asked, plan, started)
         if rungs is None:
             return
-        figures = self._run(asked, plan, started, _place(asked))
+        figures = self._run(asked, plan, started, rungs, _place(asked))
         if figures is None:
             return
         self.progress.longest_s = max(self.progress.longest_s, time.monotonic() - started)
@@ -278,7 +283,8 @@ class Worker:
             began = time.monotonic()
             place = f"{_place(asked)}.rung{len(rungs) + 1}"
             self.console.say(f"point {asked.number}, {share:.2f} of its epochs")
-            figures = self._run(asked, short, started, place)
+            failing = Rung(share=share, figures={}, duration_s=0.0, run=place)
+            figures = self._run(asked, short, started, (*rungs, failing), place)
             if figures is None:
                 return None
             took = round(time.monotonic() - began, 1)
@@ -315,7 +321,9 @@ class Worker:
         )
         return False
 
-    def _run(self, asked: Asked, plan: Plan, started: float, place: str) -> Figures | None:
+    def _run(
+        self, asked: Asked, plan: Plan, started: float, rungs: tuple[Rung, ...], place: str
+    ) -> Figures | None:
         """Run a plan, and return its figures; None where it failed, which is told."""
         folder = self.folder / place
         with until(self.budget.deadline), self._beating(asked):
@@ -329,15 +337,16 @@ class Worker:
                 training = None if error else training_share(result.report)
             except (OutOfTime, Interrupted, Terminated):
                 raise
-            except ShrinkError as failed:
-                error, figures, training = failed, {}, None
+            except ShrinkError as raised:
+                error, figures, training = raised, {}, None
         seen = self.progress
         seen.spent = seen.spent + 1 if isinstance(error, ResourceError) else 0
         if isinstance(error, ResourceError) and seen.spent >= _SPENT_IN_A_ROW:
             raise error
         if error is not None:
             seen.longest_s = max(seen.longest_s, time.monotonic() - started)
-            self._tell(asked, self._failed(asked, error, started, folder))
+            failed = replace(self._failed(asked, error, started, folder), rungs=rungs)
+            self._tell(asked, failed)
             return None
         if place == _place(asked) and training is not None:
             seen.training = training
@@ -380,10 +389,7 @@ class Worker:
 
     @contextmanager
     def _beating(self, asked: Asked) -> Iterator[None]:
-        """Say now and then that this worker lives, where other machines cannot see it."""
-        if not self.beats:
-            yield
-            return
+        """Say now and then that this worker lives: elsewhere nobody can see it."""
         over = threading.Event()
 
         def beat() -> None:
@@ -432,8 +438,10 @@ def _place(asked: Asked) -> str:
 
 
 def _worth(trial: Trial) -> float:
-    """Return how many whole points' training went into one."""
-    return 1.0 if trial.run is not None else sum(rung.share for rung in trial.rungs)
+    """Return how many whole points' training went into one, at the most."""
+    shares = {rung.run: rung.share for rung in trial.rungs}
+    is_whole = trial.run is not None and trial.run not in shares
+    return 1.0 if is_whole else sum(shares.values())
 
 
 def in_words(settings: Settings) -> str:

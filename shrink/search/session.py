@@ -127,13 +127,16 @@ class Search:
     def _work(self, study: Study, baseline: Figures, outliner: Outliner, budget: Budget) -> None:
         """Look at points, as one worker, until the budget is spent."""
         means = Means(self.candidates, self.runs, outliner, self.folder, self.console)
-        shared = self.asking.storage is not None
-        worker = Worker(study, baseline, means, budget, beats=shared)
+        worker = Worker(study, baseline, means, budget)
         worker.work()
         self.console.say(f"the search ends: {worker.progress.why}")
 
     def _work_together(self, goal: Goal, baseline: Figures, budget: Budget) -> None:
-        """Have several workers look at points, each in a fork; what fails in one ends that one."""
+        """Have several workers look at points, each in a fork; what fails in one ends that one.
+
+        Raises:
+            ShrinkError: that ended the first, where none went on to the end.
+        """
         plans = [self.plan] * self.jobs
         pool = Pool(self.jobs, share_of_memory(plans, self.jobs), self.console.say)
 
@@ -144,9 +147,13 @@ class Search:
                 self._work(study, baseline, outliner, budget)
             return {}
 
+        failed = list[ShrinkError]()
         for index, answer in pool.run(self.jobs, work):
             if isinstance(answer, ShrinkError):
+                failed.append(answer)
                 self.console.warn(f"worker {index + 1} has ended: {answer}")
+        if len(failed) == self.jobs:
+            raise failed[0]
 
     def _check(self) -> None:
         if self.folder.is_file():
@@ -217,7 +224,9 @@ class Search:
         """Return when to end, with what the last measurement needs set aside."""
         deadline = self._deadline()
         if deadline is not None:
-            longest = max(len(one.stages or self.plan.steps) for one in study.space.chains)
+            given = sum(step.config is None for step in self.plan.steps)  # a baseline is no stage
+            stages = [one.stages for one in study.space.chains]
+            longest = max(len(one) + given if one else len(self.plan.steps) for one in stages)
             deadline -= longest * self._measuring_s()
         return Budget(self.asking.trials, deadline, self.asking.rungs, self.asking.warm_starts)
 

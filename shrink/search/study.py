@@ -10,10 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
-import socket
 import time
-import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +23,7 @@ from shrink.base.packages import extra_hint
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.searched import Rung, Trial
 from shrink.search.goal import Goal, cost_of
+from shrink.search.liveness import is_dead, name_of_this_worker
 from shrink.search.rungs import Reached
 from shrink.search.space import Settings, Space
 
@@ -34,9 +32,8 @@ if TYPE_CHECKING:
 
 _TRIAL, _LEFT = "shrink:trial", "shrink:left"
 _SETTINGS, _WORKER, _BEAT = "shrink:settings", "worker", "beat"
-_RUNGS = "shrink:rungs"
+_RUNGS, _UNBEGUN = "shrink:rungs", "shrink:unbegun"
 _CONSTRAINTS, _RECIPE = "shrink:constraints", "shrink:recipe"
-_DEAD_AFTER_S = 90.0
 _UNDECIDED_S, _POLL_S = 5.0, 0.02
 """For which a worker that was asked first is waited for: it takes milliseconds, if it lives."""
 _DRAWS = 100
@@ -111,7 +108,7 @@ class Study:
         import optuna
 
         self.goal, self.space = goal, space
-        self.worker = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self.worker = name_of_this_worker()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self._study = optuna.create_study(
@@ -238,11 +235,13 @@ class Study:
                     found.append(Reached(one.number, rung.figures))
         return found
 
-    def give_back(self, asked: Asked) -> None:
-        """Leave a point that was not finished to whoever asks next."""
+    def give_back(self, asked: Asked, *, begun: bool = True) -> None:
+        """Leave a point that was not finished to whoever asks next; unbegun it leaves no trace."""
         from optuna.trial import TrialState
 
         with _unless_taken():
+            if not begun:
+                asked.trial.set_user_attr(_UNBEGUN, True)
             self._study.tell(asked.trial, state=TrialState.FAIL)
             self._enqueue(asked.settings)
 
@@ -271,7 +270,9 @@ class Study:
         found = []
         for one in self._frozen():
             said = one.user_attrs
-            if not one.state.is_finished() or _TRIAL in said or _SETTINGS not in said:
+            if not one.state.is_finished() or {_TRIAL, _UNBEGUN} & said.keys():
+                continue
+            if _SETTINGS not in said:
                 continue
             if _LEFT in said:
                 found.append(_read(said[_LEFT]))
@@ -319,12 +320,17 @@ class Study:
             for one in self._frozen()
         )
 
-    def running(self) -> int:
-        """Return how many points other workers look at now; one that `trials` has is none."""
+    def running(self, before: Asked | None = None) -> int:
+        """Return how many points workers look at now; one that `trials` has is none.
+
+        Args:
+            before: count only those that were asked for before this one.
+        """
         return sum(
             not one.state.is_finished()
             and _WORKER in one.user_attrs
             and _TRIAL not in one.user_attrs
+            and (before is None or one.number < before.number)
             for one in self._frozen()
         )
 
@@ -334,7 +340,7 @@ class Study:
 
         taken = 0
         for one in self._frozen():
-            if one.state == TrialState.RUNNING and _is_dead(one.user_attrs, self.worker):
+            if one.state == TrialState.RUNNING and self._is_lost(one.user_attrs):
                 try:
                     self._study.tell(one.number, state=TrialState.FAIL)
                 except (ValueError, RuntimeError):  # another worker was first
@@ -342,6 +348,12 @@ class Study:
                 self._enqueue(json.loads(one.user_attrs[_SETTINGS]))
                 taken += 1
         return taken
+
+    def _is_lost(self, said: Mapping[str, Json]) -> bool:
+        worker = str(said.get(_WORKER, ""))
+        if worker in ("", self.worker) or _SETTINGS not in said:
+            return False
+        return is_dead(worker, float(said.get(_BEAT, 0)))
 
     def _frozen(self) -> Iterator[optuna.trial.FrozenTrial]:
         yield from self._study.get_trials(deepcopy=False)
@@ -367,17 +379,6 @@ def _unless_taken() -> Iterator[None]:
 def _read(text: str) -> Trial:
     value: JsonObject = json.loads(text)
     return from_plain(Trial, value)
-
-
-def _is_dead(said: Mapping[str, Json], mine: str) -> bool:
-    """Whether the worker of a trial has gone, by its process here, or by its silence."""
-    worker = str(said.get(_WORKER, ""))
-    if worker == mine or not worker or _SETTINGS not in said:
-        return False
-    host, pid, _ = worker.rsplit(":", 2)
-    if host == socket.gethostname():
-        return not Path("/proc", pid).exists()
-    return time.time() - float(said.get(_BEAT, 0)) > _DEAD_AFTER_S
 
 
 def _sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:

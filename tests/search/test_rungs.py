@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from shrink.base.errors import StageError
 from shrink.contract.job import StepJob
 from shrink.contract.searched import Rung, Trial
 from shrink.search import searching
@@ -185,6 +186,28 @@ def test_points_whose_training_cannot_be_shorter_have_no_rungs(tmp_path: Path) -
     found = json.loads((tmp_path / "out" / "search.json").read_text())
     assert [one for one in found["trials"] if one["status"] == "done"]
     assert not any("rungs" in one for one in found["trials"])
+
+
+def test_a_point_that_fails_on_its_first_rung_takes_no_more_than_that_of_the_trials(
+    tmp_path: Path,
+) -> None:
+    class Failing(Learning):
+        def __call__(
+            self, job: StepJob, work: Path, on_event: Callable[..., None]
+        ) -> dict[str, Any]:
+            if job.kind == "prune" and dict(job.config or {})["epochs"] < WHOLE:
+                raise StageError("it cannot be pruned in so few epochs")
+            return super().__call__(job, work, on_event)
+
+    asking = Asking(trials=1, rungs=(1 / 3,), sampler="random")
+    made = search(tmp_path, asking, Failing())
+    made.candidates.raw.value["stages"][1]["prune"]["epochs"] = WHOLE
+    with pytest.raises(StageError, match="no point"):
+        made.find()
+    found = json.loads((tmp_path / "out" / "search.json").read_text())
+    failed = [one for one in found["trials"] if one["status"] == "failed"]
+    assert len(failed) == 3
+    assert all(one["run"] == one["rungs"][-1]["run"] for one in failed)
 
 
 def test_a_search_leaves_what_stages_took_for_later_estimates(tmp_path: Path) -> None:

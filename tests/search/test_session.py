@@ -20,6 +20,8 @@ from shrink.recipe.plan import Plan
 from shrink.run.options import RunOptions
 from shrink.search import looked
 from shrink.search.asking import Asking
+from shrink.search.searching import Budget
+from shrink.search.study import Asked, Study
 from tests.search.fake import FakeAttempt, FakeOutliner, right_of, search, size_of
 
 SCHEMES = ("static_wi8_ai8", "float16")
@@ -231,8 +233,13 @@ def test_a_point_without_memory_has_failed_and_the_search_goes_on(tmp_path: Path
 def test_a_search_ends_with_what_it_found_where_nothing_has_memory(tmp_path: Path) -> None:
     attempt = FakeAttempt()
     attempt.raises = {round(0.1 * n, 1): ResourceError("out of memory") for n in range(1, 10)}
-    assert search(tmp_path, Asking(trials=40), attempt).run() == ResourceError.exit_code
-    assert found_in(tmp_path)["best"] is None
+    for jobs in (1, 2):
+        (tmp_path / str(jobs)).mkdir()
+        made = search(tmp_path / str(jobs), Asking(trials=40), attempt)
+        made.jobs = jobs
+        assert made.run() == ResourceError.exit_code
+        assert str(made.stop) == "out of memory"
+        assert found_in(tmp_path / str(jobs))["best"] is None
 
 
 def test_gates_of_the_best_point_are_checked_but_on_stages_that_it_lacks(tmp_path: Path) -> None:
@@ -296,7 +303,29 @@ def test_search_with_two_jobs_trains_no_point_twice(tmp_path: Path) -> None:
     trials = found_in(tmp_path)["trials"]
     settings = [json.dumps(one["settings"], sort_keys=True) for one in trials if one["run"]]
     assert len(settings) == len(set(settings))
-    assert 6 <= sum(one["status"] == "done" for one in trials) <= 7
+    assert sum(one["status"] == "done" for one in trials) == 6
+    assert not any(one["status"] == "stopped" for one in trials)
+
+
+def test_a_worker_that_asks_at_the_same_moment_trains_no_point_beyond_those_asked_for(
+    tmp_path: Path,
+) -> None:
+    made = search(tmp_path, Asking(trials=1), FakeAttempt())
+    study, other = (made._study(made.asking.goal("accuracy")) for _ in range(2))
+    study.begin([AS_IT_IS])
+    first = list[Asked]()
+
+    def ask() -> Asked:
+        if not first:
+            first.append(other.ask())  # by another worker, after this one saw none running
+        return Study.ask(study)
+
+    study.ask = ask  # type: ignore[method-assign]
+    with FakeOutliner(made.runs.store, False) as outliner:
+        made._work(study, {"accuracy": 0.99}, outliner, Budget(1, None))
+    assert study.trials() == []
+    assert study.left() == []
+    assert first[0].settings == AS_IT_IS
 
 
 def test_search_with_two_jobs_ends_when_all_points_were_looked_at(tmp_path: Path) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -92,12 +88,11 @@ def test_rungs_of_all_workers_are_seen_but_of_a_point_that_was_given_back(tmp_pa
 
 
 def test_points_of_a_dead_worker_come_back_once(tmp_path: Path) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
     dead, one, other = study(tmp_path), study(tmp_path), study(tmp_path)
     dead.begin([{"a": 3, "b": 2}])
     lost = dead.ask()
-    lost.trial.set_user_attr(_WORKER, f"{socket.gethostname()}:{ended.pid}:0")
+    lost.trial.set_user_attr(_WORKER, "elsewhere:1:2:x")
+    lost.trial.set_user_attr(_BEAT, 0.0)
     dead.is_known(lost, "x")
     taken = [one.take_over(), other.take_over()]
     assert taken == [1, 0]
@@ -111,17 +106,29 @@ def test_points_of_a_silent_worker_elsewhere_come_back_and_of_a_living_one_do_no
 ) -> None:
     elsewhere, one = study(tmp_path), study(tmp_path)
     asked = elsewhere.ask()
-    asked.trial.set_user_attr(_WORKER, f"elsewhere:{os.getpid()}:0")
+    asked.trial.set_user_attr(_WORKER, "elsewhere:1:2:x")
     assert one.take_over() == 0
-    asked.trial.set_user_attr("beat", 0.0)
+    asked.trial.set_user_attr(_BEAT, 0.0)
     assert one.take_over() == 1
+
+
+def test_a_point_that_was_not_begun_is_asked_for_again_and_is_no_stopped_one(
+    tmp_path: Path,
+) -> None:
+    one, other = study(tmp_path), study(tmp_path)
+    one.begin([{"a": 1, "b": 0}])
+    asked, later = one.ask(), other.ask()
+    assert (one.running(before=asked), one.running(before=later), one.running()) == (0, 1, 2)
+    one.give_back(asked, begun=False)
+    assert one.left() == []
+    assert one.ask().settings == asked.settings
 
 
 def test_what_is_said_of_a_point_that_others_took_over_changes_nothing(tmp_path: Path) -> None:
     one, other = study(tmp_path), study(tmp_path)
     one.begin([{"a": 1, "b": 0}])
     asked = one.ask()
-    asked.trial.set_user_attr(_WORKER, "elsewhere:1:x")
+    asked.trial.set_user_attr(_WORKER, "elsewhere:1:2:x")
     asked.trial.set_user_attr(_BEAT, 0.0)
     assert other.take_over() == 1
     one.tell(asked, trial_of(asked, 0.5), {})
