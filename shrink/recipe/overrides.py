@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shrink.base.errors import Position, RecipeError, hint_for
@@ -74,20 +75,29 @@ def numbered(kind: str, taken: list[str]) -> str:
 
 
 def apply_override(
-    override: Override, value: JsonObject, positions: dict[tuple[str | int, ...], Position]
+    override: Override,
+    value: JsonObject,
+    positions: dict[tuple[str | int, ...], Position],
+    *more: str,
 ) -> None:
     """Change one key of a raw recipe, in place.
+
+    Args:
+        override: the key, and its value.
+        value: the recipe.
+        positions: where its values stand.
+        more: sections beside those that every command reads.
 
     Raises:
         RecipeError: the first key names neither a section nor a stage.
     """
     section, *keys = override.path
     folder: tuple[str | int, ...]
-    if section in SECTIONS and section != "stages":
+    if section in (*SECTIONS, *more) and section != "stages":
         target, folder = value, ()
         keys = [section, *keys]
     else:
-        target, folder = _stage_settings(override, value)
+        target, folder = _stage_settings(override, value, more)
     if not keys:
         raise RecipeError(
             "this names a stage; name a key of the stage",
@@ -106,7 +116,7 @@ def apply_override(
 
 
 def _stage_settings(
-    override: Override, value: JsonObject
+    override: Override, value: JsonObject, more: Sequence[str]
 ) -> tuple[JsonObject, tuple[str | int, ...]]:
     names = stage_names(value.get("stages"))
     name = override.path[0]
@@ -120,7 +130,7 @@ def _stage_settings(
         raise RecipeError(
             f"no section or stage is called {name!r}",
             position=override.position,
-            hint=hint_for(name, [s for s in (*SECTIONS, *names) if s != "stages"]),
+            hint=hint_for(name, [s for s in (*SECTIONS, *more, *names) if s != "stages"]),
         )
     index = names.index(name)
     value["stages"] = list(value["stages"])

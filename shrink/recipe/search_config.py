@@ -127,7 +127,7 @@ class SearchConfig(Config):
     time: Seconds | None = None
     """Time for everything, the last measurement included."""
     sampler: Annotated[str, NameIn(SAMPLERS)] | None = None
-    """tpe, nsga2 or random; by default tpe for one objective, nsga2 for several."""
+    """tpe, nsga2 or random; tpe by default."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Of the sampler."""
     rungs: Literal["auto"] | Shares = "auto"

@@ -138,7 +138,7 @@ def recipe_read(raw: RawRecipe, source: Path, settings: Sequence[str]) -> Search
     for key in SWEEPING:
         raw.value.pop(key, None)
     for text in settings:
-        apply_override(Override.parse(text), raw.value, raw.positions)
+        apply_override(Override.parse(text), raw.value, raw.positions, SEARCH)
     loaded = validated(raw, source)
     raw.value.pop(SEARCH, None)
     return SearchedRecipe(raw, source, loaded.search or SearchConfig())
@@ -172,11 +172,7 @@ def recipe_of_model(
     code = None if custom_objects is None else custom_objects.resolve()
     stages: list[JsonObject] = [*train, {"quantize": {}}]
     value = single_recipe("search", model, data, stages, Sections(), Path.cwd(), code, named_code)
-    raw, source = RawRecipe(value, {}, {}), Path("shrink search")
-    for text in settings:
-        apply_override(Override.parse(text), raw.value, raw.positions)
-    validated(raw, source)
-    return SearchedRecipe(raw, source, SearchConfig())
+    return recipe_read(RawRecipe(value, {}, {}), Path("shrink search"), settings)
 
 
 def asking_of(wanted: Wanted, config: SearchConfig) -> Asking:

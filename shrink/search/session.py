@@ -215,7 +215,7 @@ class Search:
             self.plan.recipe.name,
             goal,
             self.candidates.space,
-            asking.sampler or ("nsga2" if goal.traded else "tpe"),
+            asking.sampler or "tpe",
             asking.seed + worker,
             self.candidates.identity({**limits, **measured}),
         )

@@ -1,9 +1,11 @@
 """A search against plain Optuna and against chance, with the same space and time.
 
-    python -m tests.benchmarks.bench_search [--recipe R] [--flash SIZE] [--time T] [--seeds 0 1 2]
+    python -m tests.benchmarks.bench_search [--recipe R] [--set KEY=VALUE] [--flash SIZE]
+                                            [--time T] [--seeds 0 1 2]
 
-All three run points as `shrink run` does, with a store of their own that keeps what points share:
-more than a script around `shrink run` would have without it. Plain Optuna is TPE with the limit on
+All three look for the front of accuracy and bytes, and run points as `shrink run` does, with a
+store of their own that keeps what points share: more than a script around `shrink run` would have
+without it. Plain Optuna is TPE with the limit on
 the size as its constraint, told of a point once it is trained; neither it nor chance knows a file's
 size before, or begins with points that are likely to be good.
 
@@ -45,6 +47,8 @@ from shrink.search.space import Space
 from tests.benchmarks.harness import apart, by_turns, say, say_json
 
 ROOT = Path(__file__).parents[2]
+_FRONT = "search.objectives=[accuracy, tflite_bytes]"
+"""What hypervolume is the measure of."""
 WAYS = ("shrink", "plain Optuna", "random")
 Point = tuple[float, float, float]
 T = TypeVar("T")
@@ -63,6 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--recipe", default=str(ROOT / "recipes" / "digits.yaml"))
     parser.add_argument("--flash", default="40KB", help="limit of the .tflite file")
+    parser.add_argument("--set", action="append", default=[], help="of the recipe, as `shrink run`")
     parser.add_argument("--time", type=float, default=240.0, help="seconds of each search")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--chance", type=float, default=0.1, help="accuracy of guessing")
@@ -80,6 +85,9 @@ def main() -> None:
         found["shrink"][0]["baseline_bytes"],
         chosen.chance,
     )
+    if not reachable:
+        say("no search has finished a point that counts: allow more --time")
+        return
     for way in WAYS:
         for row in found[way]:
             row["of_known"] = row["volume"] / reachable
@@ -109,6 +117,7 @@ def _once(way: str, seed: int, chosen: argparse.Namespace) -> Any:
                 folder=folder,
                 recipe=chosen.recipe,
                 flash=chosen.flash,
+                settings=[*chosen.set, _FRONT],
                 time_s=chosen.time,
                 chance=chosen.chance,
             )
@@ -118,14 +127,21 @@ def _once(way: str, seed: int, chosen: argparse.Namespace) -> Any:
 
 
 def searched(
-    way: str, seed: int, folder: str, recipe: str, flash: str, time_s: float, chance: float
+    way: str,
+    seed: int,
+    folder: str,
+    recipe: str,
+    settings: list[str],
+    flash: str,
+    time_s: float,
+    chance: float,
 ) -> dict[str, Any]:
     """Search in this process, and return what came of it."""
     from shrink.base.console import Console
     from shrink.run.options import RunOptions
 
     ours = way == "shrink"
-    named = recipe_named(recipe, ())
+    named = recipe_named(recipe, settings)
     sampler = "random" if way == "random" else None
     wanted = Wanted(flash=flash, time=time_s, seed=seed, sampler=sampler)
     asking = asking_of(wanted, named.config)
