@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from shrink.contract.job import StepJob
 from shrink.contract.training import Training
+from shrink.model.weights_size import weights_bytes
 from shrink.recipe.plan import Plan, Source, Step
 
 MODEL = "model"
@@ -25,7 +25,7 @@ class HostNeeds:
         variant: its method or scheme; empty where it has neither.
         epochs: passes of training.
         training: how it trains.
-        weights_bytes: of the Keras model that it starts from, by the size of its file.
+        weights_bytes: of the Keras model that it starts from, as its file has them.
         teachers_bytes: of its teachers, likewise.
         tflite_bytes: of the .tflite file that it starts from.
         unknown: why a size is not known, and counted as 0; empty where all are.
@@ -54,7 +54,7 @@ def needs_of_job(job: StepJob) -> HostNeeds:
     """Return what a job asks, whose models are all there but those that a function builds."""
     config = job.config or {}
     sizes = {
-        role: 0 if source.function else _bytes_of(source.path)
+        role: 0 if source.function else weights_bytes(source.path)
         for role, source in job.inputs.items()
     }
     built = job.inputs[MODEL].function is not None
@@ -114,13 +114,4 @@ def _size(source: Source, made: dict[str, int]) -> int:
         return 0
     if source.step is not None:
         return made.get(source.step, 0)
-    return 0 if source.reference is None else _bytes_of(source.reference.path)
-
-
-def _bytes_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files in a folder; 0 where there is none."""
-    try:
-        files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
-        return sum(one.stat().st_size for one in files)
-    except OSError:
-        return 0
+    return 0 if source.reference is None else weights_bytes(source.reference.path)
