@@ -27,6 +27,14 @@ from shrink.stages.base import StageConfig
 Locate = Callable[[tuple[str | int, ...]], Position]
 
 
+_LIST, _MAPPING = "a list", "a mapping"
+_KINDS = {
+    **dict.fromkeys(("list_type", "tuple_type"), _LIST),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), _MAPPING),
+}
+"""Kinds of pydantic's errors of which it speaks as of Python's objects, in a recipe's words."""
+
+
 def errors_of(
     error: ValidationError,
     model: type[BaseModel],
@@ -46,8 +54,10 @@ def errors_of(
     by_path: dict[tuple[str | int, ...], RecipeError] = {}
     for detail in error.errors(include_url=False):
         path = _recipe_path(detail, model)
-        if any(path[: len(known)] == known and known != path for known in by_path):
-            continue
+        if any(known[: len(path)] == path and known != path for known in by_path):
+            continue  # of a union's members the one that the value is most like tells
+        for known_path in [k for k in by_path if path[: len(k)] == k and k != path]:
+            del by_path[known_path]
         message, hint = _describe(detail, path, model, extra_keys)
         position = locate((*prefix, *path))
         known = by_path.get(path)
@@ -84,17 +94,19 @@ def _describe(
     model: type[BaseModel],
     extra_keys: Sequence[str],
 ) -> tuple[str, str | None]:
-    key = str(path[-1]) if path else model.__name__
+    key = _named(path) or "this"
     if detail["type"] == "extra_forbidden":
         section: type[BaseModel] | None = model
         for part in path[:-1]:
             section = _section(section, str(part))
+        key = str(path[-1])
         return f"unknown key {key!r}", hint_for(key, [*_keys(section), *extra_keys])
     if detail["type"] == IDLE:
         return f"{key} does nothing", f"it needs {detail['ctx']['needs']}; else leave {key} out"
     if detail["type"] == "missing":
         return f"the key {key!r} is missing", None
-    text = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    text = _KINDS.get(detail["type"]) or detail["msg"].removeprefix("Value error, ")
+    text = text.removeprefix("Input should be ")
     value = detail.get("input")
     shown = _shown(detail)
     if detail["msg"].startswith("Value error"):
@@ -105,6 +117,13 @@ def _describe(
         # The message lists them all already.
         return f"{key}: must be {text}{shown}", f"did you mean {near}?" if near else None
     return f"{key}: must be {text}{shown}", None
+
+
+def _named(path: tuple[str | int, ...]) -> str:
+    """Return the last key of a path, with the places in it: `rungs[0]`."""
+    keys = [number for number, part in enumerate(path) if isinstance(part, str)]
+    last = keys[-1] if keys else 0
+    return "".join(f"[{part}]" if isinstance(part, int) else part for part in path[last:])
 
 
 def _shown(detail: ErrorDetails) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from shrink.base.errors import RecipeError
 from shrink.recipe.load import load_recipe
+from shrink.search.asking import recipe_named
 
 TEXT = """\
 name: small
@@ -177,3 +178,22 @@ def test_two_limits_of_compact_are_both_named(recipe: Path) -> None:
     error = refusal(recipe)
     assert "arena_bytes" in error.message
     assert "max_extra_macs" in error.message
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("search.rungs=[2]", r"rungs\[0\]: must be less than 1, not 2"),
+        ("search.rungs=[0.1, x]", r"rungs\[1\]: must be a valid number, not 'x'"),
+        ("search.rungs=all", "rungs: must be 'auto'; or must be a list, not 'all'"),
+        ("search.space=[1]", "space: must be a mapping"),
+        ("search=x", "must be a mapping, not 'x'"),
+    ],
+)
+def test_what_a_value_is_most_like_says_what_is_wrong_with_it(
+    setting: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_text("name: r\nmodel: m.py:b\ndata: {source: digits}\nstages: [quantize: {}]\n")
+    with pytest.raises(RecipeError, match=message):
+        recipe_named(str(path), [setting])
