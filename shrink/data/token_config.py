@@ -24,7 +24,8 @@ class TokensConfig(Config):
     """Whether letters become small ones first."""
     split: Literal["words", "whitespace", "characters"] = "words"
     """words: runs of letters, digits and underscores, and every other sign that is no space, on its
-    own; whitespace: what stands between spaces; characters: each character."""
+    own; whitespace: what stands between spaces; characters: each character, any white
+    space as a space."""
     vocabulary: Annotated[str, Field(min_length=1)] | None = None
     """A text file, UTF-8, with a token on each line, whose number from 0 is its id; relative to the
     recipe. By default it is learned from the training split."""

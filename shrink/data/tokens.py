@@ -18,7 +18,8 @@ _WORDS = re.compile(r"\w+|[^\w\s]")
 _SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {
     "words": _WORDS.findall,
     "whitespace": str.split,
-    "characters": list,
+    # A file of tokens has one on each line, so that none can be the end of a line.
+    "characters": lambda text: [" " if one.isspace() else one for one in text],
 }
 
 

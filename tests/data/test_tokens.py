@@ -41,6 +41,17 @@ def test_learn_keeps_the_most_frequent_and_equals_by_their_text() -> None:
     assert learn(texts, TokensConfig(split="whitespace", min_count=2)).tokens[2:] == ("b",)
 
 
+@pytest.mark.parametrize("split", ["words", "whitespace", "characters"])
+def test_a_file_of_the_tokens_has_each_on_its_line(split: str, tmp_path: Path) -> None:
+    config = TokensConfig.model_validate({"split": split})
+    texts = ["turn on\nnow\n", "off\r\n", "a\tb\u2028c\x85d\x0be"]
+    learned = learn(texts, config)
+    path = tmp_path / "vocabulary.txt"
+    path.write_text("".join(f"{token}\n" for token in learned.tokens), encoding="utf-8")
+    assert read_vocabulary(path, config).tokens == learned.tokens
+    assert path.read_text(encoding="utf-8").splitlines() == list(learned.tokens)
+
+
 def test_encode_cuts_pads_and_counts() -> None:
     config = TokensConfig(length=3)
     found = encode(["a b", "c a a a", ""], learn(["a b", "a"], config))

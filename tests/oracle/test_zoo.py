@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oracle import zoo
+from tests.oracle import zoo, zoo_tables
 from tests.oracle.audit import audit
 from tests.oracle.drive import Done, Fork, run_cli
 from tests.oracle.records import summary
@@ -34,6 +34,15 @@ def test_rows_are_as_many_as_they_should_be_and_the_sample_has_every_level() -> 
 def test_report_agrees_with_the_oracle(row: zoo.Row, fork: Fork, tmp_path: Path) -> None:
     made = zoo.make(row, tmp_path)
     _assert_right(fork.run(made.arguments, tmp_path), tmp_path / "out", made.truth)
+
+
+@pytest.mark.parametrize("name", zoo_tables.MAKERS)
+def test_report_of_texts_tables_and_series_agrees_with_the_oracle(
+    name: str, fork: Fork, tmp_path: Path
+) -> None:
+    truth = zoo_tables.MAKERS[name](tmp_path)
+    done = fork.run(["run", "recipe.yaml", "--output", "out"], tmp_path)
+    _assert_right(done, tmp_path / "out", truth)
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     texts = read_texts(path, config)
     rows = _rows(path, texts, config, seed)
     _check_labels(path, texts, rows, config)
-    sliced = listed_values(config.slices or (), texts.columns, path) if texts.columns else {}
+    sliced = listed_values(config.slices or (), texts.columns, path)
     opened = open_texts({s: [texts.texts[row] for row in rows[s]] for s in SPLIT_NAMES}, config)
     labels = texts.targets
     classes = int(labels.max()) + 1 if labels.ndim == 1 else None

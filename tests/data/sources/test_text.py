@@ -86,6 +86,11 @@ def read_back(dataset: Dataset, split: str) -> list[tuple[str, str]]:
     return sorted(zip(texts, names, strict=True))
 
 
+def test_a_column_to_slice_by_is_refused_of_a_folder_which_has_none(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="names 'room', and there is none"):
+        opened(as_folder(tmp_path), tokens={"length": 8}, slices=["room"])
+
+
 @pytest.mark.parametrize("write", [as_csv, as_json_lines, as_parquet, as_folder])
 def test_open_source_reads_the_same_from_every_form(tmp_path: Path, write: Any) -> None:
     dataset = opened(write(tmp_path), tokens={"length": 8})
