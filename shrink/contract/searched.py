@@ -21,7 +21,8 @@ class Rung:
 
     Attributes:
         share: of the epochs and calibration examples.
-        figures: there, metrics of validation examples; no other figure is compared with them.
+        figures: there, metrics of validation examples; no other figure is compared with them;
+            none where it failed.
         duration_s: that it took.
         run: its folder, relative to the search's.
     """

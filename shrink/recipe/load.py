@@ -27,10 +27,9 @@ from shrink.stages.base import StageConfig
 Locate = Callable[[tuple[str | int, ...]], Position]
 
 
-_LIST, _MAPPING = "a list", "a mapping"
 _KINDS = {
-    **dict.fromkeys(("list_type", "tuple_type"), _LIST),
-    **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), _MAPPING),
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "a mapping"),
 }
 """Kinds of pydantic's errors of which it speaks as of Python's objects, in a recipe's words."""
 
@@ -58,7 +57,8 @@ def errors_of(
             continue  # of a union's members the one that the value is most like tells
         for known_path in [k for k in by_path if path[: len(k)] == k and k != path]:
             del by_path[known_path]
-        message, hint = _describe(detail, path, model, extra_keys)
+        named = _named((*prefix, *path)) or "recipe"
+        message, hint = _describe(detail, path, named, model, extra_keys)
         position = locate((*prefix, *path))
         known = by_path.get(path)
         if known is None:
@@ -91,10 +91,10 @@ def _recipe_path(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str | in
 def _describe(
     detail: ErrorDetails,
     path: tuple[str | int, ...],
+    key: str,
     model: type[BaseModel],
     extra_keys: Sequence[str],
 ) -> tuple[str, str | None]:
-    key = _named(path) or "this"
     if detail["type"] == "extra_forbidden":
         section: type[BaseModel] | None = model
         for part in path[:-1]:

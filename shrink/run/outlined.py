@@ -143,9 +143,10 @@ def _shares_are_measured(job: StepJob) -> bool:
     """Whether a trained model decides what is removed, and where."""
     kind = None if job.config is None else find_stage(job.kind)
     config = None if kind is None else kind.model_validate(dict(job.config or {}))
-    if getattr(config, "method", None) != "channels":
-        return getattr(config, "method", None) == "layers"
-    return getattr(config, "allocation", _UNIFORM) != _UNIFORM
+    method = getattr(config, "method", None)
+    if method == "channels":
+        return getattr(config, "allocation", _UNIFORM) != _UNIFORM
+    return method == "layers"
 
 
 def _untrained(job: StepJob) -> StepJob:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 _DEAD_AFTER_S = 90.0
 _PROC = Path("/proc")
+_PARTS = 4
 _STARTED = 19
 """Field of /proc/PID/stat behind the name of the program: when it started, in clock ticks."""
 
@@ -27,12 +28,12 @@ def is_dead(worker: str, beat: float) -> bool:
     """Whether a worker has gone.
 
     Args:
-        worker: its name, from `name_of_this_worker`.
+        worker: its name, from `name_of_this_worker`; one of another form is of another version.
         beat: when it last said that it lives, by `time.time`.
     """
-    place, pid, started, _ = worker.rsplit(":", 3)
-    if place and place == _place():
-        return _started(int(pid)) != started
+    name = worker.rsplit(":", 3)
+    if len(name) == _PARTS and name[0] and name[0] == _place():
+        return _started(int(name[1])) != name[2]
     return time.time() - beat > _DEAD_AFTER_S
 
 

@@ -17,7 +17,7 @@ from shrink.contract.searched import SEARCH_NAME, Luck, Searched, Trial
 from shrink.report.compare_rendered import HTML_NAME, render_comparison
 from shrink.report.compared import RunToCompare, Titled, compare_runs
 from shrink.search.goal import ARENA, LATENCY, MAX_DROP, SIZE, Goal
-from shrink.search.searching import in_words
+from shrink.search.points import in_words
 
 _SHOWN = 12
 

@@ -23,13 +23,22 @@ from shrink.base.figures import figure_of
 from shrink.base.foreign import Json
 from shrink.contract.job import Outline
 from shrink.contract.report import Figures
-from shrink.contract.searched import Rung, Trial, TrialStatus
+from shrink.contract.searched import Rung, Trial
 from shrink.recipe.plan import Plan
 from shrink.recipe.resolved import recipe_sha256
 from shrink.search.candidates import Candidates
 from shrink.search.goal import UNTRAINED
 from shrink.search.looked import OutOfTime, Runs, keep_scores, until
 from shrink.search.outliner import Outliner
+from shrink.search.points import (
+    failed,
+    in_words,
+    place_of,
+    place_of_rung,
+    rung_of,
+    untrained,
+    worth,
+)
 from shrink.search.rungs import (
     SHARES,
     Ladder,
@@ -38,11 +47,10 @@ from shrink.search.rungs import (
     pays,
     training_share,
 )
-from shrink.search.space import CHAIN, Settings
+from shrink.search.space import Settings
 from shrink.search.study import Asked, Study
 from shrink.search.warm import warmed
 
-TRIALS = "trials"
 _SLACK = 0.1
 """Share by which what training decides may still make a file smaller."""
 _DULL_IN_A_ROW, _KNOWN_IN_A_ROW, _UNABLE_IN_A_ROW, _SPENT_IN_A_ROW = 20, 20, 100, 3
@@ -140,7 +148,7 @@ class Worker:
         while self._goes_on():
             asked = self.study.ask()
             if not self._is_in_budget(asked):
-                self.study.give_back(asked, begun=False)
+                self.study.decline(asked)
                 continue
             try:
                 self._look_at(asked)
@@ -155,9 +163,9 @@ class Worker:
         seen, budget = self.progress, self.budget
         if seen.why:
             return False
-        worth = sum(_worth(one) for one in self.study.trials())
-        if budget.trials is not None and worth + self.study.running() >= budget.trials:
-            seen.why = f"what {worth:.3g} points take was trained"
+        trained = self._trained()
+        if budget.trials is not None and trained + self.study.running() >= budget.trials:
+            seen.why = f"what {trained:.3g} points take was trained"
         elif seen.known >= _KNOWN_IN_A_ROW:
             seen.why = "no point is left that was not looked at"
         elif seen.unable >= _UNABLE_IN_A_ROW:
@@ -168,10 +176,12 @@ class Worker:
 
     def _is_in_budget(self, asked: Asked) -> bool:
         """Whether a point is not one too many, where others were asked for at the same moment."""
-        if self.budget.trials is None:
-            return True
-        worth = sum(_worth(one) for one in self.study.trials())
-        return worth + self.study.running(before=asked) < self.budget.trials
+        most = self.budget.trials
+        return most is None or self._trained() + self.study.running(before=asked) < most
+
+    def _trained(self) -> float:
+        """Return how many whole points' training all workers have done."""
+        return sum(worth(one) for one in self.study.trials())
 
     def _look_at(self, asked: Asked) -> None:
         seen, started = self.progress, time.monotonic()
@@ -179,11 +189,11 @@ class Worker:
         try:
             plan = self.candidates.plan(asked.settings)
         except (RecipeError, ModelError) as error:
-            self._tell(asked, self._failed(asked, error, started))
+            self._tell(asked, failed(asked, error, started))
             return
         if self.study.is_known(asked, recipe_sha256(plan)):
             seen.known += 1
-            self.study.leave(asked, self._untrained(asked, "duplicate", {}, started))
+            self.study.leave(asked, untrained(asked, "duplicate", {}, started))
             if seen.known % _KNOWN_BEFORE_CHANCE == 0 and not self.study.propose(self._is_new):
                 seen.known = _KNOWN_IN_A_ROW
             return
@@ -192,19 +202,19 @@ class Worker:
             outline = self._outline(plan)
         if outline.stage_failed:
             seen.unable += 1
-            untrained = self._untrained(asked, "failed", {}, started)
-            self._tell(asked, replace(untrained, error=outline.error or "a stage would fail"))
+            trial = untrained(asked, "failed", {}, started)
+            self._tell(asked, replace(trial, error=outline.error or "a stage would fail"))
             return
         broken = self._broken_untrained(outline)
         if broken:
             seen.unable += 1
-            trial = self._untrained(asked, "infeasible", outline.figures, started)
+            trial = untrained(asked, "infeasible", outline.figures, started)
             self._tell(asked, replace(trial, broken=broken), outline)
             return
         seen.unable = 0
         if self._is_dull(outline):
             seen.dull += 1
-            self.study.leave(asked, self._untrained(asked, "pruned", outline.figures, started))
+            self.study.leave(asked, untrained(asked, "pruned", outline.figures, started))
             return
         seen.dull = 0
         self._train(asked, plan, started)
@@ -249,7 +259,7 @@ class Worker:
         rungs = self._climb(asked, plan, started)
         if rungs is None:
             return
-        figures = self._run(asked, plan, started, rungs, _place(asked))
+        figures = self._run(asked, plan, started, rungs)
         if figures is None:
             return
         self.progress.longest_s = max(self.progress.longest_s, time.monotonic() - started)
@@ -263,7 +273,7 @@ class Worker:
             status="done",
             broken=broken,
             duration_s=round(time.monotonic() - started, 1),
-            run=_place(asked),
+            run=place_of(asked),
             rungs=rungs,
         )
         self.study.tell(asked, trial, excesses)
@@ -281,14 +291,11 @@ class Worker:
                 continue
             known.append(recipe_sha256(short))
             began = time.monotonic()
-            place = f"{_place(asked)}.rung{len(rungs) + 1}"
             self.console.say(f"point {asked.number}, {share:.2f} of its epochs")
-            failing = Rung(share=share, figures={}, duration_s=0.0, run=place)
-            figures = self._run(asked, short, started, (*rungs, failing), place)
+            figures = self._run(asked, short, started, tuple(rungs), share)
             if figures is None:
                 return None
-            took = round(time.monotonic() - began, 1)
-            rungs.append(Rung(share=share, figures=figures, duration_s=took, run=place))
+            rungs.append(rung_of(asked, len(rungs), share, figures, began))
             self.study.reach(asked, rungs)
             if not self._goes_further(asked, tuple(rungs), started):
                 return None
@@ -311,7 +318,7 @@ class Worker:
         gain = most_gained(last.share, self.goal.metric, known)
         if self.ladder.goes_on(mine, others, gain):
             return True
-        halted = self._untrained(asked, "halted", last.figures, started)
+        halted = untrained(asked, "halted", last.figures, started)
         limits = self.goal.known_excesses(last.figures)
         drop = {} if self.goal.max_drop is None else {"": self.ladder.excess(mine.figures, gain)}
         self.study.tell(asked, replace(halted, rungs=rungs), {**limits, **drop})
@@ -322,9 +329,24 @@ class Worker:
         return False
 
     def _run(
-        self, asked: Asked, plan: Plan, started: float, rungs: tuple[Rung, ...], place: str
+        self,
+        asked: Asked,
+        plan: Plan,
+        started: float,
+        rungs: tuple[Rung, ...],
+        share: float | None = None,
     ) -> Figures | None:
-        """Run a plan, and return its figures; None where it failed, which is told."""
+        """Run a plan, and return its figures; None where it failed, which is told.
+
+        Args:
+            asked: the point.
+            plan: it, or a shorter training of it.
+            started: when the point was, by `time.monotonic`.
+            rungs: that it has reached.
+            share: of its epochs; None for all of them.
+        """
+        began = time.monotonic()
+        place = place_of(asked) if share is None else place_of_rung(asked, len(rungs))
         folder = self.folder / place
         with until(self.budget.deadline), self._beating(asked):
             try:
@@ -345,10 +367,11 @@ class Worker:
             raise error
         if error is not None:
             seen.longest_s = max(seen.longest_s, time.monotonic() - started)
-            failed = replace(self._failed(asked, error, started, folder), rungs=rungs)
-            self._tell(asked, failed)
+            if share is not None:
+                rungs = (*rungs, rung_of(asked, len(rungs), share, {}, began))
+            self._tell(asked, replace(failed(asked, error, started, place), rungs=rungs))
             return None
-        if place == _place(asked) and training is not None:
+        if share is None and training is not None:
             seen.training = training
         return figures
 
@@ -405,46 +428,8 @@ class Worker:
         finally:
             over.set()
 
-    def _failed(
-        self, asked: Asked, error: ShrinkError, started: float, folder: Path | None = None
-    ) -> Trial:
-        run = None if folder is None else str(folder.relative_to(self.folder))
-        return replace(self._untrained(asked, "failed", {}, started), run=run, error=error.message)
-
-    def _untrained(
-        self, asked: Asked, status: TrialStatus, figures: Figures, started: float
-    ) -> Trial:
-        known = {k: v for k, v in figures.items() if v is not None and k in UNTRAINED}
-        took = round(time.monotonic() - started, 1)
-        return Trial(
-            number=asked.number,
-            settings=asked.settings,
-            figures=known,
-            feasible=False,
-            status=status,
-            duration_s=took,
-        )
-
     def _tell(self, asked: Asked, trial: Trial, outline: Outline | None = None) -> None:
         excesses = {} if outline is None else self.goal.known_excesses(outline.figures)
         self.study.tell(asked, trial, excesses or {"": 1.0})
         if trial.error:
             self.console.say(f"point {trial.number}: {trial.error}")
-
-
-def _place(asked: Asked) -> str:
-    """Return the folder of a point, relative to the search's."""
-    return f"{TRIALS}/{asked.number:04d}"
-
-
-def _worth(trial: Trial) -> float:
-    """Return how many whole points' training went into one, at the most."""
-    shares = {rung.run: rung.share for rung in trial.rungs}
-    is_whole = trial.run is not None and trial.run not in shares
-    return 1.0 if is_whole else sum(shares.values())
-
-
-def in_words(settings: Settings) -> str:
-    """Return a point for people: `distill-quantize, distill.student.width = 0.35`."""
-    rest = [f"{key} = {value}" for key, value in settings.items() if key != CHAIN]
-    return ", ".join([*([str(settings[CHAIN])] if CHAIN in settings else []), *rest]) or "as it is"

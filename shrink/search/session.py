@@ -35,7 +35,8 @@ from shrink.search.looked import HOST, OutOfTime, Runs, keep_scores, scores_in, 
 from shrink.search.optimism import luck_of
 from shrink.search.outliner import Outliner
 from shrink.search.output import impossible, show, write
-from shrink.search.searching import TRIALS, Budget, Means, Worker
+from shrink.search.points import TRIALS
+from shrink.search.searching import Budget, Means, Worker
 from shrink.search.study import Study, open_storage
 
 BEST, BASELINE = "best", "baseline"

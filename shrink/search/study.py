@@ -235,13 +235,17 @@ class Study:
                     found.append(Reached(one.number, rung.figures))
         return found
 
-    def give_back(self, asked: Asked, *, begun: bool = True) -> None:
-        """Leave a point that was not finished to whoever asks next; unbegun it leaves no trace."""
+    def decline(self, asked: Asked) -> None:
+        """Leave a point that was not begun to whoever asks next; `left` does not tell of it."""
+        with _unless_taken():
+            asked.trial.set_user_attr(_UNBEGUN, True)
+        self.give_back(asked)
+
+    def give_back(self, asked: Asked) -> None:
+        """Leave a point that was not finished to whoever asks next."""
         from optuna.trial import TrialState
 
         with _unless_taken():
-            if not begun:
-                asked.trial.set_user_attr(_UNBEGUN, True)
             self._study.tell(asked.trial, state=TrialState.FAIL)
             self._enqueue(asked.settings)
 
@@ -270,9 +274,9 @@ class Study:
         found = []
         for one in self._frozen():
             said = one.user_attrs
-            if not one.state.is_finished() or {_TRIAL, _UNBEGUN} & said.keys():
+            if not one.state.is_finished() or _SETTINGS not in said:
                 continue
-            if _SETTINGS not in said:
+            if {_TRIAL, _UNBEGUN} & said.keys():
                 continue
             if _LEFT in said:
                 found.append(_read(said[_LEFT]))

@@ -53,6 +53,16 @@ def test_report_of_the_command_line_agrees_with_the_oracle(row: zoo.Row, tmp_pat
     _assert_right(done, tmp_path / "out", made.truth)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", zoo_tables.MAKERS)
+def test_report_of_texts_tables_and_series_by_the_command_line_does(
+    name: str, tmp_path: Path
+) -> None:
+    truth = zoo_tables.MAKERS[name](tmp_path)
+    done = run_cli(["run", "recipe.yaml", "--output", "out"], tmp_path, tmp_path / "store")
+    _assert_right(done, tmp_path / "out", truth)
+
+
 def _assert_right(done: Done, folder: Path, truth: Truth) -> None:
     """Compare every figure, and the exit code with the gates: one epoch may well miss one."""
     assert done.code in (0, 1), done.printed

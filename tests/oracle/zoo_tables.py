@@ -62,7 +62,7 @@ def texts(folder: Path) -> Truth:
     }
     loss = "sparse_categorical_crossentropy"
     metrics = ["accuracy", "f1_macro"]
-    _recipe(folder, section, {"metrics": metrics})
+    _recipe(folder, section, metrics)
     return Truth(
         {"tokens": np.array(filled, np.int32)},
         [Output("intent", loss, from_logits=True)],
@@ -103,7 +103,7 @@ def table(folder: Path) -> Truth:
         "slices": ["site"],
     }
     metrics = ["rmse", "r2", "mean_absolute_error"]
-    _recipe(folder, section, {"metrics": metrics})
+    _recipe(folder, section, metrics)
     return Truth(
         {"cells": np.array([[float(row[name]) for name in names] for row in test], np.float32)},
         [Output("y", "mean_squared_error")],
@@ -140,7 +140,7 @@ def series(folder: Path) -> Truth:
         "series": {"window": _WINDOW, "horizon": _HORIZON, "time": "hour"},
     }
     metrics = ["mean_absolute_error", "rmse"]
-    _recipe(folder, section, {"metrics": metrics})
+    _recipe(folder, section, metrics)
     ends = [(start + _WINDOW, start + _WINDOW + _HORIZON) for start in starts]
     return Truth(
         {"past": np.stack([values[start : start + _WINDOW] for start in starts])},
@@ -157,12 +157,12 @@ def _save(model: keras.Model, folder: Path) -> None:
     model.save(folder / "model.keras")
 
 
-def _recipe(folder: Path, data: dict[str, Any], task: dict[str, Any]) -> None:
+def _recipe(folder: Path, data: dict[str, Any], metrics: list[str]) -> None:
     recipe = {
         "name": "tables",
         "model": "model.keras",
         "data": data,
-        "task": task,
+        "task": {"metrics": metrics},
         "training": {"global_batch_size": 20, "optimizer": {"name": "adam", "learning_rate": 1e-2}},
         "stages": [
             {"prune": {"method": "magnitude", "sparsity": 0.5, "epochs": 2}},

@@ -187,7 +187,7 @@ def test_two_limits_of_compact_are_both_named(recipe: Path) -> None:
         ("search.rungs=[0.1, x]", r"rungs\[1\]: must be a valid number, not 'x'"),
         ("search.rungs=all", "rungs: must be 'auto'; or must be a list, not 'all'"),
         ("search.space=[1]", "space: must be a mapping"),
-        ("search=x", "must be a mapping, not 'x'"),
+        ("search=x", "search: must be a mapping, not 'x'"),
     ],
 )
 def test_what_a_value_is_most_like_says_what_is_wrong_with_it(

@@ -52,3 +52,9 @@ def test_process_ids_of_another_namespace_or_an_earlier_start_say_nothing() -> N
 
 def test_two_workers_of_one_process_have_names_of_their_own() -> None:
     assert name_of_this_worker() != name_of_this_worker()
+
+
+def test_a_worker_of_an_earlier_version_is_judged_by_its_silence() -> None:
+    for name in ("host:1:0123abcd", "host", ""):
+        assert not is_dead(name, time.time())
+        assert is_dead(name, 0.0)

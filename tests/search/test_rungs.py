@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -196,6 +197,7 @@ def test_a_point_that_fails_on_its_first_rung_takes_no_more_than_that_of_the_tri
             self, job: StepJob, work: Path, on_event: Callable[..., None]
         ) -> dict[str, Any]:
             if job.kind == "prune" and dict(job.config or {})["epochs"] < WHOLE:
+                time.sleep(0.2)
                 raise StageError("it cannot be pruned in so few epochs")
             return super().__call__(job, work, on_event)
 
@@ -208,6 +210,8 @@ def test_a_point_that_fails_on_its_first_rung_takes_no_more_than_that_of_the_tri
     failed = [one for one in found["trials"] if one["status"] == "failed"]
     assert len(failed) == 3
     assert all(one["run"] == one["rungs"][-1]["run"] for one in failed)
+    assert all(one["rungs"][-1]["figures"] == {} for one in failed)
+    assert all(0.2 <= one["rungs"][-1]["duration_s"] <= one["duration_s"] for one in failed)
 
 
 def test_a_search_leaves_what_stages_took_for_later_estimates(tmp_path: Path) -> None:

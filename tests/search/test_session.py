@@ -20,7 +20,10 @@ from shrink.recipe.plan import Plan
 from shrink.run.options import RunOptions
 from shrink.search import looked
 from shrink.search.asking import Asking
+from shrink.search.candidates import Candidates
 from shrink.search.searching import Budget
+from shrink.search.session import Search
+from shrink.search.space import Chain, Space
 from shrink.search.study import Asked, Study
 from tests.search.fake import FakeAttempt, FakeOutliner, right_of, search, size_of
 
@@ -348,3 +351,29 @@ def test_a_time_that_is_over_before_the_baseline_is_told(tmp_path: Path) -> None
 
     with pytest.raises(StageError, match="before the baseline was measured"):
         search(tmp_path, Asking(time_s=0.3), Slow()).run()
+
+
+@pytest.mark.parametrize(
+    ("model", "stages", "steps"),
+    [
+        ("model.py:build", None, 3),  # train, prune and quantize, as the recipe has them
+        ("model.keras", [{"quantize": {}}], 2),  # the baseline is measured, too
+        ("model.py:build", [{"train": {"epochs": 1}}, {"quantize": {}}], 2),
+    ],
+)
+def test_what_the_last_measurement_takes_is_set_aside_for_the_longest_chain(
+    model: str, stages: Any, steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.keras").touch()
+    made = search(tmp_path, Asking(time_s=1000.0), FakeAttempt())
+    raw = made.candidates.raw
+    raw.value["model"] = str(tmp_path / model)
+    if model.endswith("keras"):
+        raw.value["stages"] = stages
+    chains = () if stages is None else (Chain("own", stages, {}, ({},)),)
+    space = Space(chains) if chains else made.candidates.space
+    made.candidates = Candidates(raw, Path("r"), space)
+    made.plan = made.candidates.baseline()
+    monkeypatch.setattr(Search, "_measuring_s", lambda _: 10.0)
+    budget = made._budget(made._study(made.asking.goal("accuracy")))
+    assert budget.deadline == pytest.approx(made._started + 1000.0 - 10.0 * steps)

@@ -119,7 +119,7 @@ def test_a_point_that_was_not_begun_is_asked_for_again_and_is_no_stopped_one(
     one.begin([{"a": 1, "b": 0}])
     asked, later = one.ask(), other.ask()
     assert (one.running(before=asked), one.running(before=later), one.running()) == (0, 1, 2)
-    one.give_back(asked, begun=False)
+    one.decline(asked)
     assert one.left() == []
     assert one.ask().settings == asked.settings
 
