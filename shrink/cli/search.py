@@ -67,7 +67,7 @@ StorageOption = Annotated[
     ),
 ]
 SamplerOption = Annotated[
-    str | None, _limit("--sampler", "tpe|nsga2|random", "How points are chosen.")
+    str | None, _limit("--sampler", "gp|tpe|nsga2|random", "How points are chosen.")
 ]
 SeedOption = Annotated[
     int | None,

@@ -16,14 +16,12 @@ from shrink.base.foreign import JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.job import Outline, OutlineJob, StepJob
 from shrink.contract.model_source import ModelKind, ModelSource, Trust
-from shrink.data.fingerprint import fingerprint
 from shrink.recipe.plan import Plan, Source
 from shrink.run.judged import ARTIFACT, made_before
-from shrink.run.keys import step_keys
-from shrink.run.lineage import Splits, splits_of
 from shrink.run.process import start_worker
 from shrink.run.steps import step_job
 from shrink.run.store import Store
+from shrink.search.keyed import Keyed, Keys
 
 _QUESTION, _ANSWER = ".question.json", ".answer.json"
 _OF_STEP = "step"
@@ -43,6 +41,7 @@ class Outliner:
 
     def __init__(self, store: Store, trust_model: bool = False) -> None:
         self._store, self._trust_model = store, trust_model
+        self._keyed = Keyed(store)
         self._held = contextlib.ExitStack()
         self._child: Child | None = None
         self._folder = Path()
@@ -66,17 +65,13 @@ class Outliner:
 
         What cannot be said has no figures, and an error that says why.
         """
-        digest = fingerprint(plan.data_config)
-        splits = splits_of(plan, digest, self._store)
-        keys = step_keys(plan, digest, splits)
-        last = plan.finals[-1]
-        if keys[last] not in self._known:
-            self._known[keys[last]] = self._ask(self._jobs(plan, last, keys, splits))
-        return self._known[keys[last]]
+        keys, last = self._keyed.keys(plan), plan.finals[-1]
+        key = keys.of_steps[last]
+        if key not in self._known:
+            self._known[key] = self._ask(self._jobs(plan, last, keys))
+        return self._known[key]
 
-    def _jobs(
-        self, plan: Plan, last: str, keys: Mapping[str, str], splits: Splits
-    ) -> list[StepJob]:
+    def _jobs(self, plan: Plan, last: str, keys: Keys) -> list[StepJob]:
         """Return the steps that lead to the last one, from what the store has of them."""
         trust = Trust(plan.custom_objects, self._trust_model)
         jobs: list[StepJob] = []
@@ -84,10 +79,11 @@ class Outliner:
         for step in reversed(plan.steps):
             if step.name not in needed:
                 continue
-            given = self._source(step.inputs["model"], keys, trust)
+            given = self._source(step.inputs["model"], keys.of_steps, trust)
             needed += [str(given.path)] if given.function == _OF_STEP else []
             inputs = {"model": given}
-            job = step_job(plan, step, (), inputs, splits, self._store, keys[step.name])
+            key = keys.of_steps[step.name]
+            job = step_job(plan, step, (), inputs, keys.splits, self._store, key)
             jobs.append(replace(job, checkpoints=None))
         jobs.reverse()
         return jobs

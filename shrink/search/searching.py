@@ -19,7 +19,6 @@ from shrink.base.errors import (
     ShrinkError,
     Terminated,
 )
-from shrink.base.figures import figure_of
 from shrink.base.foreign import Json
 from shrink.contract.job import Outline
 from shrink.contract.report import Figures
@@ -39,6 +38,7 @@ from shrink.search.points import (
     untrained,
     worth,
 )
+from shrink.search.proposing import Proposer
 from shrink.search.rungs import (
     SHARES,
     Ladder,
@@ -49,6 +49,7 @@ from shrink.search.rungs import (
 )
 from shrink.search.space import Settings
 from shrink.search.study import Asked, Study
+from shrink.search.telling import Telling
 from shrink.search.warm import warmed
 
 _SLACK = 0.1
@@ -108,6 +109,7 @@ class Means:
         outliner: what says of a point what it takes untrained.
         folder: of the search.
         console: told what happens.
+        proposer: says which point is next; None for the study's sampler.
     """
 
     candidates: Candidates
@@ -115,6 +117,7 @@ class Means:
     outliner: Outliner
     folder: Path
     console: Console
+    proposer: Proposer | None = None
 
 
 class Worker:
@@ -132,11 +135,12 @@ class Worker:
         self.ladder = Ladder(study.goal, baseline)
         self.candidates, self.runs, self.outliner = means.candidates, means.runs, means.outliner
         self.folder, self.console = means.folder, means.console
+        self._proposer = means.proposer
         self.budget = budget
         self.progress = Progress()
         self._told = set[str]()
-        self._best = "no point within the limits yet"
-        self.console.above = self._so_far
+        self._telling = Telling(study.goal, budget.deadline)
+        self.console.above = self._telling.so_far
 
     def work(self) -> None:
         """Look at points until the budget is spent, or nothing new is to be had.
@@ -146,7 +150,11 @@ class Worker:
             ResourceError: memory or disk gave out for several points in a row; the same.
         """
         while self._goes_on():
-            asked = self.study.ask()
+            try:
+                asked = self._ask()
+            except OutOfTime:
+                self.progress.why = "the time is over"
+                break
             if not self._is_in_budget(asked):
                 self.study.decline(asked)
                 continue
@@ -158,6 +166,18 @@ class Worker:
             except (Interrupted, Terminated, ResourceError):
                 self.study.give_back(asked)
                 raise
+
+    def _ask(self) -> Asked:
+        """Return the next point, of those that wait or by what was trained so far."""
+        study, proposer = self.study, self._proposer
+        if proposer is None:
+            return study.ask()
+
+        def choose() -> Settings | None:
+            with until(self.budget.deadline):
+                return proposer.propose(study.trials(), study.has_seen, study.asked())
+
+        return study.ask_if_none_waits(choose)
 
     def _goes_on(self) -> bool:
         seen, budget = self.progress, self.budget
@@ -277,7 +297,7 @@ class Worker:
             rungs=rungs,
         )
         self.study.tell(asked, trial, excesses)
-        self.console.say(self._line(trial))
+        self.console.say(self._telling.line(trial, self.study.trials()))
 
     def _climb(self, asked: Asked, plan: Plan, started: float) -> tuple[Rung, ...] | None:
         """Train a point for shares of its epochs; None where it goes no further, which is told."""
@@ -323,8 +343,8 @@ class Worker:
         drop = {} if self.goal.max_drop is None else {"": self.ladder.excess(mine.figures, gain)}
         self.study.tell(asked, replace(halted, rungs=rungs), {**limits, **drop})
         self.console.say(
-            f"point {asked.number}: {self._in_short(last.figures)} after {last.share:.2f} of its "
-            f"epochs, where others did better: halted"
+            f"point {asked.number}: {self._telling.in_short(last.figures)} after {last.share:.2f} "
+            f"of its epochs, where others did better: halted"
         )
         return False
 
@@ -374,41 +394,6 @@ class Worker:
         if share is None and training is not None:
             seen.training = training
         return figures
-
-    def _so_far(self) -> str:
-        """Return the best so far and the time left, for the line above the progress."""
-        left = ""
-        if self.budget.deadline is not None:
-            minutes, seconds = divmod(max(0, round(self.budget.deadline - time.monotonic())), 60)
-            left = f", {minutes}:{seconds:02d} left"
-        return f"search{left}: {self._best}"
-
-    def _in_short(self, figures: Figures) -> str:
-        names = (self.goal.metric, *self.goal.ranking[:2])
-        return ", ".join(
-            f"{name} {figure_of(name).text(figures[name])}"
-            for name in dict.fromkeys(names)
-            if name in figures
-        )
-
-    def _line(self, trial: Trial) -> str:
-        known = self.study.trials()
-        best = self.goal.best(known)
-        if best is not None:
-            front = len(self.goal.front(known))
-            self._best = (
-                f"best point {best.number}, {self._in_short(best.figures)}; front of {front}"
-            )
-        if best is not None and best.number == trial.number:
-            verdict = "the best so far"
-        elif trial.feasible:
-            verdict = "within the limits"
-        else:
-            verdict = f"out of {', '.join(trial.broken)}"
-        left = ""
-        if self.budget.deadline is not None:
-            left = f"; {max(0.0, self.budget.deadline - time.monotonic()):.0f} s left"
-        return f"point {trial.number}: {self._in_short(trial.figures)}: {verdict}{left}"
 
     @contextmanager
     def _beating(self, asked: Asked) -> Iterator[None]:

@@ -21,6 +21,7 @@ from shrink.base.foreign import JsonObject
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Figures, Stage
 from shrink.contract.searched import SEARCH_NAME, Best, Luck, Searched, Trial
+from shrink.recipe.search_config import SAMPLERS
 from shrink.report.content import stage_figures
 from shrink.run.folder import RESOLVED_NAME
 from shrink.run.judged import made_before
@@ -31,11 +32,13 @@ from shrink.run.store import Store
 from shrink.search.asking import Asking
 from shrink.search.candidates import Candidates
 from shrink.search.goal import LATENCY, MAX_DROP, Goal
+from shrink.search.keyed import Keyed
 from shrink.search.looked import HOST, OutOfTime, Runs, keep_scores, scores_in, until
 from shrink.search.optimism import luck_of
 from shrink.search.outliner import Outliner
 from shrink.search.output import impossible, show, write
 from shrink.search.points import TRIALS
+from shrink.search.proposing import Looker, Proposer, can_predict, names_known
 from shrink.search.searching import Budget, Means, Worker
 from shrink.search.study import Study, open_storage
 
@@ -111,13 +114,15 @@ class Search:
             goal = self.asking.goal(_main_metric(baseline))
             self._begin_anew()
             study = self._study(goal)
-            study.begin([*self.candidates.space.first()])
+            proposer = self._proposer(study, baseline, out)
+            space = self.candidates.space
+            study.begin(proposer.begin() if proposer else [*space.first()])
             try:
                 budget = self._budget(study)
                 if self.jobs > 1:
                     self._work_together(goal, baseline, budget)
                 else:
-                    self._work(study, baseline, out, budget)
+                    self._work(study, baseline, out, budget, proposer)
             except OutOfTime:
                 self.console.say("the search ends: the time is over")
             except (Interrupted, Terminated, ResourceError) as error:
@@ -125,9 +130,28 @@ class Search:
         self.console.above = None
         return self._finish(study, goal, baseline)
 
-    def _work(self, study: Study, baseline: Figures, outliner: Outliner, budget: Budget) -> None:
+    def _proposer(
+        self, study: Study, baseline: Figures, outliner: Outliner, worker: int = 0
+    ) -> Proposer | None:
+        """Return what says which point is next; None where the study's sampler does."""
+        named = self.asking.sampler or SAMPLERS[0]
+        if named != "gp" or self.asking.warm_starts or not can_predict(study.goal):
+            return None
+        outline = outliner.outline if names_known(study.goal) else None
+        looker = Looker(self.candidates, outline, Keyed(self.runs.store))
+        first, seed = self.candidates.space.first(), self.asking.seed + worker
+        return Proposer(study.goal, baseline, looker, first, study.draw, seed)
+
+    def _work(
+        self,
+        study: Study,
+        baseline: Figures,
+        outliner: Outliner,
+        budget: Budget,
+        proposer: Proposer | None = None,
+    ) -> None:
         """Look at points, as one worker, until the budget is spent."""
-        means = Means(self.candidates, self.runs, outliner, self.folder, self.console)
+        means = Means(self.candidates, self.runs, outliner, self.folder, self.console, proposer)
         worker = Worker(study, baseline, means, budget)
         worker.work()
         self.console.say(f"the search ends: {worker.progress.why}")
@@ -145,7 +169,8 @@ class Search:
             self.console.prefix = f"[{index + 1}] "
             study = self._study(goal, worker=index)
             with self.make_outliner(self.runs.store, self.options.trust_model) as outliner:
-                self._work(study, baseline, outliner, budget)
+                proposer = self._proposer(study, baseline, outliner, index)
+                self._work(study, baseline, outliner, budget, proposer)
             return {}
 
         failed = list[ShrinkError]()
@@ -216,7 +241,7 @@ class Search:
             self.plan.recipe.name,
             goal,
             self.candidates.space,
-            asking.sampler or "tpe",
+            asking.sampler or SAMPLERS[0],
             asking.seed + worker,
             self.candidates.identity({**limits, **measured}),
         )

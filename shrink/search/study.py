@@ -8,6 +8,7 @@ Optuna itself is imported when a search begins: it costs a second.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import time
@@ -87,7 +88,7 @@ class Study:
         name: the same for all workers.
         goal: what is looked for.
         space: what is varied.
-        sampler: tpe, nsga2 or random.
+        sampler: of `SAMPLERS`; of gp, which a `Proposer` is, what is asked here comes by tpe.
         seed: of the sampler.
         identity: of recipe, data, goal and space: workers of another search are refused.
 
@@ -148,16 +149,34 @@ class Study:
 
         For samplers that come back to what they know, though not all has been looked at.
         """
-        import optuna
-
-        count = len(self._study.get_trials(deepcopy=False))
-        draws = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=count))
-        for _ in range(_DRAWS):
-            settings = self.space.suggest(draws.ask())
+        for settings in itertools.islice(self.draw(self.asked()), _DRAWS):
             if is_new(settings):
                 self._enqueue(settings)
                 return True
         return False
+
+    def draw(self, seed: int) -> Iterator[Settings]:
+        """Yield points at random, without end."""
+        import optuna
+
+        draws = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+        while True:
+            yield self.space.suggest(draws.ask())
+
+    def asked(self) -> int:
+        """Return how many points were asked for, or wait, by all workers."""
+        return len(self._study.get_trials(deepcopy=False))
+
+    def ask_if_none_waits(self, choose: Callable[[], Settings | None]) -> Asked:
+        """Return the next point: one that waits, else what is chosen, else the sampler's."""
+        from optuna.trial import TrialState
+
+        self.take_over()
+        waits = any(one.state == TrialState.WAITING for one in self._frozen())
+        chosen = None if waits else choose()
+        if chosen is not None:
+            self._enqueue(chosen)
+        return self.ask()
 
     def has_seen(self, recipe: str) -> bool:
         """Whether a point of this recipe was ever asked for; see `is_known`."""

@@ -142,7 +142,7 @@ def searched(
 
     ours = way == "shrink"
     named = recipe_named(recipe, settings)
-    sampler = "random" if way == "random" else None
+    sampler = {"plain Optuna": "tpe", "random": "random"}.get(way)
     wanted = Wanted(flash=flash, time=time_s, seed=seed, sampler=sampler)
     asking = asking_of(wanted, named.config)
     space = named.space(asking)

@@ -191,7 +191,7 @@ def test_search_says_above_the_progress_what_is_best_so_far(tmp_path: Path) -> N
             return super().__call__(*arguments)
 
     said: list[str] = []
-    asking = Asking(limits={"tflite_bytes": 100_000}, trials=8, time_s=3600)
+    asking = Asking(limits={"tflite_bytes": 100_000}, trials=8, time_s=3600, sampler="tpe")
     mine = search(tmp_path, asking, Watched())
     mine.run()
     assert re.fullmatch(r"search, 59:\d\d left: no point within the limits yet", said[0])

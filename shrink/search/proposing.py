@@ -1,0 +1,361 @@
+"""Which point is to be trained next: the one that promises most for its time.
+
+What a metric may be is predicted from the points that were trained, and the one goes first whose
+expected improvement is largest for the seconds that it is expected to take (Snoek et al. 2012,
+section 3.2, on improvement per second). Sizes are known of points that nobody has trained; as
+asking for them takes a second or more, they are predicted, too, until a point comes near its turn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from shrink.base.errors import ModelError, RecipeError
+from shrink.base.figures import LOSS, figure_of
+from shrink.base.foreign import Json
+from shrink.base.metrics import metric_of
+from shrink.contract.job import Outline
+from shrink.contract.report import Figures
+from shrink.contract.searched import Trial
+from shrink.recipe.plan import Plan
+from shrink.recipe.resolved import recipe_sha256
+from shrink.search.acquisition import (
+    expected_hypervolume_gain,
+    expected_improvement,
+    probability_within,
+)
+from shrink.search.candidates import Candidates
+from shrink.search.expected_size import expected_share
+from shrink.search.goal import SIZE, UNTRAINED, Goal, cost_of
+from shrink.search.keyed import Keyed
+from shrink.search.space import CHAIN, Settings
+from shrink.search.surrogate import Described, predict
+
+_FIRST = 3
+"""Points to begin with, those that take least, before others are predicted from them."""
+_DRAWN, _POOL = 24, 120
+"""Points that are drawn each time, and that are kept in mind."""
+_NEAREST, _OUTLINED = 12, 3
+"""Points whose seconds are asked for each time, those of most gain; and at the most whose sizes."""
+_NEAR = 0.5
+"""Of the points that are drawn, the share that are mixed with one of the front."""
+_BEYOND = 0.1
+"""Of the baseline's metric, by which the worst cost that counts is beyond the worst one seen."""
+_LEAST_S = 0.1
+_TRAINED = ("done", "halted")
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A point that was looked at, and not trained.
+
+    Attributes:
+        settings: of the point.
+        recipe: a hash of what it stands for: other settings may mean the same.
+        plan: of its run; None where no run is meant.
+        share: of a file that it leaves, by what its recipe says.
+        outline: what is known of it; None before that was asked for.
+    """
+
+    settings: Settings
+    recipe: str
+    plan: Plan | None = None
+    share: float = 1.0
+    outline: Outline | None = None
+
+
+@dataclass(frozen=True)
+class Looker:
+    """Looks at points without training them.
+
+    Attributes:
+        candidates: the recipes that points stand for.
+        outline: says what is known of a plan untrained; None where nothing of it is asked for.
+        keyed: says what a plan takes.
+    """
+
+    candidates: Candidates
+    outline: Callable[[Plan], Outline] | None
+    keyed: Keyed
+
+    def look(self, settings: Settings) -> Looked | None:
+        """Return a point without what is known of it; None where it is no legal recipe."""
+        try:
+            plan = self.candidates.plan(settings)
+        except (RecipeError, ModelError):
+            return None
+        return Looked(settings, recipe_sha256(plan), plan, expected_share(plan))
+
+    def outlined(self, looked: Looked) -> Looked:
+        """Return a point with what is known of it untrained."""
+        known = None if self.outline is None or looked.plan is None else self.outline(looked.plan)
+        return replace(looked, outline=known or Outline(figures={}))
+
+    def seconds(self, looked: Sequence[Looked]) -> list[float]:
+        """Return what training points is expected to take, beside what is in the store."""
+        return self.keyed.seconds([one.plan for one in looked if one.plan is not None])
+
+
+def can_predict(goal: Goal) -> bool:
+    """Whether all that a goal asks for but its metric is known of a point untrained."""
+    return set(names_known(goal)) <= set(UNTRAINED)
+
+
+def names_known(goal: Goal) -> list[str]:
+    """Return the figures that a goal asks for beside its metric."""
+    asked = (*goal.limits, *(goal.objectives or goal.ranking[:1]))
+    return [name for name in dict.fromkeys(asked) if name != goal.metric]
+
+
+class Proposer:
+    """Says which point is next, from what the study knows.
+
+    Args:
+        goal: what is looked for, of which `can_predict` holds.
+        baseline: figures on validation examples.
+        looker: says what is known of points.
+        first: points that are likely to be good, the recipe as it stands before others.
+        draw: yields points at random, from a seed.
+        seed: of what is drawn.
+    """
+
+    def __init__(
+        self,
+        goal: Goal,
+        baseline: Figures,
+        looker: Looker,
+        first: Iterable[Settings],
+        draw: Callable[[int], Iterator[Settings]],
+        seed: int,
+    ) -> None:
+        self._goal, self._baseline, self._looker = goal, baseline, looker
+        self._draw, self._seed = draw, seed
+        self._names = names_known(goal)
+        self._pool: dict[str, Looked] = {}
+        self._shares: dict[int, float] = {}
+        self._waiting = [*first]
+        self._vain = -1  # so many were trained when nothing was promised
+
+    def begin(self) -> list[Settings]:
+        """Return the points to begin with: those that take least, and the recipe as it stands.
+
+        Those that are too large by what their recipes say wait. Of a search for a front the recipe
+        is one point of many, and waits, too.
+        """
+        looked = [self._looker.look(settings) for settings in self._waiting]
+        legal = [number for number, one in enumerate(looked) if one is not None]
+        taken = self._looker.seconds([one for one in looked if one is not None])
+        seconds = dict(zip(legal, taken, strict=True))
+        shares = {n: one.share for n, one in enumerate(looked) if one is not None}
+        size, limit = self._baseline.get(SIZE), self._goal.limits.get(SIZE, math.inf)
+        able = [n for n in legal if (size or 0.0) * shares[n] <= limit]
+        cheapest = sorted(able or legal, key=lambda number: (seconds[number], number))[:_FIRST]
+        if not self._goal.traded and 0 in seconds and 0 not in cheapest:
+            cheapest.append(0)
+        chosen = [self._waiting[number] for number in cheapest]
+        self._waiting = [one for one in self._waiting if one not in chosen]
+        return chosen
+
+    def propose(
+        self, trials: Sequence[Trial], has_seen: Callable[[str], bool], asked: int
+    ) -> Settings | None:
+        """Return the point that promises most; None where nothing is promised.
+
+        Args:
+            trials: that were looked at, by all workers.
+            has_seen: whether somebody has asked for a point of this recipe.
+            asked: how many points were asked for.
+        """
+        trained = sum(one.status in _TRAINED for one in trials)
+        if not trained or trained == self._vain:
+            return None
+        self._draw_more(trials, has_seen, asked)
+        for looks in range(_OUTLINED + 1):
+            best = self._most_promising(trials, only_outlined=looks == _OUTLINED)
+            if best is None:
+                break
+            if best.outline is not None:
+                del self._pool[best.recipe]
+                if not has_seen(best.recipe):
+                    return best.settings
+                continue
+            self._pool[best.recipe] = self._looker.outlined(best)
+        self._vain = trained
+        return None
+
+    def _most_promising(self, trials: Sequence[Trial], only_outlined: bool) -> Looked | None:
+        """Return the point of most promise for its seconds; None where nothing is promised."""
+        able = [
+            (one, figures)
+            for one, figures in self._with_figures(trials)
+            if (one.outline is not None or not only_outlined) and self._may_be(one, figures)
+        ]
+        described = [Described(one.settings, figures) for one, figures in able]
+        gains = gains_of(self._goal, self._baseline, trials, described)
+        ranked = sorted(range(len(able)), key=lambda n: -gains[n])
+        nearest = [n for n in ranked[:_NEAREST] if gains[n] > 0]
+        seconds = self._looker.seconds([able[n][0] for n in nearest])
+        promised = {n: gains[n] / max(s, _LEAST_S) for n, s in zip(nearest, seconds, strict=True)}
+        return able[max(promised, key=promised.__getitem__)][0] if promised else None
+
+    def _with_figures(self, trials: Sequence[Trial]) -> list[tuple[Looked, Figures]]:
+        """Return the points with their known figures: predicted of those not asked for yet."""
+        looked = [*self._pool.values()]
+        asked = [one for one in looked if one.outline is None]
+        known = [
+            *((one.settings, one.figures, self._share(one)) for one in trials),
+            *((o.settings, o.outline.figures, o.share) for o in looked if o.outline is not None),
+        ]
+        known = [one for one in known if all(one[1].get(name) for name in self._names)]
+        sizes: dict[str, dict[str, float]] = {one.recipe: {} for one in asked}
+        points = [Described(settings, {}) for settings, _, _ in known]
+        wanted = [Described(one.settings, {}) for one in asked]
+        for name in self._names if known and asked else ():
+            logs = [math.log(float(one[name] or 1.0) / share) for _, one, share in known]
+            for one, mean, spread in zip(asked, *predict(points, logs, wanted, ()), strict=True):
+                size, least = (one.share * math.exp(x) for x in (mean, mean - spread))
+                # In doubt it is within the limit.
+                sizes[one.recipe][name] = min(size, max(self._goal.limits.get(name, 0.0), least))
+        return [
+            (one, sizes[one.recipe] if one.outline is None else one.outline.figures)
+            for one in looked
+        ]
+
+    def _share(self, trial: Trial) -> float:
+        if trial.number not in self._shares:
+            looked = self._looker.look(trial.settings)
+            self._shares[trial.number] = 1.0 if looked is None else looked.share
+        return self._shares[trial.number]
+
+    def _may_be(self, looked: Looked, figures: Figures) -> bool:
+        known = all(figures.get(name) is not None for name in self._names)
+        fails = looked.outline is not None and looked.outline.stage_failed
+        within = all(x <= 0 for x in self._goal.known_excesses(figures).values())
+        return known and within and not fails
+
+    def _draw_more(
+        self, trials: Sequence[Trial], has_seen: Callable[[str], bool], asked: int
+    ) -> None:
+        """Draw points that nobody has asked for, and forget the oldest of too many."""
+        for settings in itertools.islice(self._drawn(trials, asked), _DRAWN):
+            looked = self._looker.look(settings)
+            if looked is None or looked.recipe in self._pool or has_seen(looked.recipe):
+                continue
+            self._pool[looked.recipe] = looked
+        while len(self._pool) > _POOL:
+            del self._pool[next(iter(self._pool))]
+
+    def _drawn(self, trials: Sequence[Trial], asked: int) -> Iterator[Settings]:
+        """Yield what waits from the beginning, then points at random, and near the front."""
+        while self._waiting:
+            yield self._waiting.pop(0)
+        chance = random.Random(f"{self._seed}:{asked}")
+        front = {one.number: one for one in trials}
+        parents = [front[number].settings for number in self._goal.front(trials)]
+        for settings in self._draw(chance.randrange(2**31)):
+            alike = [one for one in parents if one.get(CHAIN) == settings.get(CHAIN)]
+            if alike and chance.random() < _NEAR:
+                yield _mixed(settings, chance.choice(alike), chance)
+            else:
+                yield settings
+
+
+def _mixed(drawn: Settings, parent: Settings, chance: random.Random) -> dict[str, Json]:
+    """Return a point that has each setting from one of two."""
+    return {
+        k: parent[k] if k in parent and chance.random() < _NEAR else v for k, v in drawn.items()
+    }
+
+
+def gains_of(
+    goal: Goal, baseline: Figures, trials: Sequence[Trial], looked: Sequence[Described]
+) -> list[float]:
+    """Return what points are expected to gain, in whatever the goal counts in.
+
+    Args:
+        goal: what is looked for.
+        baseline: figures on validation examples.
+        trials: that were trained, whole or for a part of their epochs.
+        looked: points that were not, with what is known of them.
+    """
+    if not looked:
+        return []
+    seen = [(Described({}, baseline), cost_of(goal.metric, baseline.get(goal.metric)))]
+    for one in trials:
+        figures = one.rungs[-1].figures if one.status == "halted" and one.rungs else one.figures
+        value = figures.get(goal.metric)
+        if one.status in _TRAINED and value is not None:
+            seen.append((Described(one.settings, one.figures), cost_of(goal.metric, value)))
+    costs = [cost for _, cost in seen]
+    means, deviations = predict([point for point, _ in seen], costs, looked, names_known(goal))
+    gain = _gain_of(goal, baseline, trials, costs)
+    return [
+        gain(one.figures, float(mean), float(deviation))
+        for one, mean, deviation in zip(looked, means, deviations, strict=True)
+    ]
+
+
+def _gain_of(
+    goal: Goal, baseline: Figures, trials: Sequence[Trial], costs: Sequence[float]
+) -> Callable[[Figures, float, float], float]:
+    """Return what says how much a point is expected to gain, by its known figures and its cost."""
+    metric, able = goal.metric, [t for t in trials if t.status == "done" and t.feasible]
+    most = None if goal.max_drop is None else costs[0] + goal.max_drop
+
+    def within(mean: float, deviation: float) -> float:
+        return 1.0 if most is None else probability_within(most, mean, deviation)
+
+    first = goal.ranking[0]
+    if not goal.traded and first == metric:
+        best = min(
+            (cost_of(metric, t.figures.get(metric)) for t in able), default=_worst(goal, costs)
+        )
+        return lambda _, mean, spread: (
+            within(mean, spread) * expected_improvement(best, mean, spread)
+        )
+    if not goal.traded:
+        sizes = [cost_of(first, t.figures.get(first)) for t in able] or [_size(baseline, first)]
+        return lambda figures, mean, spread: (
+            within(mean, spread) * max(0.0, min(sizes) - _size(figures, first))
+        )
+    axes = [name for name in goal.objectives if name != metric]
+    is_judged = metric in goal.objectives
+    known = [baseline, *(t.figures for t in able)]
+    ends = {n: goal.limits.get(n) or max(_size(figures, n) for figures in known) for n in axes}
+
+    def place(figures: Figures) -> list[float]:
+        return [_size(figures, name) / ends[name] for name in axes]
+
+    front = [
+        (place(t.figures), cost_of(metric, t.figures.get(metric)) if is_judged else 0.0)
+        for t in able
+    ]
+    worst = min(_worst(goal, costs), math.inf if most is None else most)
+    reference = ([1.0] * len(axes), worst if is_judged else 1.0)
+
+    def volume(figures: Figures, mean: float, spread: float) -> float:
+        judged = (mean, spread) if is_judged else (0.0, 0.0)
+        gain = expected_hypervolume_gain(place(figures), *judged, front, reference)
+        return gain if is_judged else within(mean, spread) * gain
+
+    return volume
+
+
+def _size(figures: Figures, name: str) -> float:
+    """Return a figure that is known untrained, at least 1 to divide by."""
+    return max(1.0, float(figures.get(name) or 0.0))
+
+
+def _worst(goal: Goal, costs: Sequence[float]) -> float:
+    """Return the worst cost that counts: the end of the metric's range, else beyond all seen."""
+    info = None if goal.metric == LOSS else metric_of(goal.metric)
+    ends = None if info is None else info.info.range
+    better = figure_of(goal.metric).larger_is_better
+    end = None if ends is None else (-ends[0] if better else ends[1])
+    if end is not None and abs(end) < float("inf"):
+        return max(end, *costs)
+    return max(costs) + _BEYOND * abs(costs[0])

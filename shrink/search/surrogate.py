@@ -1,0 +1,143 @@
+"""What a metric would be at points that were not trained: a Gaussian process over those that were.
+
+Points are described by the figures that are known of them untrained, as logarithms, and by their
+settings. How far the metric of one point says something of another's is not known of so few, so
+predictions are averaged over a grid of length scales and noises, each by its marginal likelihood
+(Rasmussen & Williams 2006, sections 2.2 and 5.4.1; MacKay 1992 on averaging).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shrink.base.foreign import Json
+from shrink.contract.report import Figures
+from shrink.search.space import Settings
+
+if TYPE_CHECKING:
+    from shrink.base.types import Array
+
+_OF_SIZES = (0.5, 1.0, 2.0)
+"""Length scales of the logarithm of a figure: 0.7 is a factor of two."""
+_OF_NUMBERS, _OF_KINDS = (0.7, 3.0), (1.5,)
+"""Of a number that is 0 at its least and 1 at its most; of one kind against another."""
+_NOISES = (1e-3, 3e-2)
+"""Variances, where 1 is that of the costs."""
+_BEFORE, _SPREAD = 2.0, 0.05
+"""The spread of the costs before any was seen: as of so many points, as a share of the first."""
+_WIDE = 20.0
+"""From this ratio of the largest to the least on, positive numbers count by their logarithms."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """A point as it is known untrained.
+
+    Attributes:
+        settings: of the point.
+        figures: sizes, multiply-accumulates, arena.
+    """
+
+    settings: Settings
+    figures: Figures
+
+
+def predict(
+    trained: Sequence[Described],
+    costs: Sequence[float],
+    asked: Sequence[Described],
+    names: Sequence[str],
+) -> tuple[Array, Array]:
+    """Return the expected costs of points, and their standard deviations, float64 (points,) each.
+
+    Args:
+        trained: points whose costs are known; at least one, the first of which is the baseline or
+            another that tells how large costs are.
+        costs: of them; less is better.
+        asked: points whose costs are wanted.
+        names: of the figures that describe a point.
+    """
+    import numpy as np
+
+    columns, groups = _columns([*trained, *asked], names)
+    known, wanted = columns[: len(trained)], columns[len(trained) :]
+    values = np.asarray(costs, np.float64)
+    before = _SPREAD * max(abs(float(values[0])), 1e-12)
+    middle = float(values.mean())
+    squares = float(((values - middle) ** 2).sum()) + _BEFORE * before**2
+    unit = math.sqrt(squares / (len(values) + _BEFORE))
+    means, variances, likelihoods = _by_scales(known, (values - middle) / unit, wanted, groups)
+    weights = np.exp(likelihoods - likelihoods.max())
+    weights /= weights.sum()
+    mean = weights @ means  # (points,)
+    variance = weights @ (variances + means**2) - mean**2
+    return middle + unit * mean, unit * np.sqrt(np.maximum(variance, 0.0))
+
+
+def _by_scales(
+    known: Array, costs: Array, wanted: Array, groups: Sequence[int]
+) -> tuple[Array, Array, Array]:
+    """Return means and variances (scales, points), and logarithms of likelihoods (scales,)."""
+    import numpy as np
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import Matern
+
+    means, variances, likelihoods = [], [], []
+    for *scales, noise in itertools.product(_OF_SIZES, _OF_NUMBERS, _OF_KINDS, _NOISES):
+        lengths = np.asarray([scales[group] for group in groups] or [1.0])
+        kernel = Matern(lengths, nu=2.5)
+        fitted = GaussianProcessRegressor(kernel, alpha=noise, optimizer=None).fit(known, costs)
+        mean, deviation = fitted.predict(wanted, return_std=True)
+        means.append(mean)
+        variances.append(deviation**2)
+        likelihoods.append(fitted.log_marginal_likelihood_value_)
+    return np.asarray(means), np.asarray(variances), np.asarray(likelihoods)
+
+
+def _columns(points: Sequence[Described], names: Sequence[str]) -> tuple[Array, list[int]]:
+    """Return points as numbers (points, columns), and which length scale each column has."""
+    import numpy as np
+
+    columns = [_logarithms([one.figures.get(name) for one in points]) for name in names]
+    groups = [0] * len(columns)
+    for key in dict.fromkeys(key for one in points for key in one.settings):
+        values = [one.settings.get(key) for one in points]
+        if all(_is_number(value) or value is None for value in values):
+            columns.append(_scaled(values))
+            groups.append(1)
+        else:
+            kinds = dict.fromkeys(map(repr, values))
+            columns += [[float(repr(v) == kind) / math.sqrt(2) for v in values] for kind in kinds]
+            groups += [2] * len(kinds)
+    if not columns:
+        return np.zeros((len(points), 1)), []
+    return np.asarray(columns, np.float64).T, groups
+
+
+def _logarithms(values: Sequence[float | None]) -> list[float]:
+    """Return logarithms of sizes; their mean where a size is not known."""
+    found = [None if value is None else math.log(max(value, 1.0)) for value in values]
+    known = [value for value in found if value is not None]
+    middle = sum(known) / max(1, len(known))
+    return [middle if value is None else value for value in found]
+
+
+def _scaled(values: Sequence[Json]) -> list[float]:
+    """Return numbers from 0 to 1; 0.5 for points that do not have them."""
+    known = [float(value) for value in values if isinstance(value, int | float)]
+    low, high = min(known), max(known)
+    if low == high:
+        return [0.5] * len(values)
+    if low > 0 and high / low > _WIDE:
+        logs = [math.log(value) if isinstance(value, int | float) else None for value in values]
+        low, high = math.log(low), math.log(high)
+        return [0.5 if one is None else (one - low) / (high - low) for one in logs]
+    return [(float(v) - low) / (high - low) if isinstance(v, int | float) else 0.5 for v in values]
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,202 @@
+"""The point that is next: within the limits, new, and of most promise for its seconds."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.base.foreign import Json
+from shrink.contract.job import Outline
+from shrink.contract.report import Figures
+from shrink.contract.searched import Rung, Trial
+from shrink.search.asking import Asking
+from shrink.search.goal import Goal
+from shrink.search.proposing import Looked, Looker, Proposer, can_predict, gains_of
+from shrink.search.space import Settings
+from shrink.search.surrogate import Described
+from tests.search.fake import FakeAttempt, search
+
+BASELINE = {"accuracy": 0.99, "tflite_bytes": 100_000.0}
+FRONT = Goal("accuracy", objectives=("accuracy", "tflite_bytes"), traded=True)
+SMALLEST = Goal("accuracy", max_drop=0.02)
+BEST = Goal("accuracy", limits={"tflite_bytes": 60_000})
+
+
+class Sizes(Looker):
+    """Looks at points whose size is a setting, as are the seconds that they take."""
+
+    def __init__(self, fails: tuple[float, ...] = ()) -> None:
+        vars(self)["fails"] = fails
+
+    def look(self, settings: Settings) -> Looked | None:
+        return Looked(settings, repr(sorted(settings.items()))) if settings["size"] else None
+
+    def outlined(self, looked: Looked) -> Looked:
+        size = float(str(looked.settings["size"]))
+        failed = size in vars(self)["fails"]
+        return replace(looked, outline=Outline(figures={"tflite_bytes": size}, stage_failed=failed))
+
+    def seconds(self, looked: Sequence[Looked]) -> list[float]:
+        return [float(str(one.settings.get("seconds", 1))) for one in looked]
+
+
+def drawn(*sizes: float) -> Any:
+    def draw(seed: int) -> Iterator[Settings]:
+        return itertools.cycle({"size": size} for size in sizes)
+
+    return draw
+
+
+def trial(number: int, size: float, accuracy: float, **more: Any) -> Trial:
+    settings: dict[str, Json] = {"size": size}
+    figures: Figures = {"accuracy": accuracy, "tflite_bytes": size}
+    given = {"number": number, "settings": settings, "figures": figures, "feasible": True}
+    return Trial(**{**given, "status": "done", **more})
+
+
+def _seen(trials: Sequence[Trial]) -> list[str]:
+    return [repr([("size", one.settings["size"])]) for one in trials]
+
+
+def proposed(goal: Goal, trials: Sequence[Trial], *sizes: float, looker: Any = None) -> Any:
+    made = Proposer(goal, BASELINE, looker or Sizes(), [], drawn(*sizes), 0)
+    found = made.propose(trials, _seen(trials).__contains__, len(trials))
+    return None if found is None else found["size"]
+
+
+def test_the_first_points_are_those_that_take_least_and_the_recipe() -> None:
+    first: list[Settings] = [
+        {"size": s, "seconds": t}
+        for s, t in zip((9, 8, 7, 6, 5, 0), (60, 30, 3, 2, 1, 0), strict=True)
+    ]
+    ours = Proposer(SMALLEST, BASELINE, Sizes(), first, drawn(1), 0).begin()
+    assert [one["size"] for one in ours] == [5, 6, 7, 9]
+    ours = Proposer(FRONT, BASELINE, Sizes(), first, drawn(1), 0).begin()
+    assert [one["size"] for one in ours] == [5, 6, 7]
+
+
+def test_points_that_are_too_large_by_their_recipe_are_not_begun_with() -> None:
+    class Shared(Sizes):
+        def look(self, settings: Settings) -> Looked | None:
+            found = super().look(settings)
+            share = float(str(settings["size"])) / BASELINE["tflite_bytes"]
+            return None if found is None else replace(found, share=share)
+
+    first: list[Settings] = [{"size": s} for s in (80_000, 70_000, 59_000, 50_000, 40_000, 30_000)]
+    goal = replace(FRONT, limits={"tflite_bytes": 60_000})
+    ours = Proposer(goal, BASELINE, Shared(), first, drawn(1), 0).begin()
+    assert [one["size"] for one in ours] == [59_000, 50_000, 40_000]
+    goal = replace(FRONT, limits={"tflite_bytes": 10_000})
+    ours = Proposer(goal, BASELINE, Shared(), first, drawn(1), 0).begin()
+    assert [one["size"] for one in ours] == [80_000, 70_000, 59_000]  # the search tells what comes nearest
+
+
+def test_nothing_is_proposed_before_anything_was_trained() -> None:
+    assert proposed(FRONT, [], 10_000) is None
+    infeasible = trial(0, 70_000, 0.9, status="infeasible", feasible=False)
+    assert proposed(FRONT, [infeasible], 10_000) is None
+
+
+def test_of_a_front_the_size_with_most_room_below_it_is_next() -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 45_000, 0.99), trial(2, 40_000, 0.985)]
+    assert proposed(FRONT, known, 80_000, 39_000, 20_000, 60_000) == 20_000
+
+
+def test_the_smallest_within_the_drop_is_looked_for_where_it_is_likely() -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985), trial(2, 5_000, 0.80, feasible=False)]
+    assert proposed(SMALLEST, known, 30_000, 17_000, 5_100, 19_900) == 17_000
+    assert proposed(SMALLEST, known, 30_000, 50_100, 20_000) is None
+
+
+def test_points_beyond_the_limits_and_those_that_would_fail_are_not_proposed() -> None:
+    known = [trial(0, 20_000, 0.95), trial(1, 40_000, 0.97)]
+    assert proposed(BEST, known, 90_000, 70_000, 59_000) == 59_000
+    assert proposed(BEST, known, 90_000, 59_000, 58_000, looker=Sizes((59_000.0,))) == 58_000
+    assert proposed(BEST, known, 90_000, 70_000) is None
+
+
+def test_known_points_and_those_that_are_no_recipe_are_not_proposed() -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
+    assert proposed(FRONT, known, 20_000, 50_000, 0) is None
+    assert proposed(FRONT, known, 20_000, 0, 10_000) == 10_000
+
+
+def test_a_point_is_proposed_for_its_seconds() -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
+    first: list[Settings] = [{"size": 16_000, "seconds": 10}, {"size": 15_000, "seconds": 100}]
+    looked = [Described({}, {"tflite_bytes": size}) for size in (16_000, 15_000)]
+    smaller, larger = gains_of(FRONT, BASELINE, known, looked)
+    assert larger > smaller > 0
+    made = Proposer(FRONT, BASELINE, Sizes(), first, drawn(0), 0)
+    assert made.propose(known, lambda recipe: recipe in _seen(known), 2) == first[0]
+
+
+def test_few_sizes_are_asked_for_and_others_predicted() -> None:
+    asked = list[float]()
+
+    class Counted(Sizes):
+        def outlined(self, looked: Looked) -> Looked:
+            asked.append(float(str(looked.settings["size"])))
+            return super().outlined(looked)
+
+    known = [trial(n, size, 0.99) for n, size in enumerate((80_000, 60_000, 40_000, 30_000))]
+    sizes = [*range(2_000, 26_000, 1_000)]
+    made = Proposer(SMALLEST, BASELINE, Counted(), [], drawn(*sizes), 0)
+    found = made.propose(known, lambda recipe: False, 4)
+    assert 1 <= len(asked) <= 3
+    assert found is not None
+    assert found["size"] in asked
+
+
+def test_a_halted_point_says_what_it_has_come_to() -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
+    rung = Rung(share=1 / 3, figures={"accuracy": 0.3}, duration_s=1.0, run="r")
+    bare = {"tflite_bytes": 9_000.0}
+    halted = trial(2, 9_000, 0, figures=bare, status="halted", feasible=False, rungs=(rung,))
+    looked = [Described({"size": 9_100.0}, {"tflite_bytes": 9_100.0})]
+    (before,) = gains_of(SMALLEST, BASELINE, known, looked)
+    (after,) = gains_of(SMALLEST, BASELINE, [*known, halted], looked)
+    assert after < 0.1 * before
+
+
+def test_limits_are_the_corner_that_a_front_is_measured_from() -> None:
+    goal = replace(FRONT, limits={"tflite_bytes": 40_000}, max_drop=0.05)
+    known = [trial(0, 30_000, 0.98)]
+    looked = [Described({}, {"tflite_bytes": s}) for s in (10_000, 45_000)]
+    inside, outside = gains_of(goal, BASELINE, known, looked)
+    assert inside > 0
+    assert outside == 0
+    assert inside <= 0.05  # all of the box that a perfect file would have
+
+
+@pytest.mark.parametrize(
+    ("goal", "predicts"),
+    [
+        (FRONT, True),
+        (SMALLEST, True),
+        (BEST, True),
+        (Goal("accuracy", limits={"p50_ms": 1.0}), False),
+        (Goal("accuracy", objectives=("accuracy", "p50_ms"), traded=True), False),
+    ],
+)
+def test_goals_of_what_is_known_untrained_are_predicted(goal: Goal, predicts: bool) -> None:
+    assert can_predict(goal) is predicts
+
+
+def test_a_search_finds_no_larger_file_than_chance_in_as_many_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = dict[str, float]()
+    for sampler in ("gp", "random"):
+        monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / sampler / "cache"))
+        (tmp_path / sampler).mkdir()
+        asking = Asking(max_drop=0.05, trials=5, sampler=sampler)
+        best = search(tmp_path / sampler, asking, FakeAttempt()).find().best
+        assert best is not None
+        sizes[sampler] = float(best.figures["tflite_bytes"] or 0)
+    assert sizes["gp"] <= sizes["random"]
