@@ -174,33 +174,36 @@ class Proposer:
         if not trained or trained == self._vain:
             return None
         self._draw_more(trials, has_seen, asked)
+        gains = self._promising(trials)
+        if not gains:
+            self._vain = trained
+        nearest = [self._pool[recipe] for recipe in gains]
+        seconds = dict(zip(gains, self._looker.seconds(nearest), strict=True))
         for looks in range(_OUTLINED + 1):
-            best = self._most_promising(trials, only_outlined=looks == _OUTLINED)
-            if best is None:
-                break
-            if best.outline is not None:
-                del self._pool[best.recipe]
-                if not has_seen(best.recipe):
-                    return best.settings
-                continue
-            self._pool[best.recipe] = self._looker.outlined(best)
-        self._vain = trained
+            able = [r for r in gains if looks < _OUTLINED or self._pool[r].outline is not None]
+            if not able:
+                return None
+            best = max(able, key=lambda recipe: gains[recipe] / max(seconds[recipe], _LEAST_S))
+            if self._pool[best].outline is not None:
+                return self._pool.pop(best).settings
+            looked = self._pool[best] = self._looker.outlined(self._pool[best])
+            del gains[best]
+            gains |= self._gains(trials, [(looked, _figures(looked))])
         return None
 
-    def _most_promising(self, trials: Sequence[Trial], only_outlined: bool) -> Looked | None:
-        """Return the point of most promise for its seconds; None where nothing is promised."""
-        able = [
-            (one, figures)
-            for one, figures in self._with_figures(trials)
-            if (one.outline is not None or not only_outlined) and self._may_be(one, figures)
-        ]
+    def _promising(self, trials: Sequence[Trial]) -> dict[str, float]:
+        """Return the gains of the points that promise most, by their recipes, the best first."""
+        gains = self._gains(trials, self._with_figures(trials))
+        return dict(sorted(gains.items(), key=lambda one: -one[1])[:_NEAREST])
+
+    def _gains(
+        self, trials: Sequence[Trial], looked: Sequence[tuple[Looked, Figures]]
+    ) -> dict[str, float]:
+        """Return the gains of points that promise any, by their recipes."""
+        able = [(one, figures) for one, figures in looked if self._may_be(one, figures)]
         described = [Described(one.settings, figures) for one, figures in able]
         gains = gains_of(self._goal, self._baseline, trials, described)
-        ranked = sorted(range(len(able)), key=lambda n: -gains[n])
-        nearest = [n for n in ranked[:_NEAREST] if gains[n] > 0]
-        seconds = self._looker.seconds([able[n][0] for n in nearest])
-        promised = {n: gains[n] / max(s, _LEAST_S) for n, s in zip(nearest, seconds, strict=True)}
-        return able[max(promised, key=promised.__getitem__)][0] if promised else None
+        return {one.recipe: g for (one, _), g in zip(able, gains, strict=True) if g > 0}
 
     def _with_figures(self, trials: Sequence[Trial]) -> list[tuple[Looked, Figures]]:
         """Return the points with their known figures: predicted of those not asked for yet."""
@@ -208,7 +211,11 @@ class Proposer:
         asked = [one for one in looked if one.outline is None]
         known = [
             *((one.settings, one.figures, self._share(one)) for one in trials),
-            *((o.settings, o.outline.figures, o.share) for o in looked if o.outline is not None),
+            *(
+                (one.settings, _figures(one), one.share)
+                for one in looked
+                if one.outline is not None
+            ),
         ]
         known = [one for one in known if all(one[1].get(name) for name in self._names)]
         sizes: dict[str, dict[str, float]] = {one.recipe: {} for one in asked}
@@ -220,10 +227,7 @@ class Proposer:
                 size, least = (one.share * math.exp(x) for x in (mean, mean - spread))
                 # In doubt it is within the limit.
                 sizes[one.recipe][name] = min(size, max(self._goal.limits.get(name, 0.0), least))
-        return [
-            (one, sizes[one.recipe] if one.outline is None else one.outline.figures)
-            for one in looked
-        ]
+        return [(one, sizes.get(one.recipe, _figures(one))) for one in looked]
 
     def _share(self, trial: Trial) -> float:
         if trial.number not in self._shares:
@@ -262,6 +266,10 @@ class Proposer:
                 yield _mixed(settings, chance.choice(alike), chance)
             else:
                 yield settings
+
+
+def _figures(looked: Looked) -> Figures:
+    return {} if looked.outline is None else looked.outline.figures
 
 
 def _mixed(drawn: Settings, parent: Settings, chance: random.Random) -> dict[str, Json]:
