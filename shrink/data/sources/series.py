@@ -101,9 +101,7 @@ def _runs(path: Path, table: Table, group: str | None) -> np.ndarray:
 
 
 def _check_order(path: Path, table: Table, column: str, run: np.ndarray) -> None:
-    cells = np.array(table.cells[column])
-    with contextlib.suppress(ValueError):
-        cells = cells.astype(np.float64)
+    cells = _comparable(table.cells[column])
     for row in range(1, len(cells)):
         if run[row] == run[row - 1] and not cells[row - 1] < cells[row]:
             raise DataError(
@@ -113,6 +111,14 @@ def _check_order(path: Path, table: Table, column: str, run: np.ndarray) -> None
                 hint=f"sort the file by {column}, or name the column of several series in "
                 "data.series.group",
             )
+
+
+def _comparable(cells: Sequence[str]) -> Sequence[str] | Sequence[float]:
+    """Return times as numbers where all are; whole ones exactly, as nanoseconds need more bits."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return [kind(cell) for cell in cells]
+    return cells
 
 
 def _of_arrays(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +85,7 @@ def _targets(
     first = table.cells[columns[0]]
     if len(columns) == 1 and all(map(_is_whole, first)):
         return (), np.array([int(cell) for cell in first], np.int64)
-    if len(columns) == 1 and not any(map(_is_number, first)):
+    if len(columns) == 1 and not any(map(_is_finite, first)):
         names = class_order(set(first), config.classes, path)
         number = {name: label for label, name in enumerate(names)}
         return names, np.array([number[cell] for cell in first], np.int64)
@@ -101,6 +102,11 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_finite(cell: str) -> bool:
+    """Whether a cell is a number; `nan` and `inf` among words are words."""
+    return _is_number(cell) and math.isfinite(float(cell))
 
 
 def numbers(path: Path, column: str, table: Table) -> np.ndarray:

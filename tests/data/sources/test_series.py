@@ -86,6 +86,17 @@ def test_columns_are_chosen_and_groups_are_not_crossed(tmp_path: Path) -> None:
     assert pairs(opened(path, series, inputs=["v"], **shares).test)[1].shape[1:] == (HORIZON,)
 
 
+def test_times_in_nanoseconds_are_in_their_order(tmp_path: Path) -> None:
+    began = 1_700_000_000_000_000_000  # neighbours are the same number in float64
+    path = table(tmp_path, "when,v", lambda i: f"{began + i},{i}")
+    assert len(opened(path, {"time": "when"}).train) == 63
+    path = table(tmp_path, "when,v", lambda i: f"{began + i - 2 * (i == 50)},{i}")
+    with pytest.raises(DataError, match="when in line 52 is .* not after"):
+        opened(path, {"time": "when"})
+    path = table(tmp_path, "when,v", lambda i: f"{i / 2},{i}")
+    assert len(opened(path, {"time": "when"}).train) == 63
+
+
 def test_a_column_split_says_where_rows_belong(tmp_path: Path) -> None:
     parts = ["train"] * 40 + ["val"] * 20 + ["train"] * 20 + ["test"] * 20
     dataset = opened(table(tmp_path, "v,split", lambda i: f"{i},{parts[i]}"))

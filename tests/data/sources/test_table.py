@@ -67,6 +67,17 @@ def test_open_dataset_numbers_words_as_classes_says(
     assert dataset.num_classes == len(dataset.class_names)
 
 
+def test_a_class_of_a_table_may_be_called_nan_or_inf(tmp_path: Path) -> None:
+    path = table(tmp_path, "x,class", lambda i: f"{i},{('nan', 'inf', 'pita')[i % 3]}")
+    dataset = opened(path)
+    x, y = dataset.train.arrays(np.arange(10))
+    assert dataset.class_names == ("inf", "nan", "pita")
+    np.testing.assert_array_equal(y, np.array([1, 0, 2])[x[:, 0].astype(int) % 3])
+    gap = table(tmp_path, "x,y", lambda i: f"{i},{'nan' if i == 3 else i / 8}")
+    with pytest.raises(DataError, match="y in line 5 is 'nan', not a finite number"):
+        opened(gap)
+
+
 def test_open_dataset_keeps_the_split_that_a_table_gives(tmp_path: Path) -> None:
     names = ("train", "val", "test", "train")
     path = table(tmp_path, "x,y,split", lambda i: f"{i},{i // 4 % 2},{names[i % 4]}")
