@@ -113,12 +113,12 @@ def _check_order(path: Path, table: Table, column: str, run: np.ndarray) -> None
             )
 
 
-def _comparable(cells: Sequence[str]) -> Sequence[str] | Sequence[float]:
+def _comparable(cells: Sequence[str]) -> np.ndarray:
     """Return times as numbers where all are; whole ones exactly, as nanoseconds need more bits."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
-            return [kind(cell) for cell in cells]
-    return cells
+            return np.array([kind(cell) for cell in cells], object)
+    return np.array(cells)
 
 
 def _of_arrays(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:

@@ -91,7 +91,7 @@ def test_times_in_nanoseconds_are_in_their_order(tmp_path: Path) -> None:
     path = table(tmp_path, "when,v", lambda i: f"{began + i},{i}")
     assert len(opened(path, {"time": "when"}).train) == 63
     path = table(tmp_path, "when,v", lambda i: f"{began + i - 2 * (i == 50)},{i}")
-    with pytest.raises(DataError, match="when in line 52 is .* not after"):
+    with pytest.raises(DataError, match=r"when in line 52 is .* not after"):
         opened(path, {"time": "when"})
     path = table(tmp_path, "when,v", lambda i: f"{i / 2},{i}")
     assert len(opened(path, {"time": "when"}).train) == 63
