@@ -15,9 +15,9 @@ from shrink.run.keys import step_keys
 from shrink.run.lineage import Splits, splits_of
 from shrink.run.store import Store
 
-_START_S, _EPOCH_S = 5.0, 1.0
-"""What a step is taken to need, and each of its epochs, before one of its kind has been computed:
-enough to tell long ones from short."""
+_START_S, _EPOCH_S, _CURVES_S = 5.0, 1.0, 20.0
+"""What a step is taken to need, each of its epochs, and measuring which channels are missed, before
+one of its kind has been computed: enough to tell long ones from short."""
 
 
 @dataclass(frozen=True)
@@ -76,4 +76,7 @@ class Keyed:
 
 def _seconds(estimator: Estimator, step: Step, key: str) -> float:
     found = estimator.estimate(step, key).duration_s
-    return _START_S + _EPOCH_S * step.epochs if found is None else found
+    if found is not None:
+        return found
+    measures = getattr(step.config, "method", None) == "channels"
+    return _START_S + _EPOCH_S * step.epochs + (_CURVES_S if measures else 0.0)
