@@ -127,9 +127,9 @@ class SearchConfig(Config):
     time: Seconds | None = None
     """Time for everything, the last measurement included."""
     sampler: Annotated[str, NameIn(SAMPLERS)] | None = None
-    """gp, tpe, nsga2 or random. gp, the default, takes the point of the largest expected improvement
-    for each second of its training, by sizes that are known untrained and a Gaussian process over
-    what was trained; where latency counts, and where it promises nothing, tpe decides."""
+    """gp, tpe, nsga2 or random. gp, the default, takes the point of largest expected improvement
+    for each second of training, by sizes that are known untrained and a Gaussian process over what
+    was trained; where latency counts, and where it promises nothing, tpe decides."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Of the sampler."""
     rungs: Literal["auto"] | Shares = "auto"
