@@ -217,8 +217,9 @@ class PruneKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
     """channels: false keeps all shapes and sets what belongs to removed channels to zero."""
     round_to: int
     """channels: the channels left in a group are a multiple of this, or all of them."""
-    temperature: float
-    """channels, layers: T, by which the logits of model and teacher are divided."""
+    temperature: Literal["auto"] | float
+    """channels, layers: T, by which the logits of model and teacher are divided; auto: 4, and 1 of
+    a detector."""
     alpha: float
     """channels, layers: with a teacher, the weight of the loss on the hard labels."""
     exclude: Sequence[str]
@@ -236,8 +237,9 @@ class PruneKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
 class DistillKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
     """Keywords of `shrink.distill`."""
 
-    temperature: float | Mapping[str, object]
-    """T, by which both models' logits are divided (kl, decoupled); or `{start, end}`."""
+    temperature: Literal["auto"] | float | Mapping[str, object]
+    """T, by which both models' logits are divided (kl, decoupled); or `{start, end}`; auto: 4, and
+    1 of a detector."""
     alpha: float | Mapping[str, object]
     """Weight of the loss on the hard labels, the teacher's has 1 - alpha; or `{start, end}`."""
     epochs: int

@@ -12,6 +12,7 @@ from shrink.stages.base import StageConfig
 
 LOSSES = ["auto", "kl", "logit_mse", "decoupled", "output_mse"]
 """Names of what `shrink.distillation.losses` has a function for, and `auto`."""
+_ONCE = 4.0
 
 
 class StudentScale(Config):
@@ -55,8 +56,9 @@ class DistillConfig(StageConfig):
     """A stage's name or a model, or several of them; by default the baseline."""
     student: str | StudentScale | None = None
     """A stage, a model, or a scale; by default the stage before, unless it is the teacher."""
-    temperature: Positive | Ramp = 4.0
-    """T, by which both models' logits are divided (kl, decoupled); or `{start, end}`."""
+    temperature: Literal["auto"] | Positive | Ramp = "auto"
+    """T, by which both models' logits are divided (kl, decoupled); or `{start, end}`; auto: 4, and
+    1 of a detector."""
     alpha: Fraction | Ramp = 0.1
     """Weight of the loss on the hard labels, the teacher's has 1 - alpha; or `{start, end}`."""
     epochs: Count = 10
@@ -91,7 +93,8 @@ class DistillConfig(StageConfig):
         idle = {}
         if self.loss != "decoupled":
             idle["beta"] = "loss: decoupled"
-        if self.loss in ("logit_mse", "output_mse"):
+        # 4 was the default, and stands in the resolved recipes of earlier runs.
+        if self.loss in ("logit_mse", "output_mse") and self.temperature != _ONCE:
             idle["temperature"] = "loss: kl or decoupled"
         if self.teacher_cache == "off":
             idle["cache_dtype"] = "teacher_cache: auto or on"

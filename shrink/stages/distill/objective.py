@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.losses import kind_of_loss, takes_logits
+from shrink.base.losses import DETECTION, kind_of_loss, takes_logits
 from shrink.base.types import Tensors
 from shrink.distillation.losses import FEATURE_LOSSES, SOFT_LOSSES, Case, squared_error
 from shrink.engine.losses import at_least_float32, masked, per_example
@@ -22,6 +22,8 @@ from shrink.model.logits import logits_of, takes_logarithm
 from shrink.stages.distill.config import Ramp
 from shrink.task.detector import DetectionObjective
 from shrink.task.task import Task
+
+_TEMPERATURE, _DETECTORS_TEMPERATURE = 4.0, 1.0
 
 
 def value_at(setting: float | Ramp, progress: tf.Tensor) -> float | tf.Tensor:
@@ -271,6 +273,22 @@ def hard_loss(task: Task) -> SupervisedObjective | DetectionObjective:
     if task.detector is not None:
         return DetectionObjective(task.detector)
     return SupervisedObjective(task.losses, opened_task(task).from_logits, task.loss_weights)
+
+
+def temperature_of(setting: float | Ramp | Literal["auto"], losses: Sequence[str]) -> float | Ramp:
+    """Return the temperature that a recipe asks for, or leaves open.
+
+    The softmax of an image says more of the classes that it is not, the softer it is. A detector's
+    boxes are not softened: divergences of softened scores, times T², outweigh them, and those of
+    background, whose logits are far below 0, the scores of what is found.
+
+    Args:
+        setting: as the recipe has it.
+        losses: of the task's outputs.
+    """
+    if setting != "auto":
+        return setting
+    return _DETECTORS_TEMPERATURE if DETECTION in losses else _TEMPERATURE
 
 
 def together_of(task: Task, named: str, weights: Sequence[float] = ()) -> Together | None:

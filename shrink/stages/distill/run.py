@@ -31,6 +31,7 @@ from shrink.stages.distill.objective import (
     open_outputs,
     opened_task,
     soft_loss,
+    temperature_of,
     together_of,
 )
 from shrink.stages.distill.teacher_cache import Shape, shapes_of
@@ -236,7 +237,7 @@ def distillation_loss_of(
         )
     return DistillationLoss(
         loss=tuple(soft_loss(config.loss, loss) for loss in losses),
-        temperature=config.temperature,
+        temperature=temperature_of(config.temperature, losses),
         alpha=config.alpha,
         beta=config.beta,
         output_weights=tuple(weights),

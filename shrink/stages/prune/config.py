@@ -104,8 +104,9 @@ class PruneConfig(StageConfig):
     teacher: Literal["auto", "self"] | None = "auto"
     """channels, layers: self fine-tunes under the unpruned model's softened outputs, null does not;
     auto: self with a budget or of layers, where the task has softened outputs."""
-    temperature: Positive = 4.0
-    """channels, layers: T, by which the logits of model and teacher are divided."""
+    temperature: Literal["auto"] | Positive = "auto"
+    """channels, layers: T, by which the logits of model and teacher are divided; auto: 4, and 1 of
+    a detector."""
     alpha: Fraction = 0.1
     """channels, layers: with a teacher, the weight of the loss on the hard labels."""
     exclude: Annotated[tuple[str, ...], Field(strict=False)] = ()

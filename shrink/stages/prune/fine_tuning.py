@@ -34,6 +34,7 @@ from shrink.stages.distill.objective import (
     open_outputs,
     soft_loss,
     teacher_outputs_of,
+    temperature_of,
     together_of,
 )
 from shrink.stages.prune.config import PruneConfig
@@ -70,7 +71,7 @@ def fine_tuning(
         ):
             distillation_loss = DistillationLoss(
                 loss=soft_loss("auto", task.loss),
-                temperature=config.temperature,
+                temperature=temperature_of(config.temperature, task.losses),
                 alpha=config.alpha,
             )
             yield (

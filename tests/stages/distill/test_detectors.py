@@ -7,12 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.losses import DETECTION
+from shrink.graph.groups import find_groups
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
+from shrink.stages.distill.run import distillation_loss_of
 from shrink.stages.distill.run import run as distill
 from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.fine_tuning import fine_tuning
 from shrink.stages.prune.run import run as prune
 from tests.jobs import context_of
 
@@ -98,3 +103,38 @@ def test_pruned_detector_learns_from_the_unpruned_one_through_its_concatenation(
     assert [tuple(one.shape[1:]) for one in pruned.model.outputs] == [(6, 6, 15), (3, 3, 15)]
     assert pruned.model.count_params() < two_levels(12).count_params()
     assert np.isfinite(pruned.training.history["loss"]).all()
+
+
+@pytest.mark.parametrize(
+    ("losses", "temperature"),
+    [([DETECTION, DETECTION], 1.0), (["sparse_categorical_crossentropy"], 4.0)],
+)
+def test_students_of_detectors_follow_them_unsoftened(
+    losses: list[str], temperature: float
+) -> None:
+    assert distillation_loss_of(DistillConfig(), losses, "distill").temperature == temperature
+    named = DistillConfig.model_validate({"temperature": 3.0})
+    assert distillation_loss_of(named, losses, "distill").temperature == 3.0
+
+
+@pytest.mark.parametrize(("settings", "temperature"), [({}, 1.0), ({"temperature": 4}, 4.0)])
+def test_pruned_detector_follows_the_unpruned_one_unsoftened(
+    settings: dict[str, Any], temperature: float, folder: Path, tmp_path: Path
+) -> None:
+    config = PruneConfig.model_validate(
+        {"method": "channels", "ratio": 0.5, "teacher": "self", "alpha": 0.0, **settings}
+    )
+    around = context(folder, tmp_path, "prune")
+    student = keras.models.load_model(folder / "student.keras", compile=False)
+    teacher = keras.models.load_model(folder / "teacher.keras", compile=False)
+    for head in ("fine", "coarse"):  # logits of some size: near 0 all temperatures are alike
+        teacher.get_layer(head).kernel.assign(40 * teacher.get_layer(head).kernel)
+    x, y = around.dataset.train.arrays(np.arange(3))
+    x = tf.cast(x, tf.float32)
+    with fine_tuning(student, find_groups(teacher), config, around) as (learning, objective):
+        loss = objective.loss(tf.constant(y), learning(x), objective.targets(x))
+    decoder = around.task(student).detector
+    assert decoder is not None
+    wanted, other = (decoder.teacher_losses(student(x), teacher(x), t) for t in (temperature, 2.5))
+    np.testing.assert_allclose(loss, wanted, rtol=1e-5)
+    assert not np.allclose(loss, other, rtol=1e-3)
