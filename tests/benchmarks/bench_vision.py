@@ -1,9 +1,11 @@
 """A detector and a U-Net that others designed, through prune and int8.
 
-Run: python -m tests.benchmarks.bench_vision detector [--epochs 40] [--batches 16 32] [--folder F]
-     python -m tests.benchmarks.bench_vision segmenter [--epochs 28] [--batches 8 16] [--folder F]
+Run: python -m tests.benchmarks.bench_vision detector [--epochs 120] [--batches 16] [--folder F]
+     python -m tests.benchmarks.bench_vision segmenter [--epochs 160] [--batches 4] [--folder F]
+     python -m tests.benchmarks.bench_vision temperatures --folder F [--temperatures 4 2 1 0.5 0.25]
 
-detector: YOLOv3-tiny of a quarter of the width, on the scenes of `digit_boxes` (96 by 96 pixels).
+detector: YOLOv3-tiny of a quarter of the width, on the scenes of `digit_boxes` (96 by 96 pixels),
+moved by up to 8 pixels while it trains: unmoved it learns its 1,050 scenes by heart.
 segmenter: the U-Net of 2015 of 3/32 of the width, on scenes of 96 by 96 pixels, each four of
 `digit_scenes` side by side: 300 to train on, 60 for validation, 150 to test on.
 
@@ -11,10 +13,14 @@ Each is trained from random weights with every batch of `--batches`; the one who
 the best metric on the validation scenes goes on, whatever it has on the test scenes. The chosen
 model is compressed by one recipe: int8 as it is; half of its multiply-accumulates pruned and
 fine-tuned for `--tune` epochs, then int8; and, unless `--distill 0` leaves it out, distilled from
-the trained model for `--distill` epochs more. `longer` is the chosen model trained for `--tune`
-epochs more, as what is fine-tuned has been. `tflite` is what TensorFlow's own converter makes of
-the trained model with the same calibration examples. Prints a line of JSON for each: the metric on
-all test scenes through LiteRT with its 95 % interval, multiply-accumulates, bytes of the file.
+the trained model for `--distill` epochs more, which are compared with as many without a teacher.
+`longer` is the chosen model trained for `--tune` epochs more, as what is fine-tuned has been.
+`tflite` is what TensorFlow's own converter makes of the trained model with the same calibration
+examples. Prints a line of JSON for each: the metric on all test scenes through LiteRT with its 95 %
+interval, multiply-accumulates, bytes of the file.
+temperatures: the detector that `detector --folder F` has trained, pruned once, and what it has on
+validation scenes after `--tune` epochs under its teacher at each temperature, and without one.
+
 `--folder` keeps recipes, reports and the trained model, which is then not trained again.
 """
 
@@ -40,20 +46,30 @@ _CALIBRATED = 200
 _SCENES = {"train": 300, "val": 60, "test": 150}
 _ADAM = {"name": "adam", "schedule": "cosine"}
 _FIRST = {"learning_rate": 3e-3}
+_OF_DETECTOR = {"temperature": 0.5, "training": {"optimizer": {**_ADAM, "learning_rate": 5e-3}}}
+_TAUGHT = {"student": "prune", "teacher": "baseline", "control": True}
 _MODELS = Path(__file__).with_name("vision_models.py")
 
 
 def main() -> None:
     """Print what was asked for, in lines of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    of = subcommands(parser, {"detector": detector, "segmenter": segmenter})
-    chosen = (("detector", 40, 10, [16, 32]), ("segmenter", 28, 10, [8, 16]))
+    of = subcommands(
+        parser, {"detector": detector, "segmenter": segmenter, "temperatures": temperatures}
+    )
+    chosen = (("detector", 120, 10, [16]), ("segmenter", 160, 10, [4]))
     for name, epochs, tune, batches in chosen:
         of[name].add_argument("--batches", type=int, nargs="+", default=batches)
         of[name].add_argument("--epochs", type=int, default=epochs)
         of[name].add_argument("--tune", type=int, default=tune)
         of[name].add_argument("--distill", type=int, default=5)
         of[name].add_argument("--folder", type=Path)
+    of["temperatures"].add_argument("--folder", type=Path, required=True)
+    of["temperatures"].add_argument("--batches", type=int, nargs=1, default=[16])
+    of["temperatures"].add_argument("--tune", type=int, default=10)
+    of["temperatures"].add_argument("--rate", type=float, default=_FIRST["learning_rate"])
+    asked = [4.0, 2.0, 1.0, 0.5, 0.25]
+    of["temperatures"].add_argument("--temperatures", type=float, nargs="+", default=asked)
     options = parser.parse_args()
     if options.folder is not None:
         options.run(options)
@@ -65,16 +81,48 @@ def main() -> None:
 
 def detector(options: argparse.Namespace) -> None:
     """Print what YOLOv3-tiny keeps."""
+    _through("yolov3_tiny", _of_boxes(), "map", options, _OF_DETECTOR)
+
+
+def temperatures(options: argparse.Namespace) -> None:
+    """Print what the pruned detector has on validation scenes, by its teacher's temperature."""
+    (batch,) = options.batches
+    out = options.folder.resolve() / f"float-{batch}"
+    model = out / "out" / "artifacts" / "00-train.keras"
+    if not model.is_file():
+        raise SystemExit(f"no {model}: run `detector --folder {options.folder}` first")
+    prune = {"method": "channels", "macs": 0.5, "importance": "least_squares", "epochs": 0}
+    taught = [
+        {"distill": {"name": f"t{n}", "student": "prune", "teacher": "baseline",
+                     "temperature": temperature, "epochs": options.tune}}
+        for n, temperature in enumerate(options.temperatures)
+    ]  # fmt: skip
+    alone = {"train": {"name": "alone", "from": "prune", "epochs": options.tune}}
+    rate = {"optimizer": {**_ADAM, "learning_rate": options.rate}}
+    shared, folder = _of_boxes(), options.folder.resolve() / "temperatures"
+    recipe = {"name": "temperatures", "model": str(model), **shared}
+    training = {"global_batch_size": batch, **rate}
+    found = _run(
+        folder, {**recipe, "training": training, "stages": [{"prune": prune}, *taught, alone]}
+    )
+    named = {f"t{n}": value for n, value in enumerate(options.temperatures)}
+    for stage, entry in found.items():
+        artifact = model if stage == "baseline" else folder / "out" / entry["artifact"]
+        value = _on_validation(artifact, shared, "map", folder)
+        say_json({"artifact": stage, "temperature": named.get(stage), "validation map": value})
+
+
+def _of_boxes() -> dict[str, Any]:
+    """Return data and task of the detector."""
     decode = {
         "name": "yolo",
         "strides": list(STRIDES),
         "anchors": [[list(one) for one in level] for level in ANCHORS],
     }
-    shared = {
-        "data": {"source": "digit_boxes"},
+    return {
+        "data": {"source": "digit_boxes", "augment": {"crop": 8}},
         "task": {"decode": decode, "metrics": ["map", "map_50"]},
     }
-    _through("yolov3_tiny", shared, "map", options)
 
 
 def segmenter(options: argparse.Namespace) -> None:
@@ -87,7 +135,7 @@ def segmenter(options: argparse.Namespace) -> None:
         "data": {"source": "npz", "path": str(path)},
         "task": {"metrics": ["mean_iou", "pixel_accuracy"]},
     }
-    _through("unet", shared, "mean_iou", options)
+    _through("unet", shared, "mean_iou", options, {})
 
 
 def _scenes() -> dict[str, np.ndarray]:
@@ -127,18 +175,29 @@ def _trained(
                     "stages": [{"train": {"epochs": options.epochs}}],
                 },
             )
-        context = context_of(out, data=shared["data"], task=shared["task"])
-        loaded = keras.models.load_model(model, compile=False)
-        flat = out / "validated.tflite"
-        flat.write_bytes(tf.lite.TFLiteConverter.from_keras_model(loaded).convert())
-        measured = evaluate_artifact(flat, context.dataset.validation, context.task(loaded))
-        found.append((measured.defined(metric), model, batch))
+        found.append((_on_validation(model, shared, metric, out), model, batch))
         say_json({"model": name, "batch": batch, f"validation {metric}": found[-1][0]})
     _, model, batch = max(found, key=lambda one: one[0])
     return model, batch
 
 
-def _through(name: str, shared: dict[str, Any], metric: str, options: argparse.Namespace) -> None:
+def _on_validation(path: Path, shared: dict[str, Any], metric: str, folder: Path) -> float:
+    """Return a metric of a Keras model on the validation scenes, through LiteRT."""
+    context = context_of(folder, data=shared["data"], task=shared["task"])
+    loaded = keras.models.load_model(path, compile=False)
+    flat = folder / "validated.tflite"
+    flat.write_bytes(tf.lite.TFLiteConverter.from_keras_model(loaded).convert())
+    found = evaluate_artifact(flat, context.dataset.validation, context.task(loaded))
+    return found.defined(metric)
+
+
+def _through(
+    name: str,
+    shared: dict[str, Any],
+    metric: str,
+    options: argparse.Namespace,
+    tuning: dict[str, Any],
+) -> None:
     """Train a model, compress it, and print what every artifact scores."""
     model, batch = _trained(name, shared, metric, options)
     tuned = {"global_batch_size": batch, "optimizer": {**_ADAM, **_FIRST}}
@@ -152,14 +211,11 @@ def _through(name: str, shared: dict[str, Any], metric: str, options: argparse.N
                 "macs": 0.5,
                 "importance": "least_squares",
                 "epochs": options.tune,
+                **tuning,
             }
         },
         {"quantize": {"name": "small_int8", "scheme": "static_wi8_ai8"}},
-        *(
-            [{"distill": {"student": "prune", "teacher": "baseline", "epochs": options.distill}}]
-            if options.distill
-            else []
-        ),
+        *([{"distill": {**_TAUGHT, "epochs": options.distill}}] if options.distill else []),
     ]
     folder = options.folder.resolve() / "small"
     recipe = {"name": f"{name}-small", "model": str(model), **shared, "training": tuned}
@@ -175,11 +231,18 @@ def _through(name: str, shared: dict[str, Any], metric: str, options: argparse.N
                 "high": interval["high"],
                 "macs": entry["size"]["macs"],
                 "bytes": entry["size"]["tflite_bytes"],
+                **_without_teacher(entry, metric),
             }
         )
     context = context_of(folder, data=shared["data"], task=shared["task"])
     value = _by_converter(model, context, metric, folder)
     say_json({"model": name, "artifact": "baseline, tflite int8", metric: value})
+
+
+def _without_teacher(entry: dict[str, Any], metric: str) -> dict[str, Any]:
+    """Return what the student of a stage has without its teacher, where that was measured."""
+    control = (entry["details"] or {}).get("control")
+    return {"without teacher": control["alone"][metric]} if control else {}
 
 
 def _run(folder: Path, recipe: dict[str, Any]) -> dict[str, dict[str, Any]]:
