@@ -12,7 +12,9 @@ import os
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -215,16 +217,59 @@ def sweep(folder: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, or of a folder's relative names and contents, in hex."""
-    digest = hashlib.sha256()
+    """Return the SHA-256 of a file, or of a folder's relative names and contents, in hex.
+
+    A large file is read once in a process for as long as it stays as it is (`Stamp`).
+    """
     if path.is_dir():
+        digest = hashlib.sha256()
         for file in sorted(p for p in path.rglob("*") if p.is_file()):
             digest.update(f"{file.relative_to(path)}\0{sha256(file)}\n".encode())
         return digest.hexdigest()
     with path.open("rb") as stream:
+        stamp = Stamp.of(stream.fileno())
+        if stamp is not None and (known := _DIGESTS.get(stamp)) is not None:
+            return known
+        digest = hashlib.sha256()
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
-    return digest.hexdigest()
+        found = digest.hexdigest()
+        # What was written to while it was read is another file now.
+        if stamp is not None and Stamp.of(stream.fileno()) == stamp:
+            _DIGESTS[stamp] = found
+        return found
+
+
+_LARGE_BYTES = 1 << 22
+_SETTLED_NS = 2_000_000_000
+"""A clock of files may tick so slowly that two writes within a tick leave the same times."""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What tells that a file is the one that was read: it, its length and when it was changed."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+    @classmethod
+    def of(cls, file: int | Path) -> Stamp | None:
+        """Return a file's stamp; None where it is small, or has been changed in these seconds.
+
+        Args:
+            file: a descriptor, or its path.
+        """
+        now = file.stat() if isinstance(file, Path) else os.fstat(file)
+        last = max(now.st_mtime_ns, now.st_ctime_ns)
+        if now.st_size < _LARGE_BYTES or abs(time.time_ns() - last) < _SETTLED_NS:
+            return None
+        return cls(now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns)
+
+
+_DIGESTS: dict[Stamp, str] = {}
 
 
 def size_bytes(path: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ import tf_keras as keras
 from shrink.base.errors import ModelError
 from shrink.base.types import Json, JsonObject
 from shrink.graph.groups import ChannelGraph, Group, LayerChannels, Member
+from shrink.graph.initial import only_of_keras, weights_to_come
 from shrink.graph.network import Network, Ref, map_tensors
 
 Weights = dict[str, list[np.ndarray]]
@@ -39,7 +41,9 @@ def rebuild(graph: ChannelGraph, keep: np.ndarray, weights: Weights | None) -> k
         id(layer): _smaller(layer, graph.layers[network.name(layer)], keep)
         for layer in network.layers()
     }
-    model = connect(network, built)
+    assigned = weights is not None and only_of_keras(network.layers())
+    with weights_to_come() if assigned else contextlib.nullcontext():
+        model = connect(network, built)
     for layer in network.layers():
         record = graph.layers[network.name(layer)]
         if record.shapes and weights is not None:

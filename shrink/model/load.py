@@ -18,6 +18,7 @@ import tf_keras as keras
 from shrink.base.errors import ModelError, ShrinkError, first_line
 from shrink.base.types import Json, JsonObject
 from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
+from shrink.graph.initial import weights_to_come
 from shrink.graph.scale import scaled
 from shrink.model.archive import weights_where_they_lie
 from shrink.model.keras3.convert import compare_import, import_keras3
@@ -94,7 +95,9 @@ def load_model(path: Path, trust: Trust = NO_TRUST) -> keras.Model:
 
     def load(file: Path, classes: Mapping[str, type] = _NO_CLASSES) -> keras.Model:
         known = {**classes, **objects}
-        with weights_where_they_lie(file):
+        # Without layers of others, all that is random in a model is the weights of its file.
+        own = not (known or unsafe or path.is_dir())
+        with weights_where_they_lie(file), weights_to_come() if own else contextlib.nullcontext():
             return keras.models.load_model(file, custom_objects=known, compile=False, **unsafe)
 
     try:

@@ -34,6 +34,7 @@ from shrink.task.artifact import (
 from shrink.task.interface import artifact_interface
 from shrink.task.resolve import check_values
 from shrink.task.task import Task
+from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read_file
 
 
@@ -78,10 +79,11 @@ def evaluate(
         if warning.of_file and not context.has_recipes_model():
             continue  # the first step has said it, and every other would say the same
         context.warn(warning.code, warning.message, warning.hint)
-    artifact_takes = artifact_interface(tflite, task.input_names)
+    runner = load(tflite)
+    artifact_takes = artifact_interface(tflite, task.input_names, runner)
     check_values(task, context.dataset, artifact_takes.ask, artifact_takes.scales)
     evaluation = evaluate_artifact(
-        tflite,
+        runner.anew(),
         context.dataset.test if on == "test" else context.dataset.validation,
         task,
         masks_of(model),
@@ -92,7 +94,7 @@ def evaluate(
         evaluation.metrics,
         evaluation.evidence,
         evaluation.examples,
-        sample_inputs(tflite, context.dataset.train, task, EXAMPLES),
+        sample_inputs(artifact_takes.input_names, context.dataset.train, task, EXAMPLES),
         task.described(),
         [
             task.note,

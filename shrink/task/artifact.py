@@ -33,7 +33,7 @@ from shrink.task.metrics.means import sums
 from shrink.task.metrics.whole import WholeSplit
 from shrink.task.slices import ClassCounts, Sliced, groups_of, measure_slices
 from shrink.task.task import Task
-from shrink.tflite.interpreter import load
+from shrink.tflite.interpreter import Runner, load
 from shrink.tflite.names import named, ordered
 from shrink.tflite.structure import Subgraph
 
@@ -166,7 +166,7 @@ def ties_note(evaluation: Evaluation, outputs: Sequence[tuple[int | None, ...]])
 
 
 def evaluate_artifact(
-    tflite: Path,
+    tflite: Path | Runner,
     examples: Examples,
     task: Task,
     masks: OutputMasks | None = None,
@@ -177,7 +177,8 @@ def evaluate_artifact(
     """Run the artifact on every example and score it.
 
     Args:
-        tflite: the artifact; integer inputs and outputs are quantized and dequantized.
+        tflite: the artifact, or what runs it; integer inputs and outputs are quantized and
+            dequantized.
         examples: the test split.
         task: metrics, loss, and whether outputs are logits.
         masks: of the Keras model that the artifact is, or was made from: only the elements of an
@@ -265,10 +266,10 @@ def _sums(
 
 
 def _run(
-    tflite: Path, examples: Examples, task: Task, masks: OutputMasks | None
+    tflite: Path | Runner, examples: Examples, task: Task, masks: OutputMasks | None
 ) -> Iterator[Batch]:
     """Yield outputs, targets and masks of all examples, batch by batch."""
-    runner = load(tflite)
+    runner = load(tflite) if isinstance(tflite, Path) else tflite
     for start in range(0, len(examples), _BATCH):
         indices = np.arange(start, min(start + _BATCH, len(examples)))
         x, y = examples.arrays(indices)
@@ -287,11 +288,11 @@ def _terms(task: Task, name: str) -> Terms:
     return Terms({(name, i): 1.0 for i in chosen}, len(chosen))
 
 
-def sample_inputs(tflite: Path, examples: Examples, task: Task, count: int) -> list[Array]:
+def sample_inputs(names: Sequence[str], examples: Examples, task: Task, count: int) -> list[Array]:
     """Return the inputs of a few examples, spread evenly, to run an artifact with.
 
     Args:
-        tflite: the artifact.
+        names: of the artifact's inputs, in its order.
         examples: any split; none of it gives no arrays.
         task: of the model.
         count: how many at most.
@@ -304,7 +305,7 @@ def sample_inputs(tflite: Path, examples: Examples, task: Task, count: int) -> l
     indices = np.unique(np.linspace(0, len(examples) - 1, count).astype(np.int64))
     x, _ = examples.arrays(indices)
     inputs = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
-    return ordered(named(inputs, task.input_names), load(tflite).input_names)
+    return ordered(named(inputs, task.input_names), names)
 
 
 def _check_count(outputs: list[Array], targets: list[Array]) -> None:

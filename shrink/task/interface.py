@@ -22,7 +22,7 @@ from shrink.data.dataset import Dataset
 from shrink.engine.microbatch import cast_inputs
 from shrink.model.endings import EndingKind, kind_of
 from shrink.model.endings.computations import ranges_of_file, ranges_of_model
-from shrink.tflite.interpreter import TensorDetail, load
+from shrink.tflite.interpreter import Runner, TensorDetail, load
 from shrink.tflite.names import named, signature_names
 
 Ask = Callable[[Tensors], list[Array]]
@@ -83,14 +83,17 @@ def _smallest_look_up(model: keras.Model) -> tuple[str, int] | None:
     return min(rows, key=itemgetter(1), default=None)
 
 
-def artifact_interface(tflite: Path, input_names: Sequence[str] = ()) -> Interface:
+def artifact_interface(
+    tflite: Path, input_names: Sequence[str] = (), runner: Runner | None = None
+) -> Interface:
     """Return what a TFLite artifact takes and gives.
 
     Args:
         tflite: the artifact.
         input_names: of the examples' inputs, in their order; by default in the artifact's own.
+        runner: of the artifact, where there is one already.
     """
-    runner = load(tflite)
+    runner = runner or load(tflite)
     ranges = ranges_of_file(tflite.read_bytes())
     own = runner.input_names
     fed = tuple(input_names) if sorted(own) == sorted(input_names) else own

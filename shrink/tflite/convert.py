@@ -18,9 +18,11 @@ from tensorflow.lite.python.optimize.calibrator import Calibrator
 
 from shrink.base.errors import ConversionError, DataError, ModelError, StageError
 from shrink.base.types import Array
+from shrink.tflite.described import described_by
 from shrink.tflite.edit import with_mended_scales, with_ordered_borders, with_ranges
 from shrink.tflite.names import Named, ordered
 from shrink.tflite.serving import (
+    SIGNATURE,
     Serving,
     for_conversion,
     is_loop,
@@ -233,7 +235,8 @@ def convert(
     _refuse_unknown_dimensions(serving)
     with tempfile.TemporaryDirectory(prefix="shrink-convert-") as folder:
         _save(serving, folder)
-        converter = tf.lite.TFLiteConverter.from_saved_model(folder)
+        with described_by([SIGNATURE]):
+            converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         _configure(converter, precision, input_type, output_type)
         converter._experimental_disable_per_channel_quantization_for_dense_layers = dense_per_tensor
         # A SavedModel's loops over steps were traced for any batch; here it is 1.
@@ -242,7 +245,8 @@ def convert(
             # Some conversions read the examples twice, which an iterator does not survive.
             repeatable = list(calibration) if isinstance(calibration, Iterator) else calibration
             converter.representative_dataset = lambda: _feeds(serving, repeatable)
-        with forgetting_states(), _calibrated_to(ranges or {}, edit):
+        unloaded, calibrated = described_by([SIGNATURE]), _calibrated_to(ranges or {}, edit)
+        with unloaded, forgetting_states(), calibrated:
             content = _run(converter, precision)
         content = with_mended_scales(content)
         if len(serving.inputs) > 1 or len(serving.outputs) > 1:
@@ -253,8 +257,10 @@ def convert(
 
 def _save(serving: Serving, folder: str) -> None:
     try:
-        serving.module.captured = serving.function.get_concrete_function().variables
-        tf.saved_model.save(serving.module, folder, signatures=serving.function)
+        # Of a function that is not concrete yet the saver would trace the model again.
+        concrete = serving.function.get_concrete_function()
+        serving.module.captured = concrete.variables
+        tf.saved_model.save(serving.module, folder, signatures=concrete)
     except (ValueError, TypeError, AssertionError) as error:
         raise StageError(
             f"the model cannot be exported with a batch of 1: {brief(error)}",

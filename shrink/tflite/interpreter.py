@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -230,6 +231,17 @@ class Runner:
         self.input_details: tuple[TensorDetail, ...] = self._single.inputs
         self.output_details: tuple[TensorDetail, ...] = self._single.outputs
         self.output_positions: tuple[int, ...] = self._single.output_positions
+
+    def anew(self) -> Runner:
+        """Return a runner of the same file that runs as if nothing had been run yet.
+
+        How many rows an invocation takes depends on what was asked before; what is prepared for
+        one row is shared.
+        """
+        other = copy.copy(self)
+        other._sessions = []
+        other._resizable = self._resizable or not _has_fixed_batch(self._content)
+        return other
 
     @property
     def input_names(self) -> tuple[str, ...]:

@@ -13,9 +13,9 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import h5py
-import keras as keras3
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
@@ -25,6 +25,9 @@ from shrink.base.types import Array, JsonObject, Tensors
 from shrink.model.keras3.graph import ConvertedModel, build_model
 from shrink.model.keras3.layers import ConvertedLayer, UnsupportedLayerError
 from shrink.model.scan_files import open_weights
+
+if TYPE_CHECKING:  # its import takes two thirds of a second, for files of Keras 3 alone
+    import keras as keras3
 
 _HINT = (
     "replace that layer in the Keras 3 model, or give a function that builds the model with "
@@ -235,6 +238,8 @@ def compare_import(model: keras.Model, path: Path) -> str:
     Raises:
         ModelError: an output differs by more than a thousandth of its largest value.
     """
+    import keras as keras3
+
     arrays = random_inputs(model)
     try:
         original = keras3.saving.load_model(path, compile=False)
@@ -286,4 +291,6 @@ def _fed(model: keras3.Model, arrays: list[Array]) -> Tensors:
     structure = getattr(model, "_inputs_struct", None)
     if structure is None or len(arrays) == 1:
         return arrays[0] if len(arrays) == 1 else arrays
+    import keras as keras3
+
     return keras3.tree.pack_sequence_as(structure, arrays)
