@@ -72,10 +72,10 @@ def fields(message: memoryview) -> Iterator[tuple[int, int | memoryview]]:
     """
     at, end = 0, len(message)
     while at < end:
-        tag, at = _varint(message, at)
+        tag, at = varint(message, at)
         kind = tag & ((1 << _TAG_BITS) - 1)
         if kind == _VARINT:
-            value, at = _varint(message, at)
+            value, at = varint(message, at)
             yield tag >> _TAG_BITS, value
             continue
         size, at = _size(kind, message, at)
@@ -104,7 +104,7 @@ def text(message: memoryview, number: int) -> str:
 
 def _size(kind: int, message: memoryview, at: int) -> tuple[int, int]:
     if kind == _BYTES:
-        return _varint(message, at)
+        return varint(message, at)
     if kind == _FIXED64:
         return 8, at
     if kind == _FIXED32:
@@ -112,7 +112,12 @@ def _size(kind: int, message: memoryview, at: int) -> tuple[int, int]:
     raise ValueError(f"unknown wire type {kind}")
 
 
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
+def varint(message: memoryview, at: int) -> tuple[int, int]:
+    """Return a number of variable length, and where what follows it begins.
+
+    Raises:
+        ValueError: cut short, or longer than a number may be.
+    """
     value = shift = 0
     while shift < 70:
         if at >= len(message):

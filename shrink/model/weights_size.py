@@ -5,25 +5,42 @@ A compiled model's file has the slots of its optimizer, too: with Adam three tim
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 from typing import BinaryIO
 
 from shrink.base.errors import ModelError
+from shrink.base.files import Stamp
+from shrink.model.bundle import variable_sizes
 from shrink.model.scan_files import WEIGHTS, open_weights
 
 _SMALL_BYTES = 4_000_000
 """A file below counts as it is: what its optimizer takes decides nothing."""
 _OF_OPTIMIZER = ("optimizer", "optimizer_weights")
-"""Groups at the root of a `.keras` file's weights, and of an HDF5 model."""
+"""Groups at the root of a `.keras` file's weights, of an HDF5 model, and of a checkpoint."""
+_SLOT = "/.OPTIMIZER_SLOT/"
+"""In the name of what an older optimizer keeps beside a variable."""
+_OF_CHECKPOINT = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_MOST_INDEX_BYTES = 64 << 20
+_MOST_UNPACKED_BYTES, _MOST_RATIO = 1 << 29, 20
+"""What is unpacked to be looked at, about a second for 100 MB; floats shrink by a tenth."""
+_DAMAGE = (
+    *(OSError, KeyError, ValueError, RuntimeError, EOFError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+_KNOWN: dict[Stamp, int] = {}
 
 
 def weights_bytes(path: Path) -> int:
     """Return the bytes of a model's weights, as its file has them, without its optimizer's.
 
     Args:
-        path: a `.keras` or `.h5` file; of any other file, of a folder, and of one that cannot be
-            read all bytes count.
+        path: a `.keras` or `.h5` file, or the folder of a SavedModel, of which the graph counts,
+            too, as it may hold constants; of any other file or folder, and of one that cannot be
+            read, all bytes count.
 
     Returns:
         The bytes; 0 where there is no file.
@@ -31,30 +48,68 @@ def weights_bytes(path: Path) -> int:
     try:
         files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
         whole = sum(one.stat().st_size for one in files)
+        stamp = None if path.is_dir() else Stamp.of(path)
     except OSError:
         return 0
-    if path.is_dir() or whole < _SMALL_BYTES:
+    if whole < _SMALL_BYTES:
         return whole
+    if stamp is None:
+        return _counted(path) or whole
+    if stamp not in _KNOWN:
+        _KNOWN[stamp] = _counted(path) or whole
+    return _KNOWN[stamp]
+
+
+def _counted(path: Path) -> int:
+    """Return the bytes that are counted one by one; 0 where they cannot be."""
+    if path.is_dir():
+        return _of_saved_model(path)
     if path.suffix in (".h5", ".hdf5"):
-        return _without_optimizer(path) or whole
-    if path.suffix == ".keras" and _is_stored(path):
-        try:
-            source = open_weights(path)
-        except ModelError:
-            return whole
-        if source is not None:
-            with source:
-                return _without_optimizer(source) or whole
-    return whole
-
-
-def _is_stored(path: Path) -> bool:
-    """Whether the weights can be read in place, as they are in what Keras writes."""
+        return _without_optimizer(path)
+    if path.suffix != ".keras":
+        return 0
     try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.getinfo(WEIGHTS).compress_type == zipfile.ZIP_STORED
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
-        return False
+        return _of_archive(path)
+    except (ModelError, *_DAMAGE):
+        return 0  # loading it tells why
+
+
+def _of_archive(path: Path) -> int:
+    """Return the bytes of a `.keras` file's weights, read where they lie or unpacked on disk."""
+    with zipfile.ZipFile(path) as archive:
+        member = archive.getinfo(WEIGHTS)
+        if member.compress_type != zipfile.ZIP_STORED:
+            most = min(_MOST_UNPACKED_BYTES, _MOST_RATIO * path.stat().st_size)
+            if member.file_size > most:
+                return 0
+            with archive.open(member) as packed, tempfile.TemporaryFile() as unpacked:
+                shutil.copyfileobj(packed, unpacked, 1 << 20)  # no more than the archive says
+                return _without_optimizer(unpacked)
+    source = open_weights(path)
+    if source is None:
+        return 0
+    with source:
+        return _without_optimizer(source)
+
+
+def _of_saved_model(folder: Path) -> int:
+    """Return the bytes of a SavedModel's variables and of its graph; 0 without an index."""
+    index, graph = folder / "variables" / "variables.index", folder / "saved_model.pb"
+    try:
+        if index.stat().st_size > _MOST_INDEX_BYTES:
+            return 0
+        sizes = dict(variable_sizes(index.read_bytes()))
+        stored = sum(one.stat().st_size for one in index.parent.glob("variables.data-*"))
+        constants = graph.stat().st_size
+    except (OSError, ValueError):
+        return 0
+    own = sum(size for name, size in sizes.items() if not _is_of_optimizer(name))
+    return own + constants if 0 < own <= stored else 0
+
+
+def _is_of_optimizer(name: str) -> bool:
+    """Whether a variable of a checkpoint is none of the model's own."""
+    return name.partition("/")[0] in (*_OF_OPTIMIZER, _OF_CHECKPOINT) or _SLOT in name
 
 
 def _without_optimizer(source: Path | BinaryIO) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import resource
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -154,3 +157,45 @@ def test_sweep_removes_the_folder_that_a_killed_process_left(tmp_path: Path) -> 
     assert len(list(tmp_path.iterdir())) == 1
     files.sweep(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def settled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that counts as large, and as unchanged for a while."""
+    monkeypatch.setattr(files, "_LARGE_BYTES", 1)
+    monkeypatch.setattr(files, "_SETTLED_NS", 0)
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    return path
+
+
+def test_sha256_reads_an_unchanged_file_once(
+    settled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = files.sha256(settled)
+    assert first == hashlib.sha256(b"one").hexdigest()
+    monkeypatch.setattr(files, "_CHUNK_BYTES", 0)  # what is read now is nothing
+    assert files.sha256(settled) == first
+
+
+@pytest.mark.parametrize("how", ["in place", "replaced", "old times"])
+def test_sha256_reads_a_changed_file_again(how: str, settled: Path) -> None:
+    files.sha256(settled)
+    was = settled.stat()
+    if how == "replaced":
+        settled.with_suffix(".new").write_bytes(b"two")
+        settled.with_suffix(".new").replace(settled)
+    else:
+        time.sleep(0.02)  # a tick of the clock of files
+        settled.write_bytes(b"two")
+    if how == "old times":  # the time of the change itself cannot be set
+        os.utime(settled, ns=(was.st_atime_ns, was.st_mtime_ns))
+    assert files.sha256(settled) == hashlib.sha256(b"two").hexdigest()
+
+
+def test_a_stamp_is_not_of_a_file_that_was_just_written(
+    settled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert files.Stamp.of(settled) is not None
+    monkeypatch.setattr(files, "_SETTLED_NS", 10**12)
+    assert files.Stamp.of(settled) is None

@@ -91,8 +91,8 @@ def main() -> None:
             f"({min(processor):.1f} to {max(processor):.1f}), {statistics.median(wall):.1f} s"
         )
     first = next(iter(took.values()))[0].stages
-    runs = [run.stages for one in took.values() for run in one]
-    differing = {name for stages in runs for name in differ(first, stages)}
+    all_stages = [run.stages for one in took.values() for run in one]
+    differing = {name for stages in all_stages for name in differ(first, stages)}
     say(f"figures that differ: {', '.join(sorted(differing)) or 'none'}")
 
 

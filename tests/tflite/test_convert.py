@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
+from tensorflow.lite.python import lite
 
 from shrink.base.errors import ConversionError, ModelError, ShrinkError, StageError
 from shrink.quantization.calibration import CalibrationExamples
@@ -295,3 +297,34 @@ def test_integer_inputs_that_16_bits_cannot_calibrate_are_refused_by_name() -> N
 
 def test_explain_takes_the_first_line_of_what_has_no_location() -> None:
     assert explain(ValueError("so\nand so"), "float32").message.endswith("float32: so")
+
+
+def test_convert_gives_what_a_converter_that_loads_the_model_gives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, loaded = small_cnn(), list[str]()
+    unloaded = convert.to_float32(model)
+
+    def count(folder: str, tags: object = None) -> object:
+        loaded.append(folder)
+        return tf.saved_model.load(folder, tags)
+
+    monkeypatch.setattr(convert, "described_by", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(lite, "_load", count)
+    with_loading = convert.to_float32(model)
+    assert len(loaded) == 2
+    # Two conversions of one model need not have the same bytes.
+    names = [
+        [one.name for one in read(content)[0].operators] for content in (unloaded, with_loading)
+    ]
+    assert names[0] == names[1]
+    (x,) = batch(model, 5)
+    np.testing.assert_array_equal(load(unloaded).predict(x)[0], load(with_loading).predict(x)[0])
+
+
+def test_convert_loads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load_none(*_: object) -> object:
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr(lite, "_load", load_none)
+    assert convert.to_float32(small_cnn())

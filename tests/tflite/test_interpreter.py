@@ -174,3 +174,15 @@ def test_load_refuses_what_is_no_model(content: bytes) -> None:
 def test_load_refuses_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be read"):
         load(tmp_path / "missing.tflite")
+
+
+def test_anew_runs_in_batches_of_its_own_as_a_new_runner_does() -> None:
+    (x,) = batch(small_cnn(), 7)
+    content = float32(small_cnn)
+    runner, alone = load(content, 1), load(content, 1)
+    runner.predict(x, 7)
+    other = runner.anew()
+    found, wanted = other.predict(x, 3), alone.predict(x, 3)
+    np.testing.assert_array_equal(found[0], wanted[0])
+    assert [one.batch for one in other._sessions] == [one.batch for one in alone._sessions] == [3]
+    assert [one.batch for one in runner._sessions] == [7]
