@@ -18,7 +18,7 @@ from tensorflow.lite.python.optimize.calibrator import Calibrator
 
 from shrink.base.errors import ConversionError, DataError, ModelError, StageError
 from shrink.base.types import Array
-from shrink.tflite.described import described_by
+from shrink.tflite.described import described_by, never_saved_again
 from shrink.tflite.edit import with_mended_scales, with_ordered_borders, with_ranges
 from shrink.tflite.names import Named, ordered
 from shrink.tflite.serving import (
@@ -248,11 +248,16 @@ def convert(
         unloaded, calibrated = described_by([SIGNATURE]), _calibrated_to(ranges or {}, edit)
         with unloaded, forgetting_states(), calibrated:
             content = _run(converter, precision)
-        content = with_mended_scales(content)
-        if len(serving.inputs) > 1 or len(serving.outputs) > 1:
-            names = [spec.name for spec in serving.inputs]
-            content = with_ordered_borders(content, names, serving.outputs)
-        return Conversion(content, notes)
+        return Conversion(_mended(content, serving), notes)
+
+
+def _mended(content: bytes, serving: Serving) -> bytes:
+    """Return a converted file with scales as they were meant, and borders in the model's order."""
+    content = with_mended_scales(content)
+    if len(serving.inputs) > 1 or len(serving.outputs) > 1:
+        names = [spec.name for spec in serving.inputs]
+        content = with_ordered_borders(content, names, serving.outputs)
+    return content
 
 
 def _save(serving: Serving, folder: str) -> None:
@@ -260,7 +265,8 @@ def _save(serving: Serving, folder: str) -> None:
         # Of a function that is not concrete yet the saver would trace the model again.
         concrete = serving.function.get_concrete_function()
         serving.module.captured = concrete.variables
-        tf.saved_model.save(serving.module, folder, signatures=concrete)
+        with never_saved_again():
+            tf.saved_model.save(serving.module, folder, signatures=concrete)
     except (ValueError, TypeError, AssertionError) as error:
         raise StageError(
             f"the model cannot be exported with a batch of 1: {brief(error)}",

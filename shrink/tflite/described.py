@@ -10,8 +10,10 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import tensorflow as tf
 from tensorflow.core.framework import graph_debug_info_pb2
 from tensorflow.lite.python import lite
+from tensorflow.python.checkpoint import functional_saver
 
 
 @dataclass(frozen=True)
@@ -46,3 +48,21 @@ def described_by(signatures: Sequence[str]) -> Iterator[None]:
         yield
     finally:
         lite._load = own
+
+
+@contextlib.contextmanager
+def never_saved_again() -> Iterator[None]:
+    """Let `tf.saved_model.save` leave out of the graph what would save its variables once more.
+
+    What restores them stays: the converter runs it. The variables themselves are written anyway.
+    """
+    saver = functional_saver.MultiDeviceSaver
+    own = vars(saver).get("_traced_save")
+    if own is None:
+        yield
+        return
+    saver._traced_save = lambda _, prefix: tf.identity(prefix)
+    try:
+        yield
+    finally:
+        saver._traced_save = own
