@@ -125,15 +125,22 @@ def steady(stage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differ(first: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of what differs between the stages of two runs."""
+    """Return the names of what differs between two runs' stages, of what both of them know."""
     if len(first) != len(other):
         return ["the number of stages"]
     return [
         f"{position}: {key}"
         for position, (mine, yours) in enumerate(zip(first, other, strict=True))
-        for key in sorted({*mine, *yours})
-        if mine.get(key) != yours.get(key)
+        for key in sorted({*mine} & {*yours})
+        if not alike(mine[key], yours[key])
     ]
+
+
+def alike(mine: Any, yours: Any) -> bool:
+    """Whether two figures are equal, of groups of them those that are in both."""
+    if isinstance(mine, dict) and isinstance(yours, dict):
+        return all(alike(mine[key], yours[key]) for key in {*mine} & {*yours})
+    return bool(mine == yours)
 
 
 def write_inputs(folder: str) -> None:
