@@ -1,9 +1,10 @@
 """What a metric would be at points that were not trained: a Gaussian process over those that were.
 
 Points are described by the figures that are known of them untrained, as logarithms, and by their
-settings. How far the metric of one point says something of another's is not known of so few, so
-predictions are averaged over a grid of length scales and noises, each by its marginal likelihood
-(Rasmussen & Williams 2006, sections 2.2 and 5.4.1; MacKay 1992 on averaging).
+settings. A cost is that of the first point, a trend in the logarithms of the figures, as smaller
+models are seldom better, and what is left of it, which points alike share. How much of each is not
+known of so few, so predictions are averaged over a grid of scales and noises, each by its marginal
+likelihood (Rasmussen & Williams 2006, sections 2.2, 2.7 and 5.4.1; MacKay 1992 on averaging).
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ _OF_SIZES = (0.5, 1.0, 2.0)
 """Length scales of the logarithm of a figure: 0.7 is a factor of two."""
 _OF_NUMBERS, _OF_KINDS = (0.7, 3.0), (1.5,)
 """Of a number that is 0 at its least and 1 at its most; of one kind against another."""
-_NOISES = (1e-3, 3e-2)
-"""Variances, where 1 is that of the costs."""
+_NOISES, _OF_THE_REST = (1e-3, 3e-2), (0.1, 1.0)
+"""Variances, where 1 is that of the costs: of one point measured again, and beside the trend."""
+_SLOPE = 0.25
+"""The variance of the trend's slope: of the costs for each factor of e in a figure."""
 _BEFORE, _SPREAD = 2.0, 0.05
 """The spread of the costs before any was seen: as of so many points, as a share of the first."""
 _WIDE = 20.0
@@ -64,13 +67,24 @@ def predict(
     import numpy as np
 
     columns, groups = _columns([*trained, *asked], names)
+    columns[:, : len(names)] -= columns[0, : len(names)]
     known, wanted = columns[: len(trained)], columns[len(trained) :]
     values = np.asarray(costs, np.float64)
     before = _SPREAD * max(abs(float(values[0])), 1e-12)
-    middle = float(values.mean())
+    middle = float(values[0] if names else values.mean())
     squares = float(((values - middle) ** 2).sum()) + _BEFORE * before**2
     unit = math.sqrt(squares / (len(values) + _BEFORE))
-    means, variances, likelihoods = _by_scales(known, (values - middle) / unit, wanted, groups)
+    trend = [_SLOPE * (one[:, : len(names)] @ known[:, : len(names)].T) for one in (known, wanted)]
+    alone = _SLOPE * (wanted[:, : len(names)] ** 2).sum(axis=1)
+    found = []
+    grid = itertools.product(_OF_SIZES, _OF_NUMBERS, _OF_KINDS, _OF_THE_REST, _NOISES)
+    for *scales, rest, noise in grid:
+        lengths = np.asarray([scales[group] for group in groups] or [1.0])
+        covariance = trend[0] + rest * _matern(known / lengths, known / lengths)
+        cross = trend[1] + rest * _matern(wanted / lengths, known / lengths)
+        covariance += noise * np.eye(len(values))
+        found.append(_posterior(covariance, cross, alone + rest, (values - middle) / unit))
+    means, variances, likelihoods = (np.asarray(one) for one in zip(*found, strict=True))
     weights = np.exp(likelihoods - likelihoods.max())
     weights /= weights.sum()
     mean = weights @ means  # (points,)
@@ -78,24 +92,38 @@ def predict(
     return middle + unit * mean, unit * np.sqrt(np.maximum(variance, 0.0))
 
 
-def _by_scales(
-    known: Array, costs: Array, wanted: Array, groups: Sequence[int]
-) -> tuple[Array, Array, Array]:
-    """Return means and variances (scales, points), and logarithms of likelihoods (scales,)."""
-    import numpy as np
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import Matern
+def _posterior(
+    covariance: Array, cross: Array, alone: Array, costs: Array
+) -> tuple[Array, Array, float]:
+    """Return means and variances of points, and the logarithm of the likelihood.
 
-    means, variances, likelihoods = [], [], []
-    for *scales, noise in itertools.product(_OF_SIZES, _OF_NUMBERS, _OF_KINDS, _NOISES):
-        lengths = np.asarray([scales[group] for group in groups] or [1.0])
-        kernel = Matern(lengths, nu=2.5)
-        fitted = GaussianProcessRegressor(kernel, alpha=noise, optimizer=None).fit(known, costs)
-        mean, deviation = fitted.predict(wanted, return_std=True)
-        means.append(mean)
-        variances.append(deviation**2)
-        likelihoods.append(fitted.log_marginal_likelihood_value_)
-    return np.asarray(means), np.asarray(variances), np.asarray(likelihoods)
+    Rasmussen & Williams, algorithm 2.1.
+
+    Args:
+        covariance: of the known costs, noise included, (n, n).
+        cross: of points with them, (points, n).
+        alone: the variance of points before anything is known, (points,).
+        costs: that are known, (n,).
+    """
+    import numpy as np
+    from scipy.linalg import cho_factor, cho_solve
+
+    factor = cho_factor(covariance, lower=True)
+    weights = cho_solve(factor, costs)
+    variance = alone - np.einsum("pn,np->p", cross, cho_solve(factor, cross.T))
+    determinant = 2 * float(np.log(np.diag(factor[0])).sum())
+    likelihood = -0.5 * (float(costs @ weights) + determinant + len(costs) * math.log(2 * math.pi))
+    return cross @ weights, np.maximum(variance, 0.0), likelihood
+
+
+def _matern(left: Array, right: Array) -> Array:
+    """Return correlations of points, (left, right): Matern's, with a smoothness of 5/2."""
+    import numpy as np
+
+    squares = ((left[:, None] - right[None]) ** 2).sum(axis=-1)
+    distance = np.sqrt(5 * squares)
+    found: Array = (1 + distance + distance**2 / 3) * np.exp(-distance)
+    return found
 
 
 def _columns(points: Sequence[Described], names: Sequence[str]) -> tuple[Array, list[int]]:
