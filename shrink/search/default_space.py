@@ -61,7 +61,7 @@ def default_space(known: Known, goal: Goal) -> Space:
     base = tuple(known.stages[:1]) if known.builds else ()
     own = _Own(known.stages[len(base) :])
     quantize, compact = own.stage("quantize"), (_COMPACT,) if in_micro else ()
-    schemes: Dimension = Choice(_IN_MICRO if in_micro else _IN_LITERT)
+    schemes = Choice(_IN_MICRO if in_micro else _IN_LITERT)
     quantize["quantize"].pop("scheme", None)
     chains: list[Chain | None] = [_as_written(known, base, own)]
     distill, prune = own.distill(inherits=not known.builds), own.prune()
@@ -98,7 +98,8 @@ def default_space(known: Known, goal: Goal) -> Space:
                 name="distill-sparsify-quantize",
             )
         )
-    chains.append(_chain(base, (quantize, *compact), {SCHEME: schemes}, _begin({})))
+    every = [{SCHEME: one} for one in schemes.values]
+    chains.append(_chain(base, (quantize, *compact), {SCHEME: schemes}, every))
     return Space(tuple(one for one in chains if one is not None))
 
 
@@ -200,6 +201,4 @@ def _middle(dimensions: Mapping[str, Dimension]) -> dict[str, Json]:
 
 def _begin(values: Mapping[str, Sequence[float]]) -> list[Settings]:
     """Return points from columns of values."""
-    if not values:
-        return [{}]
     return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]

@@ -8,7 +8,7 @@ All three look for the front of accuracy and bytes, and run points as `shrink ru
 store of their own that keeps what points share: more than a script around `shrink run` would have
 without it. Plain Optuna is TPE with the limit on the size as its constraint, told of a point once
 it is trained; neither it nor chance knows a file's size before, or begins with points that are
-likely to be good. With `--cifar10` and a model that was trained on it, the recipe is one on 3,000
+likely to be good. With `--cifar10` and a model that was trained on it, the recipe is one on 1,500
 of its images for training and 1,000 for testing (`cifar_part`).
 
 Hypervolume is that of the validation accuracy and the bytes of the points trained by then, above

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-TRAIN, TEST = 300, 100
+TRAIN, TEST = 150, 100
 """Images of each class."""
 _RECIPE = """\
 name: cifar10-part
@@ -15,8 +15,8 @@ training:
   global_batch_size: 128
   optimizer: {{name: adam, learning_rate: 1e-3, schedule: cosine}}
 stages:
-  - distill: {{student: {{width: 0.75}}, epochs: 6}}
-  - prune: {{method: channels, parameters: 0.8, epochs: 3}}
+  - distill: {{student: {{width: 0.75}}, epochs: 4}}
+  - prune: {{method: channels, parameters: 0.8, epochs: 2}}
   - quantize: {{}}
 """
 

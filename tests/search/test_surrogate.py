@@ -82,10 +82,11 @@ def test_what_is_near_is_known_better_than_what_is_far() -> None:
 
 
 def test_a_metric_that_falls_with_the_size_falls_on_where_nothing_was_trained() -> None:
-    steep, _ = predict(TRAINED[:2], [-0.86, -0.60], ASKED, ["tflite_bytes"])
-    assert steep[2] > max(steep[0], -0.60)
-    flat, _ = predict(TRAINED[:2], [-0.86, -0.858], ASKED, ["tflite_bytes"])
-    assert flat[2] == pytest.approx(-0.85, abs=0.02)
+    steep, _ = predict(TRAINED, [-0.90, -0.78, -0.60, -0.45], ASKED, ["tflite_bytes"])
+    assert -0.78 < steep[0] < -0.60
+    assert steep[2] > -0.40
+    flat, _ = predict(TRAINED, [-0.90, -0.90, -0.899, -0.898], ASKED, ["tflite_bytes"])
+    assert flat[2] == pytest.approx(-0.90, abs=0.01)
 
 
 def test_settings_tell_points_of_one_size_apart() -> None:
