@@ -31,6 +31,7 @@ from shrink.run.session import guard_models
 from shrink.run.store import Store
 from shrink.search.asking import Asking
 from shrink.search.candidates import Candidates
+from shrink.search.gains import can_predict, names_known
 from shrink.search.goal import LATENCY, MAX_DROP, Goal
 from shrink.search.keyed import Keyed
 from shrink.search.looked import HOST, OutOfTime, Runs, keep_scores, scores_in, until
@@ -38,7 +39,7 @@ from shrink.search.optimism import luck_of
 from shrink.search.outliner import Outliner
 from shrink.search.output import impossible, show, write
 from shrink.search.points import TRIALS
-from shrink.search.proposing import Looker, Proposer, can_predict, names_known
+from shrink.search.proposing import Looker, Proposer
 from shrink.search.searching import Budget, Means, Worker
 from shrink.search.study import Study, open_storage
 

@@ -15,8 +15,9 @@ from shrink.contract.job import Outline
 from shrink.contract.report import Figures
 from shrink.contract.searched import Rung, Trial
 from shrink.search.asking import Asking
+from shrink.search.gains import can_predict, gains_of
 from shrink.search.goal import Goal
-from shrink.search.proposing import Looked, Looker, Proposer, can_predict, gains_of
+from shrink.search.proposing import Looked, Looker, Proposer
 from shrink.search.space import Settings
 from shrink.search.surrogate import Described
 from tests.search.fake import FakeAttempt, search
@@ -164,6 +165,12 @@ def test_a_halted_point_says_what_it_has_come_to() -> None:
     (before,) = gains_of(SMALLEST, BASELINE, known, looked)
     (after,) = gains_of(SMALLEST, BASELINE, [*known, halted], looked)
     assert after < 0.1 * before
+
+
+def test_nothing_is_expected_where_the_baselines_metric_is_not_defined() -> None:
+    looked = [Described({}, {"tflite_bytes": 9_000.0})]
+    bare: Figures = {"accuracy": None, "tflite_bytes": 100_000.0}
+    assert gains_of(FRONT, bare, [trial(0, 50_000, 0.9)], looked) == [0.0]
 
 
 def test_limits_are_the_corner_that_a_front_is_measured_from() -> None:
