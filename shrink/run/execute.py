@@ -7,6 +7,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +38,7 @@ from shrink.contract.trained_range import Brought
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
 from shrink.measure.memory import AllocatorPeak, nvml_note
-from shrink.measure.size import layer_table, operator_table
+from shrink.measure.size import gzip_bytes, layer_table, operator_table
 from shrink.model.brought import write_brought
 from shrink.recipe.plan import BASELINE
 from shrink.run.evaluated import Evaluated, guess
@@ -225,12 +226,14 @@ def measured_artifact(
     if job.measured_on == "nothing":
         return unmeasured(context), {}
     tflite, notes = artifact, list[str]()
-    if outcome.model is not None:
-        tflite = job.work / "float32.tflite"
-        conversion = convert(outcome.model, "float32")
-        files.write_bytes(tflite, conversion.content)
-        notes = list(conversion.notes)
-    measured = measure(context, outcome, artifact, tflite, job)
+    with ThreadPoolExecutor(1) as beside:  # zlib lets others run, and takes long for large files
+        compressed = beside.submit(gzip_bytes, artifact)
+        if outcome.model is not None:
+            tflite = job.work / "float32.tflite"
+            conversion = convert(outcome.model, "float32")
+            files.write_bytes(tflite, conversion.content)
+            notes = list(conversion.notes)
+        measured = measure(context, outcome, artifact, tflite, job, compressed)
     measured = replace(measured, notes=[*notes, *measured.notes])
     return measured, _shown(context, outcome, tflite, measured.evaluated)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,12 @@ class ArtifactFigures:
 
 
 def measure(
-    context: StageContext, outcome: StageResult, artifact: Path, tflite: Path, job: StepJob
+    context: StageContext,
+    outcome: StageResult,
+    artifact: Path,
+    tflite: Path,
+    job: StepJob,
+    compressed: Future[int],
 ) -> ArtifactFigures:
     """Return the figures of an artifact, and leave the scores of its examples in `scores.json`.
 
@@ -42,19 +48,20 @@ def measure(
         artifact: its file.
         tflite: the file, or its float32 conversion.
         job: says which examples it is measured on; on those of validation, what a choice needs.
+        compressed: what gzip makes of the artifact, in a thread that ends before times are taken.
 
     Raises:
         ShrinkError: it cannot be run on the examples, or a metric is not finite.
     """
     if outcome.not_run:
-        return _not_measured(context, outcome, artifact)
+        return _not_measured(context, outcome, artifact, compressed)
     if job.measured_on == "validation":
-        return _for_a_choice(context, outcome, artifact, tflite, job.timed)
+        return _for_a_choice(context, outcome, artifact, tflite, job.timed, compressed)
     evaluated = evaluate(context, outcome, tflite) if context.has_data else not_evaluated()
     files.write_text(context.work / "scores.json", json.dumps(scores_to_plain(evaluated.scores)))
+    size = measure_sizes(artifact, tflite, outcome.model, compressed)
     arena, peak = arena_bytes(tflite), inference_peak_bytes(tflite)
     speed = latency(tflite, inputs=evaluated.inputs)
-    size = measure_sizes(artifact, tflite, outcome.model)
     times = {"p50_ms": speed.p50_ms, "p90_ms": speed.p90_ms}
     notes = reasons(
         {
@@ -88,12 +95,18 @@ def measure(
 
 
 def _for_a_choice(
-    context: StageContext, outcome: StageResult, artifact: Path, tflite: Path, timed: bool
+    context: StageContext,
+    outcome: StageResult,
+    artifact: Path,
+    tflite: Path,
+    timed: bool,
+    compressed: Future[int],
 ) -> ArtifactFigures:
     """Return what an artifact is chosen by: validation metrics, sizes, arena; latency if asked."""
     evaluated = evaluate(context, outcome, tflite, "validation")
     files.write_text(context.work / "scores.json", json.dumps(scores_to_plain(evaluated.scores)))
-    arena, size = arena_bytes(tflite), measure_sizes(artifact, tflite, outcome.model)
+    size = measure_sizes(artifact, tflite, outcome.model, compressed)
+    arena = arena_bytes(tflite)
     memory = {"arena_bytes": arena.value, "arena_estimate_bytes": arena.estimate}
     times: Figures = {}
     if timed:
@@ -110,12 +123,14 @@ def unmeasured(context: StageContext) -> ArtifactFigures:
     return ArtifactFigures({}, {}, {}, nothing, [])
 
 
-def _not_measured(context: StageContext, outcome: StageResult, artifact: Path) -> ArtifactFigures:
+def _not_measured(
+    context: StageContext, outcome: StageResult, artifact: Path, compressed: Future[int]
+) -> ArtifactFigures:
     """Return the sizes of an artifact that nothing here runs, and why there is no more."""
     files.write_text(context.work / "scores.json", "{}")
     none = Measured[int](None, outcome.not_run)
     size = {
-        **file_sizes(artifact),
+        **file_sizes(artifact, compressed),
         **dict.fromkeys(("parameters", "nonzero_parameters", "macs"), none),
     }
     arenas = ("arena_bytes", "arena_estimate_bytes", "arena_32_bytes", "arena_32_reference_bytes")
