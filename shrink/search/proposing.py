@@ -29,8 +29,6 @@ from shrink.search.keyed import Keyed
 from shrink.search.space import CHAIN, Settings
 from shrink.search.surrogate import Described, predict
 
-_FIRST = 2
-"""Points to begin with, of different chains, before others are predicted from them."""
 _DRAWN, _POOL = 24, 120
 """Points that are drawn each time, and that are kept in mind."""
 _NEAREST, _OUTLINED = 12, 3
@@ -121,10 +119,10 @@ class Proposer:
         self._vain = -1  # so many were trained when nothing was promised
 
     def begin(self) -> list[Settings]:
-        """Return the points to begin with: those that take least, and the recipe as it stands.
+        """Return the point to begin with, which takes least, and the recipe as it stands.
 
-        They are of different chains. Those that are too large by what their recipes say wait. Of a
-        search for a front the recipe is one point of many, and waits, too.
+        Those that are too large by what their recipes say wait. Of a search for a front the recipe
+        is one point of many, and waits, too.
         """
         looked = [self._looker.look(settings) for settings in self._waiting]
         legal = [number for number, one in enumerate(looked) if one is not None]
@@ -133,19 +131,12 @@ class Proposer:
         shares = {n: one.share for n, one in enumerate(looked) if one is not None}
         size, limit = self._baseline.get(SIZE), self._goal.limits.get(SIZE, math.inf)
         able = [n for n in legal if (size or 0.0) * shares[n] <= limit]
-        cheapest = self._one_of_each(sorted(able or legal, key=lambda n: (seconds[n], n)))[:_FIRST]
-        if not self._goal.traded and 0 in seconds and 0 not in cheapest:
-            cheapest.append(0)
-        chosen = [self._waiting[number] for number in cheapest]
+        numbers = sorted(able or legal, key=lambda number: (seconds[number], number))[:1]
+        if not self._goal.traded and 0 in seconds and 0 not in numbers:
+            numbers.append(0)
+        chosen = [self._waiting[number] for number in numbers]
         self._waiting = [one for one in self._waiting if one not in chosen]
         return chosen
-
-    def _one_of_each(self, numbers: Sequence[int]) -> list[int]:
-        """Return the first number of each chain."""
-        found: dict[Json, int] = {}
-        for number in numbers:
-            found.setdefault(self._waiting[number].get(CHAIN), number)
-        return [*found.values()]
 
     def propose(
         self, trials: Sequence[Trial], has_seen: Callable[[str], bool], asked: int
