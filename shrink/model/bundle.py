@@ -16,7 +16,7 @@ _UNPACKED = 0
 """What a block says behind its end; TensorFlow packs none of them."""
 _SIZE = 5
 """The field of an entry that says how many bytes its values take in the data file."""
-_MOST_KEYS, _LONGEST_KEY = 200_000, 4096
+_MOST_KEYS, _LONGEST_KEY, _LONGEST_ENTRY = 200_000, 4096, 65_536
 
 
 def variable_sizes(index: bytes) -> Iterator[tuple[str, int]]:
@@ -34,12 +34,17 @@ def variable_sizes(index: bytes) -> Iterator[tuple[str, int]]:
         raise ValueError("no index of a checkpoint")
     _, at = _place(footer, 0)  # of a block that holds nothing
     place, _ = _place(footer, at)
-    left = _MOST_KEYS
+    left, end = _MOST_KEYS, 0
     for _, where in _entries(_block(content, place)):
-        for key, entry in _entries(_block(content, _place(where, 0)[0])):
+        (begin, length), _ = _place(where, 0)
+        left -= 1
+        if begin < end or not left:  # one after the other, so that none is read twice
+            raise ValueError("blocks that are not in their order, or more than any model has")
+        end = begin + length
+        for key, entry in _entries(_block(content, (begin, length))):
             left -= 1
-            if not left:
-                raise ValueError("more variables than any model has")
+            if not left or len(entry) > _LONGEST_ENTRY:
+                raise ValueError("more or longer variables than any model has")
             if key:  # the first is the checkpoint's own
                 sizes = [value for number, value in fields(entry) if number == _SIZE]
                 yield bytes(key).decode("utf-8", "replace"), _number(sizes)

@@ -98,12 +98,12 @@ def _of_saved_model(folder: Path) -> int:
     try:
         if index.stat().st_size > _MOST_INDEX_BYTES:
             return 0
-        sizes = dict(variable_sizes(index.read_bytes()))
+        sizes = variable_sizes(index.read_bytes())
+        own = sum(size for name, size in sizes if not _is_of_optimizer(name))
         stored = sum(one.stat().st_size for one in index.parent.glob("variables.data-*"))
         constants = graph.stat().st_size
     except (OSError, ValueError):
         return 0
-    own = sum(size for name, size in sizes.items() if not _is_of_optimizer(name))
     return own + constants if 0 < own <= stored else 0
 
 

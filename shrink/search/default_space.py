@@ -21,6 +21,8 @@ from shrink.recipe.search_config import Range
 from shrink.search.goal import ARENA, Goal
 from shrink.search.space import Chain, Choice, Dimension, Interval, Settings, Space
 
+AS_WRITTEN = "recipe"
+"""The chain of the recipe as it stands."""
 WIDTH, LEFT = "distill.student.width", "prune.parameters"
 SPARSITY, SCHEME, ALLOCATION = "prune.sparsity", "quantize.scheme", "prune.allocation"
 _WIDTHS = Interval(0.2, 1.0, 0.05)
@@ -179,7 +181,7 @@ def _as_written(known: Known, base: Sequence[JsonObject], own: _Own) -> Chain | 
     """Return the recipe as it stands, the point to begin with; None where it has no chain."""
     if not own.stages:
         return None
-    return Chain("recipe", tuple(known.stages), {}, ({},))
+    return Chain(AS_WRITTEN, tuple(known.stages), {}, ({},))
 
 
 def _chain(

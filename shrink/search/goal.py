@@ -14,6 +14,8 @@ SIZE, ARENA, LATENCY, MACS = "tflite_bytes", "arena_bytes", "p50_ms", "macs"
 MAX_DROP = "max_drop"
 UNTRAINED = (SIZE, ARENA, MACS, "parameters", "arena_estimate_bytes")
 """Figures that are known of a model before it is trained."""
+SLACK = 0.1
+"""Share by which what training decides may still make a file smaller."""
 _ROUNDING = 1e-9
 
 

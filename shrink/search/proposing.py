@@ -22,9 +22,10 @@ from shrink.contract.searched import Trial
 from shrink.recipe.plan import Plan
 from shrink.recipe.resolved import recipe_sha256
 from shrink.search.candidates import Candidates
+from shrink.search.default_space import AS_WRITTEN
 from shrink.search.expected_size import expected_share
 from shrink.search.gains import TRAINED, gains_of, names_known
-from shrink.search.goal import SIZE, Goal
+from shrink.search.goal import SIZE, SLACK, Goal
 from shrink.search.keyed import Keyed
 from shrink.search.space import CHAIN, Settings
 from shrink.search.surrogate import Described, predict
@@ -89,11 +90,28 @@ class Looker:
         return self.keyed.seconds([one.plan for one in looked if one.plan is not None])
 
 
+@dataclass(frozen=True)
+class Known:
+    """What the workers of a search know together.
+
+    Attributes:
+        trials: that were looked at.
+        seen: the recipes of the points that somebody has asked for.
+        running: settings of those that others look at now.
+        asked: how many there are.
+    """
+
+    trials: Sequence[Trial]
+    seen: frozenset[str] = frozenset()
+    running: Sequence[Settings] = ()
+    asked: int = 0
+
+
 class Proposer:
     """Says which point is next, from what the study knows.
 
     Args:
-        goal: what is looked for, of which `can_predict` holds.
+        goal: what is looked for; all but its metric is known of a point untrained.
         baseline: figures on validation examples.
         looker: says what is known of points.
         first: points that are likely to be good, the recipe as it stands before others.
@@ -116,6 +134,8 @@ class Proposer:
         self._pool: dict[str, Looked] = {}
         self._shares: dict[int, float] = {}
         self._waiting = [*first]
+        self._figures: dict[str, Figures] = {}
+        self._running: list[Described] = []
         self._vain = -1  # so many were trained when nothing was promised
 
     def begin(self) -> list[Settings]:
@@ -132,27 +152,20 @@ class Proposer:
         size, limit = self._baseline.get(SIZE), self._goal.limits.get(SIZE, math.inf)
         able = [n for n in legal if (size or 0.0) * shares[n] <= limit]
         numbers = sorted(able or legal, key=lambda number: (seconds[number], number))[:1]
-        if not self._goal.traded and 0 in seconds and 0 not in numbers:
+        stands = self._waiting[0].get(CHAIN) in (None, AS_WRITTEN) if self._waiting else False
+        if not self._goal.traded and stands and 0 in seconds and 0 not in numbers:
             numbers.append(0)
         chosen = [self._waiting[number] for number in numbers]
         self._waiting = [one for one in self._waiting if one not in chosen]
         return chosen
 
-    def propose(
-        self, trials: Sequence[Trial], has_seen: Callable[[str], bool], asked: int
-    ) -> Settings | None:
-        """Return the point that promises most; None where nothing is promised.
-
-        Args:
-            trials: that were looked at, by all workers.
-            has_seen: whether somebody has asked for a point of this recipe.
-            asked: how many points were asked for.
-        """
-        trained = sum(one.status in TRAINED for one in trials)
-        if not trained or trained == self._vain:
+    def propose(self, known: Known) -> Settings | None:
+        """Return the point that promises most; None where nothing is promised."""
+        trained = sum(one.status in TRAINED for one in known.trials)
+        if trained == self._vain:
             return None
-        self._draw_more(trials, has_seen, asked)
-        gains = self._promising(trials)
+        self._draw_more(known)
+        gains = self._promising(known)
         if not gains:
             self._vain = trained
         nearest = [self._pool[recipe] for recipe in gains]
@@ -164,48 +177,54 @@ class Proposer:
             best = max(able, key=lambda recipe: gains[recipe] / max(seconds[recipe], _LEAST_S))
             if self._pool[best].outline is not None:
                 return self._pool.pop(best).settings
+            expected = self._figures[best]
             looked = self._pool[best] = self._looker.outlined(self._pool[best])
             del gains[best]
-            gains |= self._gains(trials, [(looked, _figures(looked))])
+            gains |= self._gains(known, [(looked, _figures(looked) or expected)])
         return None
 
-    def _promising(self, trials: Sequence[Trial]) -> dict[str, float]:
+    def _promising(self, known: Known) -> dict[str, float]:
         """Return the gains of the points that promise most, by their recipes, the best first."""
-        gains = self._gains(trials, self._with_figures(trials))
+        looked = [*self._pool.values()]
+        running = [one for one in map(self._looker.look, known.running) if one is not None]
+        figures = self._expected([*looked, *running], known.trials)
+        self._figures = {one.recipe: f for one, f in zip(looked, figures, strict=False)}
+        self._running = [
+            Described(one.settings, f)
+            for one, f in zip(running, figures[len(looked) :], strict=True)
+            if all(f.get(name) is not None for name in self._names)
+        ]
+        gains = self._gains(known, [*zip(looked, figures, strict=False)])
         return dict(sorted(gains.items(), key=lambda one: -one[1])[:_NEAREST])
 
-    def _gains(
-        self, trials: Sequence[Trial], looked: Sequence[tuple[Looked, Figures]]
-    ) -> dict[str, float]:
+    def _gains(self, known: Known, looked: Sequence[tuple[Looked, Figures]]) -> dict[str, float]:
         """Return the gains of points that promise any, by their recipes."""
         able = [(one, figures) for one, figures in looked if self._may_be(one, figures)]
         described = [Described(one.settings, figures) for one, figures in able]
-        gains = gains_of(self._goal, self._baseline, trials, described)
+        gains = gains_of(self._goal, self._baseline, known.trials, described, self._running)
         return {one.recipe: g for (one, _), g in zip(able, gains, strict=True) if g > 0}
 
-    def _with_figures(self, trials: Sequence[Trial]) -> list[tuple[Looked, Figures]]:
-        """Return the points with their known figures: predicted of those not asked for yet."""
-        looked = [*self._pool.values()]
-        asked = [one for one in looked if one.outline is None]
-        known = [
+    def _expected(self, looked: Sequence[Looked], trials: Sequence[Trial]) -> list[Figures]:
+        """Return the known figures of points: predicted of those that were not asked for yet."""
+        told = [
+            ({}, self._baseline, 1.0),
             *((one.settings, one.figures, self._share(one)) for one in trials),
-            *(
-                (one.settings, _figures(one), one.share)
-                for one in looked
-                if one.outline is not None
-            ),
+            *((one.settings, _figures(one), one.share) for one in looked if _figures(one)),
         ]
-        known = [one for one in known if all(one[1].get(name) for name in self._names)]
-        sizes: dict[str, dict[str, float]] = {one.recipe: {} for one in asked}
-        points = [Described(settings, {}) for settings, _, _ in known]
+        told = [one for one in told if all(one[1].get(name) for name in self._names)]
+        asked = [one for one in looked if not _figures(one)]
+        sizes: list[dict[str, float]] = [{} for _ in asked]
+        points = [Described(settings, {}) for settings, _, _ in told]
         wanted = [Described(one.settings, {}) for one in asked]
-        for name in self._names if known and asked else ():
-            logs = [math.log(float(one[name] or 1.0) / share) for _, one, share in known]
-            for one, mean, spread in zip(asked, *predict(points, logs, wanted, ()), strict=True):
+        for name in self._names if told and asked else ():
+            logs = [math.log(float(one[name] or 1.0) / share) for _, one, share in told]
+            limit = self._goal.limits.get(name, 0.0)
+            rows = zip(asked, sizes, *predict(points, logs, wanted, ()), strict=True)
+            for one, found, mean, spread in rows:
                 size, least = (one.share * math.exp(x) for x in (mean, mean - spread))
-                # In doubt it is within the limit.
-                sizes[one.recipe][name] = min(size, max(self._goal.limits.get(name, 0.0), least))
-        return [(one, sizes.get(one.recipe, _figures(one))) for one in looked]
+                found[name] = min(size, max(limit, least))  # in doubt it is within the limit
+        predicted = iter(sizes)
+        return [_figures(one) or next(predicted) for one in looked]
 
     def _share(self, trial: Trial) -> float:
         if trial.number not in self._shares:
@@ -214,30 +233,29 @@ class Proposer:
         return self._shares[trial.number]
 
     def _may_be(self, looked: Looked, figures: Figures) -> bool:
-        known = all(figures.get(name) is not None for name in self._names)
-        fails = looked.outline is not None and looked.outline.stage_failed
-        within = all(x <= 0 for x in self._goal.known_excesses(figures).values())
-        return known and within and not fails
+        is_told = all(figures.get(name) is not None for name in self._names)
+        outline = looked.outline or Outline(figures={})
+        slack = 0.0 if outline.exact else SLACK
+        excesses = self._goal.known_excesses(figures, slack).values()
+        return is_told and not outline.stage_failed and all(one <= 0 for one in excesses)
 
-    def _draw_more(
-        self, trials: Sequence[Trial], has_seen: Callable[[str], bool], asked: int
-    ) -> None:
-        """Draw points that nobody has asked for, and forget the oldest of too many."""
-        for settings in itertools.islice(self._drawn(trials, asked), _DRAWN):
+    def _draw_more(self, known: Known) -> None:
+        """Draw points that nobody has asked for, and forget those of others and the oldest."""
+        self._pool = {recipe: one for recipe, one in self._pool.items() if recipe not in known.seen}
+        for settings in itertools.islice(self._drawn(known), _DRAWN):
             looked = self._looker.look(settings)
-            if looked is None or looked.recipe in self._pool or has_seen(looked.recipe):
-                continue
-            self._pool[looked.recipe] = looked
+            if looked is not None and looked.recipe not in {*self._pool, *known.seen}:
+                self._pool[looked.recipe] = looked
         while len(self._pool) > _POOL:
             del self._pool[next(iter(self._pool))]
 
-    def _drawn(self, trials: Sequence[Trial], asked: int) -> Iterator[Settings]:
+    def _drawn(self, known: Known) -> Iterator[Settings]:
         """Yield what waits from the beginning, then points at random, and near the front."""
         while self._waiting:
             yield self._waiting.pop(0)
-        chance = random.Random(f"{self._seed}:{asked}")
-        front = {one.number: one for one in trials}
-        parents = [front[number].settings for number in self._goal.front(trials)]
+        chance = random.Random(f"{self._seed}:{known.asked}")
+        front = {one.number: one for one in known.trials}
+        parents = [front[number].settings for number in self._goal.front(known.trials)]
         for settings in self._draw(chance.randrange(2**31)):
             alike = [one for one in parents if one.get(CHAIN) == settings.get(CHAIN)]
             if alike and chance.random() < _NEAR:

@@ -26,7 +26,7 @@ from shrink.contract.searched import Rung, Trial
 from shrink.recipe.plan import Plan
 from shrink.recipe.resolved import recipe_sha256
 from shrink.search.candidates import Candidates
-from shrink.search.goal import UNTRAINED
+from shrink.search.goal import SLACK, UNTRAINED
 from shrink.search.looked import OutOfTime, Runs, keep_scores, until
 from shrink.search.outliner import Outliner
 from shrink.search.points import (
@@ -38,7 +38,7 @@ from shrink.search.points import (
     untrained,
     worth,
 )
-from shrink.search.proposing import Proposer
+from shrink.search.proposing import Known, Proposer
 from shrink.search.rungs import (
     SHARES,
     Ladder,
@@ -52,8 +52,6 @@ from shrink.search.study import Asked, Study
 from shrink.search.telling import Telling
 from shrink.search.warm import warmed
 
-_SLACK = 0.1
-"""Share by which what training decides may still make a file smaller."""
 _DULL_IN_A_ROW, _KNOWN_IN_A_ROW, _UNABLE_IN_A_ROW, _SPENT_IN_A_ROW = 20, 20, 100, 3
 _KNOWN_BEFORE_CHANCE = 3
 """Known points in a row after which a new one is drawn at random."""
@@ -174,8 +172,9 @@ class Worker:
             return study.ask()
 
         def choose() -> Settings | None:
+            known = Known(study.trials(), study.seen(), study.running_points(), study.asked())
             with until(self.budget.deadline):
-                return proposer.propose(study.trials(), study.has_seen, study.asked())
+                return proposer.propose(known)
 
         return study.ask_if_none_waits(choose)
 
@@ -260,7 +259,7 @@ class Worker:
         return found
 
     def _broken_untrained(self, outline: Outline) -> tuple[str, ...]:
-        known = self.goal.known_excesses(outline.figures, 0.0 if outline.exact else _SLACK)
+        known = self.goal.known_excesses(outline.figures, 0.0 if outline.exact else SLACK)
         return tuple(name for name, excess in known.items() if excess > 0)
 
     def _is_dull(self, outline: Outline) -> bool:
@@ -268,7 +267,7 @@ class Worker:
         best = self.goal.best(self.study.trials())
         if best is None or self.progress.dull >= _DULL_IN_A_ROW:
             return False
-        slack = 0.0 if outline.exact else _SLACK
+        slack = 0.0 if outline.exact else SLACK
         return self.goal.cannot_win(outline.figures, best.figures, slack)
 
     def _train(self, asked: Asked, plan: Plan, started: float) -> None:

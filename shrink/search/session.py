@@ -31,8 +31,8 @@ from shrink.run.session import guard_models
 from shrink.run.store import Store
 from shrink.search.asking import Asking
 from shrink.search.candidates import Candidates
-from shrink.search.gains import can_predict, names_known
-from shrink.search.goal import LATENCY, MAX_DROP, Goal
+from shrink.search.gains import names_known
+from shrink.search.goal import LATENCY, MAX_DROP, UNTRAINED, Goal
 from shrink.search.keyed import Keyed
 from shrink.search.looked import HOST, OutOfTime, Runs, keep_scores, scores_in, until
 from shrink.search.optimism import luck_of
@@ -135,8 +135,11 @@ class Search:
         self, study: Study, baseline: Figures, outliner: Outliner, worker: int = 0
     ) -> Proposer | None:
         """Return what says which point is next; None where the study's sampler does."""
-        named = self.asking.sampler or SAMPLERS[0]
-        if named != "gp" or self.asking.warm_starts or not can_predict(study.goal):
+        if (self.asking.sampler or SAMPLERS[0]) != "gp":
+            return None
+        why = _why_not_predicted(study.goal, self.asking.warm_starts)
+        if why:
+            self.console.say(f"points are chosen by the sampler tpe, as {why}")
             return None
         outline = outliner.outline if names_known(study.goal) else None
         looker = Looker(self.candidates, outline, Keyed(self.runs.store))
@@ -341,6 +344,14 @@ class Search:
         evidence = {n: one[goal.metric] for n, one in scores.items() if goal.metric in one}
         baseline = scores_in(self.folder / TRIALS / BASELINE).get(goal.metric)
         return luck_of(trials, evidence, baseline, goal)
+
+
+def _why_not_predicted(goal: Goal, warm_starts: bool) -> str:
+    """Return why `gp` cannot say which point is next; empty where it can."""
+    if warm_starts:
+        return "warm starts change what a point is"
+    unknown = [name for name in names_known(goal) if name not in UNTRAINED]
+    return f"{', '.join(unknown)} is not known of a point before it is trained" if unknown else ""
 
 
 def _figures(stage: Stage) -> dict[str, float]:

@@ -163,6 +163,22 @@ class Study:
         while True:
             yield self.space.suggest(draws.ask())
 
+    def seen(self) -> frozenset[str]:
+        """Return the recipes of all points that were asked for; see `is_known`."""
+        said = (one.user_attrs.get(_RECIPE) for one in self._frozen())
+        return frozenset(filter(None, said))
+
+    def running_points(self) -> list[Settings]:
+        """Return the settings of the points that other workers look at now."""
+        return [
+            json.loads(one.user_attrs[_SETTINGS])
+            for one in self._frozen()
+            if not one.state.is_finished()
+            and one.user_attrs.get(_WORKER, self.worker) != self.worker
+            and _SETTINGS in one.user_attrs
+            and _TRIAL not in one.user_attrs
+        ]
+
     def asked(self) -> int:
         """Return how many points were asked for, or wait, by all workers."""
         return len(self._study.get_trials(deepcopy=False))

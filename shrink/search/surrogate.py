@@ -134,7 +134,8 @@ def _columns(points: Sequence[Described], names: Sequence[str]) -> tuple[Array, 
     groups = [0] * len(columns)
     for key in dict.fromkeys(key for one in points for key in one.settings):
         values = [one.settings.get(key) for one in points]
-        if all(_is_number(value) or value is None for value in values):
+        told = [value for value in values if value is not None]
+        if told and all(map(_is_number, told)):
             columns.append(_scaled(values))
             groups.append(1)
         else:

@@ -27,7 +27,7 @@ from shrink.contract.report import Figures
 from shrink.contract.searched import Trial
 from shrink.recipe.search_config import SAMPLERS
 from shrink.search.goal import Goal
-from shrink.search.proposing import Looked, Looker, Proposer
+from shrink.search.proposing import Known, Looked, Looker, Proposer
 from shrink.search.space import Chain, Choice, Interval, Settings, Space
 from shrink.search.study import Asked, Study
 from tests.benchmarks.bench_search import hypervolume
@@ -127,10 +127,8 @@ def _asked(study: Study, proposer: Proposer | None) -> Asked:
     if proposer is None:
         return study.ask()
     trials = study.trials()
-    known = [repr(one.settings) for one in trials]
-    return study.ask_if_none_waits(
-        lambda: proposer.propose(trials, lambda recipe: recipe in known, study.asked())
-    )
+    seen = frozenset(repr(one.settings) for one in trials)
+    return study.ask_if_none_waits(lambda: proposer.propose(Known(trials, seen, (), study.asked())))
 
 
 def _figures(settings: Settings, noise: random.Random | None) -> Figures:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -124,21 +125,46 @@ def test_a_damaged_index_is_read_or_refused(index: bytes) -> None:
     assert refused > 20
 
 
-def test_an_index_whose_blocks_are_the_same_one_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def varint_of(number: int) -> bytes:
+    found = b""
+    while number > 127:
+        found += bytes((number & 0x7F | 0x80,))
+        number >>= 7
+    return found + bytes((number,))
+
+
+def table_of(blocks: bytes, places: Sequence[tuple[int, int]]) -> bytes:
+    """Return an index whose outer block names places of inner ones."""
+    values = [varint_of(begin) + varint_of(length) for begin, length in places]
+    outer = b"".join(bytes((0, 0, len(value))) + value for value in values) + bytes(4)
+    where = bytes(2) + varint_of(len(blocks)) + varint_of(len(outer))
+    footer = where.ljust(40, b"\0") + (0xDB4775248B80FB57).to_bytes(8, "little")
+    return blocks + outer + b"\0" + footer
+
+
+def test_an_index_of_more_entries_than_any_model_has_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle, "_MOST_KEYS", 1000)
     # Each entry is of three bytes: nothing shared, no key of its own, no value.
     inner = bytes(3) * 600 + bytes(4)
-    outer = b"".join(bytes((0, 0, 3)) + b"\x00" + varint_of(len(inner)) for _ in range(4))
-    outer += bytes(4)
-    content = inner + b"\0" + outer + b"\0"
-    places = bytes(2) + varint_of(len(inner) + 1) + varint_of(len(outer))
-    footer = places.ljust(40, b"\0") + (0xDB4775248B80FB57).to_bytes(8, "little")
-    with pytest.raises(ValueError, match="more variables than any model has"):
-        list(variable_sizes(content + footer))
+    second = (len(inner) + 1, len(inner))
+    content = table_of((inner + b"\0") * 2, [(0, len(inner)), second])
+    with pytest.raises(ValueError, match="more or longer variables than any model has"):
+        list(variable_sizes(content))
 
 
-def varint_of(number: int) -> bytes:
-    return bytes((number & 0x7F | 0x80, number >> 7)) if number > 127 else bytes((number,))
+def test_no_block_of_an_index_is_read_twice() -> None:
+    inner = bytes(3) * 600 + bytes(4)
+    with pytest.raises(ValueError, match="blocks that are not in their order"):
+        list(variable_sizes(table_of(inner + b"\0", [(0, len(inner))] * 2)))
+    with pytest.raises(ValueError, match="blocks that are not in their order"):
+        list(variable_sizes(table_of(inner + b"\0", [(3, len(inner) - 3), (0, len(inner))])))
+
+
+def test_an_entry_of_an_index_is_no_longer_than_any_is() -> None:
+    value = bytes(70_000)
+    inner = bytes(2) + varint_of(len(value)) + value + bytes(4)
+    with pytest.raises(ValueError, match="more or longer variables"):
+        list(variable_sizes(table_of(inner + b"\0", [(0, len(inner))])))
 
 
 def test_a_saved_model_without_a_readable_index_counts_whole(tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from shrink.contract.job import Outline
 from shrink.contract.report import Figures
 from shrink.contract.searched import Rung, Trial
 from shrink.search.asking import Asking
-from shrink.search.gains import can_predict, gains_of
+from shrink.search.gains import gains_of
 from shrink.search.goal import Goal
-from shrink.search.proposing import Looked, Looker, Proposer
+from shrink.search.proposing import Known, Looked, Looker, Proposer
+from shrink.search.session import _why_not_predicted
 from shrink.search.space import Settings
 from shrink.search.surrogate import Described
 from tests.search.fake import FakeAttempt, search
@@ -35,7 +36,8 @@ class Sizes(Looker):
         vars(self)["fails"] = fails
 
     def look(self, settings: Settings) -> Looked | None:
-        return Looked(settings, repr(sorted(settings.items()))) if settings["size"] else None
+        share = float(str(settings["size"])) / BASELINE["tflite_bytes"]
+        return Looked(settings, repr(sorted(settings.items())), share=share) if share else None
 
     def outlined(self, looked: Looked) -> Looked:
         size = float(str(looked.settings["size"]))
@@ -64,9 +66,14 @@ def _seen(trials: Sequence[Trial]) -> list[str]:
     return [repr([("size", one.settings["size"])]) for one in trials]
 
 
+def known_of(trials: Sequence[Trial], *running: float) -> Known:
+    points: list[Settings] = [{"size": size} for size in running]
+    return Known(trials, frozenset(_seen(trials)), points, len(trials))
+
+
 def proposed(goal: Goal, trials: Sequence[Trial], *sizes: float, looker: Any = None) -> Any:
     made = Proposer(goal, BASELINE, looker or Sizes(), [], drawn(*sizes), 0)
-    found = made.propose(trials, _seen(trials).__contains__, len(trials))
+    found = made.propose(known_of(trials))
     return None if found is None else found["size"]
 
 
@@ -83,25 +90,24 @@ def test_the_first_point_is_the_one_that_takes_least_and_then_the_recipe() -> No
 
 
 def test_a_point_that_is_too_large_by_its_recipe_is_not_begun_with() -> None:
-    class Shared(Sizes):
-        def look(self, settings: Settings) -> Looked | None:
-            found = super().look(settings)
-            share = float(str(settings["size"])) / BASELINE["tflite_bytes"]
-            return None if found is None else replace(found, share=share)
-
     first = timed((80_000, 70_000, 59_000, 50_000), (1, 1, 1, 1))
     goal = replace(FRONT, limits={"tflite_bytes": 60_000})
-    ours = Proposer(goal, BASELINE, Shared(), first, drawn(1), 0).begin()
+    ours = Proposer(goal, BASELINE, Sizes(), first, drawn(1), 0).begin()
     assert [one["size"] for one in ours] == [59_000]
     goal = replace(FRONT, limits={"tflite_bytes": 10_000})
-    ours = Proposer(goal, BASELINE, Shared(), first, drawn(1), 0).begin()
+    ours = Proposer(goal, BASELINE, Sizes(), first, drawn(1), 0).begin()
     assert [one["size"] for one in ours] == [80_000]  # the search tells what comes nearest
 
 
-def test_nothing_is_proposed_before_anything_was_trained() -> None:
-    assert proposed(FRONT, [], 10_000) is None
-    infeasible = trial(0, 70_000, 0.9, status="infeasible", feasible=False)
-    assert proposed(FRONT, [infeasible], 10_000) is None
+def test_points_that_are_likely_to_be_good_are_next_where_nothing_was_trained() -> None:
+    first = timed((80_000, 30_000, 20_000), (1, 5, 9))
+    made = Proposer(SMALLEST, BASELINE, Sizes(), first, drawn(0), 0)
+    begun = made.begin()
+    failed = trial(0, 80_000, 0, figures={}, status="failed", feasible=False)
+    assert [one["size"] for one in begun] == [80_000]
+    found = made.propose(known_of([failed]))
+    assert found is not None
+    assert found["size"] in (30_000, 20_000)
 
 
 def test_of_a_front_the_size_with_most_room_below_it_is_next() -> None:
@@ -135,7 +141,7 @@ def test_a_point_is_proposed_for_its_seconds() -> None:
     smaller, larger = gains_of(FRONT, BASELINE, known, looked)
     assert larger > smaller > 0
     made = Proposer(FRONT, BASELINE, Sizes(), first, drawn(0), 0)
-    assert made.propose(known, lambda recipe: recipe in _seen(known), 2) == first[0]
+    assert made.propose(known_of(known)) == first[0]
 
 
 def test_few_sizes_are_asked_for_and_others_predicted() -> None:
@@ -149,21 +155,106 @@ def test_few_sizes_are_asked_for_and_others_predicted() -> None:
     known = [trial(n, size, 0.99) for n, size in enumerate((80_000, 60_000, 40_000, 30_000))]
     sizes = [*range(2_000, 26_000, 1_000)]
     made = Proposer(SMALLEST, BASELINE, Counted(), [], drawn(*sizes), 0)
-    found = made.propose(known, lambda recipe: False, 4)
+    found = made.propose(known_of(known))
     assert 1 <= len(asked) <= 3
     assert found is not None
     assert found["size"] in asked
 
 
-def test_a_halted_point_says_what_it_has_come_to() -> None:
-    known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
-    rung = Rung(share=1 / 3, figures={"accuracy": 0.3}, duration_s=1.0, run="r")
-    bare = {"tflite_bytes": 9_000.0}
-    halted = trial(2, 9_000, 0, figures=bare, status="halted", feasible=False, rungs=(rung,))
+def rung(accuracy: float) -> Rung:
+    return Rung(share=1 / 3, figures={"accuracy": accuracy}, duration_s=1.0, run="r")
+
+
+def halted(number: int, size: float, accuracy: float) -> Trial:
+    bare = {"figures": {"tflite_bytes": size}, "status": "halted", "feasible": False}
+    return trial(number, size, 0, **bare, rungs=(rung(accuracy),))
+
+
+def test_a_halted_point_is_taken_to_gain_what_others_gained_from_its_rung() -> None:
+    known = [
+        trial(0, 50_000, 0.99, rungs=(rung(0.80),)),
+        trial(1, 20_000, 0.985, rungs=(rung(0.79),)),
+    ]
     looked = [Described({"size": 9_100.0}, {"tflite_bytes": 9_100.0})]
     (before,) = gains_of(SMALLEST, BASELINE, known, looked)
-    (after,) = gains_of(SMALLEST, BASELINE, [*known, halted], looked)
-    assert after < 0.1 * before
+    (on_its_way,) = gains_of(SMALLEST, BASELINE, [*known, halted(2, 9_000, 0.785)], looked)
+    (hopeless,) = gains_of(SMALLEST, BASELINE, [*known, halted(2, 9_000, 0.3)], looked)
+    assert on_its_way > 0.9 * before
+    assert hopeless < 0.1 * before
+    unknown = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
+    (before,) = gains_of(SMALLEST, BASELINE, unknown, looked)
+    assert gains_of(SMALLEST, BASELINE, [*unknown, halted(2, 9_000, 0.3)], looked) == [before]
+
+
+def test_points_that_others_train_are_taken_to_become_what_is_expected() -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 40_000, 0.985)]
+    sizes = (20_000.0, 19_000.0, 8_000.0)
+    looked = [Described({"size": size}, {"tflite_bytes": size}) for size in sizes]
+    alone = gains_of(FRONT, BASELINE, known, looked)
+    beside = gains_of(FRONT, BASELINE, known, looked, looked[:1])
+    assert beside[1] < 0.3 * alone[1]
+    assert beside[2] / alone[2] > 2 * beside[1] / alone[1]
+    assert beside[2] > 5 * beside[1]
+
+
+def test_points_of_others_are_forgotten() -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 40_000, 0.985)]
+    made = Proposer(FRONT, BASELINE, Sizes(), [], drawn(20_000, 10_000), 0)
+    assert made.propose(known_of(known)) is not None
+    trained = [*known, trial(2, 20_000, 0.98), trial(3, 10_000, 0.97)]
+    assert made.propose(known_of(trained)) is None
+
+
+@pytest.mark.parametrize("figures", [{}, {"tflite_bytes": None}])
+def test_a_trained_point_without_a_figure_beats_nothing(figures: Figures) -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 40_000, 0.985)]
+    bare = trial(2, 1, 0.985, figures={"accuracy": 0.985, **figures})
+    looked = [Described({"size": s}, {"tflite_bytes": s}) for s in (30_000.0, 10_000.0)]
+    (near, far) = gains_of(FRONT, BASELINE, [*known, bare], looked)
+    assert far > near > 0.01
+
+
+def test_a_front_counts_where_the_baseline_has_no_figure() -> None:
+    known = [trial(0, 50_000, 0.99)]
+    looked = [Described({"size": s}, {"tflite_bytes": s}) for s in (80_000.0, 30_000.0)]
+    (larger, smaller) = gains_of(FRONT, {"accuracy": 0.99}, known, looked)
+    assert smaller > larger >= 0
+    (one, other) = gains_of(Goal("accuracy", max_drop=0.02), {"accuracy": 0.99}, [], looked)
+    assert other > one > 0
+
+
+def test_a_training_that_diverged_hides_no_other() -> None:
+    goal = Goal("loss", objectives=("loss", "tflite_bytes"), traded=True)
+    baseline = {"loss": 0.3, "tflite_bytes": 100_000.0}
+
+    def point(number: int, size: float, loss: float) -> Trial:
+        return trial(number, size, 0, figures={"loss": loss, "tflite_bytes": size})
+
+    known = [point(0, 50_000, 0.31), point(1, 30_000, 0.33)]
+    looked = [Described({"size": s}, {"tflite_bytes": s}) for s in (40_000.0, 15_000.0)]
+    before = gains_of(goal, baseline, known, looked)
+    after = gains_of(goal, baseline, [*known, point(2, 60_000, 1e6)], looked)
+    assert before[1] > before[0]
+    assert after[1] > after[0] >= 0
+    assert after[1] < 1
+
+
+def test_values_of_any_kind_are_settings() -> None:
+    values: list[Json] = [None, True, "self", 0.5, ["a"], {"b": 1}]
+    known = [trial(0, 50_000, 0.99)]
+    for value in values:
+        looked = [Described({"prune.teacher": value}, {"tflite_bytes": 20_000.0})]
+        (gain,) = gains_of(SMALLEST, BASELINE, known, looked)
+        assert gain > 0
+
+
+def test_a_point_whose_size_nobody_can_say_is_proposed_by_what_is_expected() -> None:
+    class Silent(Sizes):
+        def outlined(self, looked: Looked) -> Looked:
+            return replace(looked, outline=Outline(figures={}, error="it depends on the data"))
+
+    known = [trial(0, 50_000, 0.99), trial(1, 40_000, 0.985)]
+    assert proposed(FRONT, known, 20_000, looker=Silent()) == 20_000
 
 
 def test_nothing_is_expected_where_the_baselines_metric_is_not_defined() -> None:
@@ -183,17 +274,19 @@ def test_limits_are_the_corner_that_a_front_is_measured_from() -> None:
 
 
 @pytest.mark.parametrize(
-    ("goal", "predicts"),
+    ("goal", "warm", "words"),
     [
-        (FRONT, True),
-        (SMALLEST, True),
-        (BEST, True),
-        (Goal("accuracy", limits={"p50_ms": 1.0}), False),
-        (Goal("accuracy", objectives=("accuracy", "p50_ms"), traded=True), False),
+        (FRONT, False, ""),
+        (SMALLEST, False, ""),
+        (BEST, False, ""),
+        (FRONT, True, "warm starts"),
+        (Goal("accuracy", limits={"p50_ms": 1.0}), False, "p50_ms is not known"),
+        (Goal("accuracy", objectives=("accuracy", "loss"), traded=True), False, "loss is not"),
     ],
 )
-def test_goals_of_what_is_known_untrained_are_predicted(goal: Goal, predicts: bool) -> None:
-    assert can_predict(goal) is predicts
+def test_what_is_not_known_untrained_is_named(goal: Goal, warm: bool, words: str) -> None:
+    found = _why_not_predicted(goal, warm)
+    assert found == words if not words else words in found
 
 
 def test_a_search_finds_no_larger_file_than_chance_in_as_many_points(

@@ -85,7 +85,8 @@ def _targets(
     first = table.cells[columns[0]]
     if len(columns) == 1 and all(map(_is_whole, first)):
         return (), np.array([int(cell) for cell in first], np.int64)
-    if len(columns) == 1 and not any(map(_is_finite, first)):
+    are_words = not any(map(_is_finite, first)) and not all(map(_is_number, first))
+    if len(columns) == 1 and are_words:
         names = class_order(set(first), config.classes, path)
         number = {name: label for label, name in enumerate(names)}
         return names, np.array([number[cell] for cell in first], np.int64)
