@@ -14,6 +14,7 @@ import tf_keras as keras
 
 from shrink.base.losses import DETECTION, kind_of_loss, takes_logits
 from shrink.base.types import Tensors
+from shrink.contract.choices import Choice
 from shrink.distillation.losses import FEATURE_LOSSES, SOFT_LOSSES, Case, squared_error
 from shrink.engine.losses import at_least_float32, masked, per_example
 from shrink.engine.microbatch import cast_inputs
@@ -289,6 +290,14 @@ def temperature_of(setting: float | Ramp | Literal["auto"], losses: Sequence[str
     if setting != "auto":
         return setting
     return _DETECTORS_TEMPERATURE if DETECTION in losses else _TEMPERATURE
+
+
+def temperature_choice(setting: object, losses: Sequence[str]) -> tuple[Choice, ...]:
+    """Return what the report says of a temperature that a detector's recipe left open."""
+    if setting != "auto" or DETECTION not in losses:
+        return ()
+    why = "boxes are not softened, and softened scores would outweigh them"
+    return (Choice(key="temperature", value=f"{_DETECTORS_TEMPERATURE:g}", why=why),)
 
 
 def together_of(task: Task, named: str, weights: Sequence[float] = ()) -> Together | None:

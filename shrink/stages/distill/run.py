@@ -31,6 +31,7 @@ from shrink.stages.distill.objective import (
     open_outputs,
     opened_task,
     soft_loss,
+    temperature_choice,
     temperature_of,
     together_of,
 )
@@ -203,7 +204,9 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
             learning, objective, config.epochs, dataset=teaching.dataset, task=opened_task(task)
         )
     record = _honest(record, distillation_loss)
-    notes, details = [*teaching.notes, *said], StageDetails(teacher_cache=teaching.cached)
+    choices = temperature_choice(config.temperature, losses)
+    notes = [*teaching.notes, *said, *(one.sentence for one in choices)]
+    details = StageDetails(teacher_cache=teaching.cached, choices=choices)
     if config.control:
         control = compare_with_control(student, initial, record, context)
         notes.append(control.note)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import tf_keras as keras
@@ -26,6 +26,7 @@ from shrink.pruning.allocation import (
 from shrink.pruning.masks import FrozenMasks, refuse_unmatched
 from shrink.pruning.reconstruct import check_same
 from shrink.stages.context import StageContext, StageResult
+from shrink.stages.distill.objective import temperature_choice
 from shrink.stages.prune.automatic import Settled, settle, sharing
 from shrink.stages.prune.choice import choose, sample
 from shrink.stages.prune.config import PruneConfig
@@ -60,6 +61,10 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         is_last = len(rounds) == config.steps - 1
         check = target.verify if is_last else None
         rounds.append(_round(now, part, epochs, graph, settled, context, check))
+    if config.teacher == "self" and config.passes:
+        losses = context.task(rounds[-1].model).losses
+        softened = temperature_choice(config.temperature, losses)
+        settled = replace(settled, choices=(*settled.choices, *softened))
     if config.file_bytes is not None and config.passes:
         target.verify(rounds[-1].model)  # a file stores equal weights once, and training parts them
     records = [one.record for one in rounds if one.record is not None]

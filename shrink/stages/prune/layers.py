@@ -22,6 +22,7 @@ from shrink.graph.network import Network, read_network
 from shrink.graph.scale import Block, find_blocks, without_blocks
 from shrink.pruning.masks import refuse_unmatched
 from shrink.stages.context import StageContext, StageResult
+from shrink.stages.distill.objective import temperature_choice
 from shrink.stages.prune.choice import validation_loss
 from shrink.stages.prune.config import AUTO, PruneConfig
 from shrink.stages.prune.fine_tuning import fine_tuning
@@ -65,6 +66,9 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
         after = validation_loss(smaller, context)
     config = _with_teacher(config, smaller, context)
     record = _fine_tuned(smaller, model, config, context) if config.passes else None
+    if config.teacher == "self" and config.passes:
+        losses = context.task(smaller).losses
+        choices = (*choices, *temperature_choice(config.temperature, losses))
     count, left = model.count_params(), smaller.count_params()
     notes = [
         f"{len(gone)} of {len(able)} blocks removed: "

@@ -103,6 +103,10 @@ def test_pruned_detector_learns_from_the_unpruned_one_through_its_concatenation(
     assert [tuple(one.shape[1:]) for one in pruned.model.outputs] == [(6, 6, 15), (3, 3, 15)]
     assert pruned.model.count_params() < two_levels(12).count_params()
     assert np.isfinite(pruned.training.history["loss"]).all()
+    assert pruned.details is not None
+    (choice,) = (one for one in pruned.details.choices if one.key == "temperature")
+    assert choice.value == "1"
+    assert choice.sentence in pruned.notes
 
 
 @pytest.mark.parametrize(
