@@ -129,7 +129,7 @@ class SearchConfig(Config):
     sampler: Annotated[str, NameIn(SAMPLERS)] | None = None
     """gp, tpe, nsga2 or random. gp, the default, takes the point of largest expected improvement
     for each second of training, by sizes that are known untrained and a Gaussian process over what
-    was trained; where a figure counts that training decides, such as latency, tpe takes its place."""
+    was trained; where a figure counts that training decides, such as latency, it is tpe."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Of the sampler."""
     rungs: Literal["auto"] | Shares = "auto"

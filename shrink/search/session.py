@@ -41,7 +41,8 @@ from shrink.search.output import impossible, show, write
 from shrink.search.points import TRIALS
 from shrink.search.proposing import Looker, Proposer
 from shrink.search.searching import Budget, Means, Worker
-from shrink.search.study import Study, open_storage
+from shrink.search.storage import open_storage
+from shrink.search.study import Study
 
 BEST, BASELINE = "best", "baseline"
 JOURNAL = "search.journal"

@@ -15,12 +15,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shrink.base.errors import InputError, RecipeError, ResourceError
+from shrink.base.errors import RecipeError
 from shrink.base.foreign import Json, JsonObject
-from shrink.base.packages import extra_hint
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.searched import Rung, Trial
 from shrink.search.goal import Goal, cost_of
@@ -51,33 +49,6 @@ class Asked:
     number: int
     settings: dict[str, Json]
     trial: optuna.Trial
-
-
-def open_storage(place: str) -> optuna.storages.BaseStorage:
-    """Return a storage: a database by its URL, else a journal file.
-
-    Raises:
-        ResourceError: Optuna is missing, or the database cannot be opened.
-    """
-    try:
-        import optuna
-        from optuna.storages.journal import JournalFileBackend
-    except ImportError as error:
-        raise ResourceError(
-            "Optuna is not installed", subject="shrink search", hint=extra_hint("search")
-        ) from error
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        if "://" in place:
-            return optuna.storages.RDBStorage(place)
-        Path(place).parent.mkdir(parents=True, exist_ok=True)
-        return optuna.storages.JournalStorage(JournalFileBackend(place))
-    except Exception as error:
-        raise ResourceError(
-            f"the storage cannot be opened: {error}",
-            subject=place,
-            hint="give a file on a shared disk, or the URL of a database",
-        ) from error
 
 
 class Study:
@@ -444,9 +415,3 @@ def _sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
             constraints_func=constraints,
             warn_independent_sampling=False,
         )
-
-
-def check_storage(place: str | None) -> None:
-    """Raise `InputError` where the folder of a journal file is a file."""
-    if place and "://" not in place and Path(place).is_dir():
-        raise InputError("the storage is a folder", subject=place, hint="name a file in it")

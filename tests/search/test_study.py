@@ -13,7 +13,8 @@ from shrink.contract.searched import Rung, Trial
 from shrink.search.goal import Goal
 from shrink.search.rungs import Reached
 from shrink.search.space import Chain, Choice, Interval, Space
-from shrink.search.study import _BEAT, _WORKER, Asked, Study, open_storage
+from shrink.search.storage import open_storage
+from shrink.search.study import _BEAT, _WORKER, Asked, Study
 
 SPACE = Space((Chain("", None, {"a": Choice((1, 2, 3)), "b": Interval(0, 3)}),))
 GOAL = Goal("accuracy", {"tflite_bytes": 10})
