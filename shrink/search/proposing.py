@@ -57,6 +57,14 @@ class Looked:
     share: float = 1.0
     outline: Outline | None = None
 
+    @property
+    def trains_nothing(self) -> bool:
+        """Whether its run is known to have no epochs but the baseline's."""
+        plan = self.plan
+        if plan is None:
+            return False
+        return not any(one.epochs for one in plan.steps if one.name != plan.baseline.name)
+
 
 @dataclass(frozen=True)
 class Looker:
@@ -139,10 +147,10 @@ class Proposer:
         self._vain = -1  # so many were trained when nothing was promised
 
     def begin(self) -> list[Settings]:
-        """Return the point to begin with, which takes least, and the recipe as it stands.
+        """Return the points to begin with: those that train nothing, or the one that takes least.
 
-        Those that are too large by what their recipes say wait. Of a search for a front the recipe
-        is one point of many, and waits, too.
+        Then comes the recipe as it stands. Those that are too large by what their recipes say wait.
+        Of a search for a front the recipe is one point of many, and waits, too.
         """
         looked = [self._looker.look(settings) for settings in self._waiting]
         legal = [number for number, one in enumerate(looked) if one is not None]
@@ -151,7 +159,9 @@ class Proposer:
         shares = {n: one.share for n, one in enumerate(looked) if one is not None}
         size, limit = self._baseline.get(SIZE), self._goal.limits.get(SIZE, math.inf)
         able = [n for n in legal if (size or 0.0) * shares[n] <= limit]
-        numbers = sorted(able or legal, key=lambda number: (seconds[number], number))[:1]
+        in_order = sorted(able or legal, key=lambda number: (seconds[number], number))
+        plain = {n for n, one in enumerate(looked) if one is not None and one.trains_nothing}
+        numbers = [number for number in in_order if number in plain] or in_order[:1]
         stands = self._waiting[0].get(CHAIN) in (None, AS_WRITTEN) if self._waiting else False
         if not self._goal.traded and stands and 0 in seconds and 0 not in numbers:
             numbers.append(0)

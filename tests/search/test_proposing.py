@@ -17,6 +17,7 @@ from shrink.contract.searched import Rung, Trial
 from shrink.search.asking import Asking
 from shrink.search.gains import gains_of
 from shrink.search.goal import Goal
+from shrink.search.keyed import Keyed
 from shrink.search.proposing import Known, Looked, Looker, Proposer
 from shrink.search.session import _why_not_predicted
 from shrink.search.space import Settings
@@ -87,6 +88,18 @@ def test_the_first_point_is_the_one_that_takes_least_and_then_the_recipe() -> No
     assert [one["size"] for one in ours] == [7, 9]
     ours = Proposer(FRONT, BASELINE, Sizes(), first, drawn(1), 0).begin()
     assert [one["size"] for one in ours] == [7]
+
+
+def test_points_that_train_nothing_come_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    made = search(tmp_path, Asking(trials=1), FakeAttempt())
+    looker = Looker(made.candidates, None, Keyed(made.runs.store))
+    epochs: list[Settings] = [{"prune.epochs": n, "prune.parameters": 0.5} for n in (3, 0, 2)]
+    epochs.append({"prune.epochs": 0, "prune.parameters": 0.4})
+    ours = Proposer(FRONT, {"accuracy": 0.9}, looker, epochs, drawn(1), 0).begin()
+    assert ours == [epochs[1], epochs[3]]
 
 
 def test_a_point_that_is_too_large_by_its_recipe_is_not_begun_with() -> None:
