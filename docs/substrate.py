@@ -23,7 +23,7 @@ REASONS = {
     ),
     "trains": r"(optimizers|losses|metrics|callbacks|mixed_precision)\b.*",
     "loads, saves and copies models": r"(models|saving|src\.saving)\b.*|utils\.custom_object_scope",
-    "sets seeds and reads the state of Keras": r"(utils|backend|config|__version__)\b.*",
+    "sets seeds and reads the state of Keras": r"(utils|(src\.)?backend|config|__version__)\b.*",
     "reads how layers are connected": r"(src\.engine|__internal__)\b.*",
 }
 """Each reason, with the names of tf-keras that it stands for."""
