@@ -20,8 +20,6 @@ from shrink.search.surrogate import Described, predict
 
 TRAINED = ("done", "halted")
 """Statuses of points that say something of their metric."""
-_BEYOND = 0.1
-"""Of the baseline's metric, by which the worst cost that counts is beyond the worst one seen."""
 
 
 def names_known(goal: Goal) -> list[str]:
