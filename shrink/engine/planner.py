@@ -8,6 +8,7 @@ allocator does not count small tensors, and rounds the others.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -93,7 +94,8 @@ def predict(probed: Mapping[int, int], size: int, floor: Floor | None = None) ->
     """Return the peak to expect at a size, in bytes, from the probes up to half of it.
 
     The line through the last two is kept where its constant lies within `floor`; else the constant
-    is moved there. Of the two slopes that this leaves the last is taken where they rise, for more
+    is moved there. Where there is a probe between them (see `search`) it is that of the steeper one
+    of both halves. Of the two slopes that this leaves the last is taken where they rise, for more
     tensors are counted the larger they are, and the mean where they fall. A peak that is followed
     by a lower one tells how far apart two peaks of one size may be, by where weights and sums lie:
     so much is added, and at most what is held of these. More is the allocator's, near its limit.
@@ -112,15 +114,33 @@ def predict(probed: Mapping[int, int], size: int, floor: Floor | None = None) ->
         return None
     last, held = known[-1], _constant(probed, known, floor)
     # Behind a flat the curve bends: the flat tells nothing of the line.
-    sizes = known[-1:] if _flat(probed, known[-3:-1]) else known[-2:]
+    bends = _between_last(known) or _flat(probed, known[-3:-1])
+    sizes = known[-1:] if bends else known[-2:]
     slopes = [max(0.0, probed[s] - held) / s for s in sizes]
     slope = max(slopes[-1], sum(slopes) / len(slopes))
     fall = min(_largest_fall(probed, known), floor.low)
     return round(max(probed[last], held + slope * size) + fall)
 
 
+_SAME = 1e-3
+"""Peaks that differ by less, in parts, are one: what is sampled differs by a kilobyte or two."""
+
+
 def _flat(probed: Mapping[int, int], sizes: list[int]) -> bool:
-    return len(sizes) > 1 and len({probed[size] for size in sizes}) == 1
+    peaks = [probed[size] for size in sizes]
+    return len(peaks) > 1 and max(peaks) <= (1 + _SAME) * min(peaks)
+
+
+def _between_last(known: list[int]) -> bool:
+    """Whether the last probe but one is of three quarters of the last."""
+    return len(known) > 2 and 4 * known[-2] == 3 * known[-1]
+
+
+def _last_slope(probed: Mapping[int, int], known: list[int]) -> float:
+    """Return the slope of the line through the last two probes, or of the steeper half of it."""
+    ends = known[-3:] if _between_last(known) else known[-2:]
+    secants = [(probed[b] - probed[a]) / (b - a) for a, b in itertools.pairwise(ends)]
+    return max(0.0, *secants)
 
 
 def _largest_fall(probed: Mapping[int, int], sizes: list[int]) -> int:
@@ -133,13 +153,12 @@ def _constant(probed: Mapping[int, int], known: list[int], floor: Floor) -> floa
     smallest, last = probed[min(probed)], known[-1]
     if len(known) == 1:
         return min(max(floor.low, smallest - floor.slack), smallest)
-    before = known[-2]
-    slope = max(0.0, (probed[last] - probed[before]) / (last - before))
-    if slope == 0.0:
+    slope = _last_slope(probed, known)
+    if slope == 0.0 or _flat(probed, known[-2:]):
         return probed[last]
     low = max(floor.low, smallest - floor.slack - slope)
     high = max(low, min(floor.high, smallest))
-    if _flat(probed, known[-3:-1]):
+    if not _between_last(known) and _flat(probed, known[-3:-1]):
         return low
     return min(max(probed[last] - slope * last, low), high)
 
@@ -151,6 +170,9 @@ def usable(limit: int, margin: float = MARGIN) -> int:
 
 def search(probe: Probe, largest: int, limit: int | None, *, doubt: float = 0.0) -> dict[int, int]:
     """Measure sizes 1, 2, 4, ... and `largest`, as long as the next is expected to fit.
+
+    Two sizes behind a flat may lie on either side of the bend. Three quarters of such a size are
+    measured, too: a line through one half of the way from its half is that behind the bend.
 
     Args:
         probe: what measures.
@@ -170,11 +192,25 @@ def search(probe: Probe, largest: int, limit: int | None, *, doubt: float = 0.0)
             return probed
         try:
             probed[size] = probe.peak(size)
+            if limit is not None and probed[size] > limit:
+                return probed
+            if _may_bend(probed, size):
+                probed[size * 3 // 4] = probe.peak(size * 3 // 4)
         except ResourceError:
             return probed
-        if size == largest or (limit is not None and probed[size] > limit):
+        if size == largest:
             return probed
         size = min(2 * size, largest)
+
+
+def _may_bend(probed: Mapping[int, int], size: int) -> bool:
+    """Whether a size lies above a flat, the least peak of two sizes, on which its quarter lies."""
+    quarter = size // 4
+    if size % 4 or quarter not in probed:
+        return False
+    least = (1 + _SAME) * min(probed.values())
+    is_flat = any(probed[smaller] <= least for smaller in probed if smaller < quarter)
+    return is_flat and probed[quarter] <= least < probed[size]
 
 
 def choose(probed: Mapping[int, int], floor: Floor, limit: int | None) -> MicroBatchPlan | None:

@@ -70,19 +70,26 @@ class AllocatorPeak:
 
     def __init__(self, devices: Sequence[str] = ("CPU:0",)) -> None:
         self._devices = tuple(devices)
-        self._earlier = 0
+        self._earlier = self._of_window = 0
         silent = [device for device in self._devices if not _counts(device)]
         self.note = f"the allocator of {', '.join(silent)} keeps no statistics" if silent else ""
 
     def reset(self) -> None:
         """Start anew: the peak becomes what is held now."""
-        self._earlier = 0
+        self._earlier = self._of_window = 0
         self._reset_devices()
 
     def window(self) -> int | None:
         """Return the peak since the last call, and begin a new window; `peak` spans them all."""
+        highest, earlier = self.step(), self._of_window
+        self._of_window = 0
+        return None if highest is None else max(highest, earlier)
+
+    def step(self) -> int | None:
+        """Return the peak since the last call, or window; `window` and `peak` span all steps."""
         highest = self._most("peak")
         self._earlier = max(self._earlier, highest or 0)
+        self._of_window = max(self._of_window, highest or 0)
         self._reset_devices()
         return highest
 

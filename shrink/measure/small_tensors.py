@@ -13,9 +13,10 @@ import gc
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 SMALL_BYTES = 1 << 18
 """What is smaller goes through malloc (`kSmallAllocationsThreshold` of mkl_cpu_allocator.h)."""
@@ -133,15 +134,34 @@ def _resource_variables() -> set[type]:
     return found
 
 
+class Allocator(Protocol):
+    """What counts the large tensors."""
+
+    def held(self) -> int | None:
+        """Return what is held now, in bytes; None where it is unknown."""
+
+    def step(self) -> int | None:
+        """Return the most that was held since the last call, in bytes; None as with `held`."""
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The peaks of some steps that are alike, in bytes: of the allocator, and of all tensors."""
+
+    allocator: int
+    total: int
+
+
 class SmallTensorsPeak:
     """Finds how much higher the peak of a CPU is than that of its allocator.
 
     Begin and end a window around steps that are alike, and mark each: within a step, what it
     asked malloc for is added to what the allocator holds at that moment. The variables that are
-    held all along count to it.
+    held all along count to it. The allocator knows its own peak, which may last too short to be
+    met by a sample: it is not guessed from them.
 
     Args:
-        held: returns what the allocator holds now, in bytes.
+        allocator: what the sum is above of.
         note: why nothing is to be counted, if that is known before.
         sampling: how often it looks.
 
@@ -151,23 +171,23 @@ class SmallTensorsPeak:
 
     def __init__(
         self,
-        held: Callable[[], int],
+        allocator: Allocator,
         note: str = "",
         sampling: Sampling = BESIDE_TRAINING,
     ) -> None:
         self.note = note or why_not_counted()
         self._sampling = sampling
-        self._held = held
+        self._counted = allocator
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
         self._base = self._highest = self._allocator = 0
-        self._resting = False
-        self._peak: int | None = None
+        self._resting = True
+        self._windows: list[_Window] = []
 
     def reset(self) -> None:
         """Forget the windows so far."""
-        self._peak = None
+        self._windows = []
 
     @property
     def running(self) -> bool:
@@ -179,6 +199,7 @@ class SmallTensorsPeak:
         if self.note or self.running:
             return
         self._highest = self._allocator = 0
+        self._resting = True
         self._stopping.clear()
         self.mark()
         self._thread = threading.Thread(target=self._sample, name="small-tensors", daemon=True)
@@ -188,20 +209,24 @@ class SmallTensorsPeak:
         """Say that the next step begins."""
         if not self.note:
             with self._lock:
+                self._end_step()
                 self._base = small_blocks_bytes() or 0
                 self._resting = False
 
     def rest(self) -> None:
         """Look at nothing until the next mark."""
-        with self._lock:
-            self._resting = True
+        if not self.note:
+            with self._lock:
+                self._end_step()
+                self._resting = True
 
     def end(self) -> None:
         """End the window."""
         if self.running:
+            self.rest()
             self.discard()
-            above = max(0, self._highest - self._allocator)
-            self._peak = max(self._peak or 0, above + small_variables_bytes())
+            highest = max(self._highest, self._allocator) + small_variables_bytes()
+            self._windows.append(_Window(self._allocator, highest))
 
     def discard(self) -> None:
         """End the window without believing it."""
@@ -219,9 +244,28 @@ class SmallTensorsPeak:
         finally:
             self.end()
 
-    def peak(self) -> int | None:
-        """Return the most that a window found, in bytes; None where there was none."""
-        return self._peak
+    def peak(self, allocator: int) -> int | None:
+        """Return how much higher the peak of all tensors is than the allocator's, in bytes.
+
+        At least as much as in the window in which the allocator held most: it may have held more
+        outside of all.
+
+        Args:
+            allocator: its peak, in bytes, within windows and without.
+
+        Returns:
+            None where there was no window.
+        """
+        if not self._windows:
+            return None
+        fullest = max(self._windows, key=lambda window: window.allocator)
+        highest = max(window.total for window in self._windows)
+        return max(fullest.total - fullest.allocator, highest - allocator)
+
+    def _end_step(self) -> None:
+        highest = self._counted.step() or 0
+        if not self._resting:
+            self._allocator = max(self._allocator, highest)
 
     def _sample(self) -> None:
         while not self._stopping.is_set():
@@ -234,8 +278,7 @@ class SmallTensorsPeak:
 
     def _look(self) -> None:
         # Of the two readings the lower one: the small ones may be of either moment.
-        before = self._held()
+        before = self._counted.held() or 0
         rise = (small_blocks_bytes() or 0) - self._base
-        held = min(before, self._held())
+        held = min(before, self._counted.held() or 0)
         self._highest = max(self._highest, held + rise)
-        self._allocator = max(self._allocator, held)

@@ -69,7 +69,7 @@ class TrainingPeak(AllocatorPeak):
         super().__init__(devices)
         self.counts_all = not self.note and _counts_small(self, devices[0])
         looked_at = "the allocator counts them" if self.counts_all else self.note
-        self.small = SmallTensorsPeak(lambda: self.held() or 0, looked_at, sampling)
+        self.small = SmallTensorsPeak(self, looked_at, sampling)
 
     @property
     def is_complete(self) -> bool:
@@ -83,7 +83,8 @@ class TrainingPeak(AllocatorPeak):
 
     def parts(self) -> Parts:
         """Return both parts of the peak."""
-        return Parts(self.peak(), 0 if self.counts_all else self.small.peak())
+        highest = self.peak()
+        return Parts(highest, 0 if self.counts_all else self.small.peak(highest or 0))
 
 
 def _counts_small(peak: AllocatorPeak, device: str) -> bool:

@@ -1,11 +1,12 @@
 """How often bootstrap intervals hold the truth in simulation, and what they cost.
 
     python -m tests.benchmarks.bench_intervals [--samples 400] [--sizes 200 1000 5000]
-        [--metrics roc_auc f1_macro mean_iou map]
+        [--metrics roc_auc f1_macro mean_iou map] [--first 0]
 
 Examples are drawn from a population whose metric is known from 400,000 of them (20,000 pictures of
 boxes); so are those of a second artifact, which decides otherwise on a few. Each sample gives an
-interval of the metric and one of the paired difference.
+interval of the metric and one of the paired difference. Samples are numbered, so that processes can
+share them: `--first 50 --samples 50` are those from the fifty-first to the hundredth.
 """
 
 from __future__ import annotations
@@ -90,16 +91,16 @@ def truth_of(name: str, population: Population) -> tuple[float, float]:
     return own, value(name, second, targets, from_logits=True) - own
 
 
-def coverage(name: str, population: Population, n: int, samples: int) -> tuple[float, float]:
+def coverage(name: str, population: Population, n: int, samples: range) -> tuple[float, float]:
     """Return the shares of samples whose intervals hold the metric, and the difference."""
     own, change = truth_of(name, population)
     held, held_change = 0, 0
-    for index in range(samples):
+    for index in samples:
         first, second, targets = population(np.random.default_rng([n, index]), n)
         before, after = both(name, first, second, targets)
         held += holds(resampled_interval(before, bounds=BOUNDS), own)
         held_change += holds(resampled_difference(before, after, bounds=BOUNDS), change)
-    return held / samples, held_change / samples
+    return held / len(samples), held_change / len(samples)
 
 
 def both(
@@ -135,15 +136,17 @@ def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--samples", type=int, default=400)
+    parser.add_argument("--first", type=int, default=0, help="number of the first sample")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--metrics", nargs="+", choices=CASES, default=list(CASES))
     arguments = parser.parse_args()
+    samples = range(arguments.first, arguments.first + arguments.samples)
     for name in arguments.metrics:
         population = CASES[name]
         seconds = cost(name, population)
         print(f"{name}: {seconds:.2f} s of CPU for 10,000 examples", flush=True)  # noqa: T201
         for n in arguments.sizes:
-            own, change = coverage(name, population, n, arguments.samples)
+            own, change = coverage(name, population, n, samples)
             text = f"{name}, n = {n}: metric {own:.1%}, difference {change:.1%}"
             print(f"{text} of {arguments.samples} samples", flush=True)  # noqa: T201
 

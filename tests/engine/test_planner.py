@@ -83,6 +83,30 @@ def test_predict_puts_the_bend_at_the_last_probe_behind_a_flat() -> None:
     assert predict({1: 100, 2: 100, 4: 120}, 8, Floor(low=60)) == 60 + 15 * 8
 
 
+@pytest.mark.parametrize("example", [150, 170, 200, 290])
+def test_search_measures_a_size_behind_the_bend_that_tells_the_slope(example: int) -> None:
+    """From 64 at 200 and 290, from 128 else, the line is above the update's 20,000."""
+    curve = Curve(update=20_000, held=10_000, example=example)
+    probed = search(curve, 128, None)
+    between = {48, 96} if example > 10_000 / 64 else {96}
+    assert set(curve.asked) - {1, 2, 4, 8, 16, 32, 64, 128} == between
+    assert predict(probed, 256) == curve.true(256)
+    assert choose(probed, Floor(), None).micro_batch_size == 128  # type: ignore[union-attr]
+
+
+def test_search_measures_nothing_between_two_sizes_without_a_flat_or_a_rise() -> None:
+    for curve in (Curve(0, 10_000, 300), Curve(20_000, 10_000, 1), Curve(10_300, 10_000, 200)):
+        search(curve, 128, None)
+        assert curve.asked == [1, 2, 4, 8, 16, 32, 64, 128]
+
+
+def test_predict_takes_peaks_a_kilobyte_apart_as_one() -> None:
+    # As above, a flat before the last: held are at least 60,000, so 15,000 for each example.
+    floor = Floor(low=60_000)
+    assert predict({1: 100_000, 2: 100_050, 4: 120_000}, 8, floor) == 180_000
+    assert predict({1: 100_000, 2: 100_010, 4: 100_050}, 8, floor) == 100_050
+
+
 def test_predict_takes_the_last_slope_when_probes_rise() -> None:
     # Through the last two: a constant of -20. Above none: 30 each, then 35.
     assert predict({2: 60, 4: 140}, 8, Floor(low=0)) == 35 * 8

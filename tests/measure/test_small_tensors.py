@@ -27,6 +27,19 @@ BLOCKS, BYTES = 100, 50_000
 pytestmark = pytest.mark.skipif(bool(why_not_counted()), reason=why_not_counted())
 
 
+class Told:
+    """An allocator that holds what it is told to, and once held more than a sample meets."""
+
+    def __init__(self, now: int = 0, once: int = 0) -> None:
+        self.now, self.once = now, once
+
+    def held(self) -> int:
+        return self.now
+
+    def step(self) -> int:
+        return max(self.now, self.once)
+
+
 def lend(seconds: float) -> None:
     """Take blocks from malloc, wait, and give them back."""
     library = small_tensors._libc()
@@ -39,31 +52,60 @@ def lend(seconds: float) -> None:
 
 @pytest.mark.parametrize("sampling", [BESIDE_TRAINING, IN_PROBES])
 def test_peak_is_that_of_blocks_which_were_given_back(sampling: Sampling) -> None:
-    looked = SmallTensorsPeak(lambda: 0, sampling=sampling)
+    looked = SmallTensorsPeak(Told(), sampling=sampling)
     held = small_variables_bytes()
     with looked.window():
         looked.mark()
         lend(0.05)
-    assert looked.peak() == pytest.approx(BLOCKS * BYTES + held, rel=0.02)
+    assert looked.peak(0) == pytest.approx(BLOCKS * BYTES + held, rel=0.02)
 
 
 def test_peak_is_of_the_sum_and_not_the_sum_of_peaks() -> None:
     """The allocator holds most while malloc has lent nothing: its own peak is that of the sum."""
-    now = [10 * BLOCKS * BYTES]
-    looked = SmallTensorsPeak(lambda: now[0])
+    most = 10 * BLOCKS * BYTES
+    allocator = Told(most, most)
+    looked = SmallTensorsPeak(allocator)
     held = small_variables_bytes()
     with looked.window():
         looked.mark()
         ctypes.CDLL(None).usleep(20_000)
-        now[0] = 0
+        allocator.now = 0
         lend(0.05)
-    peak = looked.peak()
+    peak = looked.peak(most)
     assert peak is not None
     assert peak - held < 0.1 * BLOCKS * BYTES
 
 
+def test_peak_is_above_what_the_allocator_held_for_too_short_to_be_sampled() -> None:
+    """It once held 0.8 of what malloc lends later: the sum is a fifth above it, not twice it."""
+    once = 8 * BLOCKS * BYTES // 10
+    looked = SmallTensorsPeak(Told(once=once))
+    held = small_variables_bytes()
+    with looked.window():
+        looked.mark()
+        lend(0.05)
+    assert looked.peak(once) == pytest.approx(BLOCKS * BYTES - once + held, abs=BLOCKS * BYTES / 50)
+
+
+def test_peak_outside_of_the_windows_has_what_the_fullest_window_had_above() -> None:
+    allocator = Told(now=2 * BLOCKS * BYTES)
+    looked = SmallTensorsPeak(allocator)
+    held = small_variables_bytes()
+    with looked.window():
+        looked.mark()
+        lend(0.05)
+    allocator.now = 0
+    with looked.window():  # as validation, where less is held
+        looked.mark()
+        lend(0.05)
+        lend(0.05)
+    for outside in (0, BLOCKS * BYTES):
+        found = looked.peak(2 * BLOCKS * BYTES + outside)
+        assert found == pytest.approx(BLOCKS * BYTES + held, rel=0.02)
+
+
 def test_peak_leaves_out_what_is_lent_between_steps_and_in_a_discarded_window() -> None:
-    looked = SmallTensorsPeak(lambda: 0)
+    looked = SmallTensorsPeak(Told())
     held = small_variables_bytes()
     with looked.window():
         looked.rest()
@@ -71,7 +113,7 @@ def test_peak_leaves_out_what_is_lent_between_steps_and_in_a_discarded_window() 
     looked.begin()
     lend(0.02)
     looked.discard()
-    peak = looked.peak()
+    peak = looked.peak(0)
     assert peak is not None
     assert peak - held < 0.1 * BLOCKS * BYTES
 
@@ -100,10 +142,10 @@ def test_small_variables_are_counted_once_and_large_ones_never() -> None:
 def test_nothing_is_counted_where_the_c_library_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_tensors, "_libc", lambda: None)
     monkeypatch.setattr(small_tensors, "why_not_counted", why_not_counted.__wrapped__)
-    looked = SmallTensorsPeak(lambda: 0)
+    looked = SmallTensorsPeak(Told())
     with looked.window():
         looked.mark()
-    assert looked.peak() is None
+    assert looked.peak(0) is None
     assert "has no mallinfo2" in looked.note
 
 

@@ -23,13 +23,13 @@ def least(samples: int) -> float:
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("name", [name for name in CASES if name != "map"])
 def test_intervals_of_a_metric_and_of_a_difference_hold_the_truth(name: str, n: int) -> None:
-    own, change = coverage(name, CASES[name], n, SAMPLES)
+    own, change = coverage(name, CASES[name], n, range(SAMPLES))
     assert own >= least(SAMPLES)
     assert change >= least(SAMPLES)
 
 
 @pytest.mark.slow
 def test_intervals_of_mean_average_precision_hold_the_truth() -> None:
-    own, change = coverage("map", CASES["map"], 200, OF_BOXES)
+    own, change = coverage("map", CASES["map"], 200, range(OF_BOXES))
     assert own >= least(OF_BOXES)
     assert change >= least(OF_BOXES)
