@@ -12,10 +12,10 @@ from shrink.task.metrics.rule import (
     Rows,
     Rule,
     Seen,
+    Sums,
     Weighted,
     divided,
     normalised,
-    summed,
 )
 
 
@@ -51,13 +51,15 @@ def _expected_calibration_error(arguments: dict[str, object]) -> Rule:
         own = np.arange(len(place))
         for label in range(place.shape[1]):
             apart[own, place[:, label]] += right[:, label] - confidence[:, label]
-        of = summed(rows, np.hstack([apart, count]), examples)
+        sums = Sums(rows, np.hstack([apart, count]), examples)
 
-        def weighted(weights: Array) -> Array:
-            sums = of(weights)
-            return divided(np.abs(sums[:, :-1]).sum(axis=1), sums[:, -1])
+        def of(totals: Array) -> Array:
+            return divided(np.abs(totals[:, :-1]).sum(axis=1), totals[:, -1])
 
-        return Weighted(weighted)
+        return Weighted(
+            lambda weights: of(sums.of(weights)),
+            leaving_out=lambda blocks: of(sums.leaving_out(blocks)),
+        )
 
     return Rule(keep, over, "no element counts", follows_nan=True)
 

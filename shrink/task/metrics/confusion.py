@@ -18,16 +18,18 @@ from shrink.task.metrics.rule import (
     Rows,
     Rule,
     Seen,
+    Sums,
     Weighted,
     divided,
     mean_where,
     shares_of_largest,
-    summed,
 )
 
 Average = Literal["macro", "micro", "weighted"]
 Ratio = Callable[[Array, Array, Array], tuple[Array, Array]]
 """Hits, decided and true of classes, (b, c) each, to numerator and denominator."""
+OfCounts = Callable[[Array, Array, Array], Array]
+"""Hits, decided and true of classes, (b, c) each, to a metric, (b,)."""
 
 
 def decisions(seen: Seen) -> tuple[Array, Array]:
@@ -69,16 +71,24 @@ class _Chosen:
         ]
         return Rows(np.arange(count), (np.hstack(per_example),))
 
-    def totals(self, rows: Rows, examples: int) -> Callable[[Array], tuple[Array, Array, Array]]:
-        """Return what gives their sums over weighted examples, each (resamples, classes)."""
-        of = summed(rows, rows.values[0], examples)
+    def weighted(self, rows: Rows, examples: int, ratio: OfCounts) -> Weighted:
+        """Return a metric of the sums of these over weighted examples.
 
-        def split(weights: Array) -> tuple[Array, Array, Array]:
-            sums = of(weights)
-            hits, decided, true = np.split(sums, 3, axis=1)
-            return hits, decided, true
+        Args:
+            rows: as kept of all examples.
+            examples: how many there are.
+            ratio: the metric of hits, decided and true, (resamples, classes) each.
+        """
+        sums = Sums(rows, rows.values[0], examples)
 
-        return split
+        def of(counts: Array) -> Array:
+            hits, decided, true = np.split(counts, 3, axis=1)
+            return ratio(hits, decided, true)
+
+        return Weighted(
+            lambda weights: of(sums.of(weights)),
+            leaving_out=lambda blocks: of(sums.leaving_out(blocks)),
+        )
 
 
 def _by_example(values: Array, example: Array, count: int) -> Array:
@@ -126,18 +136,16 @@ def _of_class(ratio: Ratio, average: Average | None, both: bool = False) -> Make
         chosen = _Chosen(arguments.get("class"))
 
         def over(rows: Rows, examples: int) -> Weighted:
-            totals = chosen.totals(rows, examples)
             alone = chosen.index
             if alone is None and average is None and chosen.single and not both:
                 alone = 1
 
-            def weighted(weights: Array) -> Array:
-                sums = totals(weights)
+            def of(*counts: Array) -> Array:
                 if alone is not None:
-                    return divided(*ratio(*(part[:, alone] for part in sums)))
-                return _averaged(ratio, average or "macro", *sums)
+                    return divided(*ratio(*(part[:, alone] for part in counts)))
+                return _averaged(ratio, average or "macro", *counts)
 
-            return Weighted(weighted)
+            return chosen.weighted(rows, examples, of)
 
         return Rule(chosen.keep, over, _UNDEFINED[ratio])
 
@@ -163,15 +171,12 @@ def _balanced_accuracy(arguments: dict[str, object]) -> Rule:
     chosen = _Chosen(None)
 
     def over(rows: Rows, examples: int) -> Weighted:
-        totals = chosen.totals(rows, examples)
-
-        def weighted(weights: Array) -> Array:
-            hits, _, true = totals(weights)
+        def of(hits: Array, decided: Array, true: Array) -> Array:
             value = mean_where(divided(hits, true), true > 0)
             several = (true > 0).sum(axis=1) > 1
             return np.where(several & (not chosen.labels), value, np.nan)
 
-        return Weighted(weighted)
+        return chosen.weighted(rows, examples, of)
 
     return Rule(chosen.keep, over, "it needs elements of two classes, one label each")
 

@@ -6,7 +6,7 @@ Each class is ranked against all others; several classes or labels are averaged,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from scipy import sparse
@@ -15,7 +15,7 @@ from scipy.special import expit
 from shrink.base.errors import DataError
 from shrink.base.types import Array
 from shrink.task.accuracy import log_softmax, of_shape, probabilities
-from shrink.task.metrics.rule import MakeRule, OfWeights, Rows, Rule, Seen, Weighted, divided
+from shrink.task.metrics.rule import CHUNK, Blocks, MakeRule, Rows, Rule, Seen, Weighted, divided
 
 Area = Callable[[Array, Array], Array]
 """Weights of positives and of negatives by descending score, (b, g) each, equal scores together,
@@ -130,23 +130,30 @@ class Ranking:
         self.example = example[order]
 
 
-def _weigher(rankings: Sequence[Ranking], examples: int) -> Callable[[Array], list[Array]]:
-    """Return what gives the weights of each ranking's groups, (b, n) to (b, 2 g) each.
+class _Weigher:
+    """The weights of each ranking's groups: of the g positives', then of the g negatives'."""
 
-    The first g are of positives, the others of negatives.
-    """
-    starts = np.cumsum([0, *(2 * one.count for one in rankings)])
-    rows = np.concatenate([one.rows + at for one, at in zip(rankings, starts, strict=False)])
-    columns = np.concatenate([one.example for one in rankings])
-    matrix = sparse.csr_matrix(
-        (np.ones(len(rows)), (rows, columns)), shape=(int(starts[-1]), examples)
-    )
+    def __init__(self, rankings: Sequence[Ranking], examples: int) -> None:
+        starts = np.cumsum([0, *(2 * one.count for one in rankings)])
+        rows = np.concatenate([one.rows + at for one, at in zip(rankings, starts, strict=False)])
+        columns = np.concatenate([one.example for one in rankings])
+        shape = (int(starts[-1]), examples)
+        self._matrix = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
+        self._ends = starts[1:-1]
 
-    def weigh(weights: Array) -> list[Array]:
-        product = matrix @ np.ascontiguousarray(weights.T)
-        return [part.T for part in np.split(product, starts[1:-1])]
+    def of(self, weights: Array) -> list[Array]:
+        """Return them of each ranking, (b, n) to (b, 2 g)."""
+        product = self._matrix @ np.ascontiguousarray(weights.T)
+        return [part.T for part in np.split(product, self._ends)]
 
-    return weigh
+    def leaving_out(self, blocks: Blocks) -> Iterator[list[Array]]:
+        """Yield them of each ranking without each block, (b, 2 g), some blocks at a time."""
+        of_blocks = (self._matrix @ blocks.members.T.tocsr()).tocsc()
+        total = np.asarray(of_blocks.sum(axis=1))
+        at_once = max(1, CHUNK // max(1, len(total)))
+        for start in range(0, blocks.count, at_once):
+            rest = total - of_blocks[:, start : start + at_once].toarray()
+            yield [part.T for part in np.split(rest, self._ends)]
 
 
 def roc_area(positive: Array, negative: Array) -> Array:
@@ -245,10 +252,12 @@ def ranked_rule(
 
             quick = ranked_by(joins_groups)
             exact = quick if all(one.is_exact for one in quick) else ranked_by(False)
+            coarse = _MeanArea(quick, area, examples)
             return Weighted(
-                _mean_area(exact, area, examples),
-                None if exact is quick else _mean_area(quick, area, examples),
+                coarse.of if exact is quick else _MeanArea(exact, area, examples).of,
+                None if exact is quick else coarse.of,
                 len(classes) * max(1, len(scores) // max(examples, 1)),
+                coarse.leaving_out,
             )
 
         return Rule(ranked.keep, over, undefined)
@@ -256,14 +265,23 @@ def ranked_rule(
     return make
 
 
-def _mean_area(rankings: Sequence[Ranking], area: Area, examples: int) -> OfWeights:
-    weigh = _weigher(rankings, examples)
+class _MeanArea:
+    """The mean area over classes, from the weights of examples or without blocks of them."""
 
-    def weighted(weights: Array) -> Array:
-        halves = (np.hsplit(part, 2) for part in weigh(weights))
-        return np.mean([area(positive, negative) for positive, negative in halves], axis=0)
+    def __init__(self, rankings: Sequence[Ranking], area: Area, examples: int) -> None:
+        self._weigher, self._area = _Weigher(rankings, examples), area
 
-    return weighted
+    def of(self, weights: Array) -> Array:
+        """Return it of each row of weights, (b, n) to (b,)."""
+        return self._mean(self._weigher.of(weights))
+
+    def leaving_out(self, blocks: Blocks) -> Array:
+        """Return it without each block, (count,)."""
+        return np.concatenate([self._mean(parts) for parts in self._weigher.leaving_out(blocks)])
+
+    def _mean(self, parts: Sequence[Array]) -> Array:
+        halves = (np.hsplit(part, 2) for part in parts)
+        return np.asarray(np.mean([self._area(*own) for own in halves], axis=0))
 
 
 _BOTH = "a class has no example, or there is no example of another"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shrink.base.types import Array
-from shrink.task.metrics.rule import MakeRule, Rows, Rule, Seen, Weighted, divided, summed
+from shrink.task.metrics.rule import MakeRule, Rows, Rule, Seen, Sums, Weighted, divided
 
 
 def _keep(seen: Seen) -> Rows:
@@ -19,7 +19,7 @@ def _rmse(arguments: dict[str, object]) -> Rule:
         outputs, targets = rows.values
         squares = np.square(outputs - targets)
         columns = np.stack([squares.sum(axis=1), np.full(len(squares), squares.shape[1])], axis=1)
-        of = summed(rows, columns, examples)
+        of = Sums(rows, columns, examples).of
 
         def weighted(weights: Array) -> Array:
             sums = of(weights)
@@ -40,7 +40,7 @@ def _r2(arguments: dict[str, object]) -> Rule:
         centred = targets - targets.mean(axis=0)
         errors = np.square(outputs - targets)
         ones = np.ones((len(targets), 1))
-        of = summed(rows, np.hstack([ones, centred, np.square(centred), errors]), examples)
+        of = Sums(rows, np.hstack([ones, centred, np.square(centred), errors]), examples).of
 
         def weighted(weights: Array) -> Array:
             sums = of(weights)

@@ -12,7 +12,7 @@ import numpy as np
 
 from shrink.base.resampled import Resampled
 from shrink.base.types import Array
-from shrink.task.metrics.rule import Weighted
+from shrink.task.metrics.rule import CHUNK, Blocks, Weighted
 
 _SEED = 20_261_123
 _MOST, _LEAST = 2_000, 400
@@ -26,8 +26,6 @@ _BLOCKS = 1_000
 _BLOCKS_OF_SLICE = 250
 _LONG = 4_000
 """Examples from which on resamples are counted one at a time, in the cache."""
-_CHUNK = 1_000_000
-"""Weights at a time: 8 MB, beside which what a metric makes of them stays in the cache."""
 
 
 def resample(
@@ -53,8 +51,8 @@ def resample(
     values = [float(metric.exact(ones)[0]) for metric in metrics]
     counts = [min(_count(slice_of or examples, metric.columns), most) for metric in metrics]
     replicates = _evaluated(metrics, counts, draws(examples, max(counts, default=0)))
-    blocks = [min(examples, most_blocks)] * len(metrics)
-    without = _evaluated(metrics, blocks, _leaving_out(examples, most_blocks))
+    blocks = min(examples, most_blocks)
+    without = _leaving_out(metrics, Blocks(np.arange(examples) % max(1, blocks), blocks))
     # What is quick is a little off, by the same on all resamples.
     apart = [
         0.0 if metric.quick is None else value - float(metric.quick(ones)[0])
@@ -84,7 +82,7 @@ def _count(examples: int, columns: int) -> int:
 def draws(examples: int, count: int) -> Iterator[Array]:
     """Yield how often each example is in each of `count` resamples, float64 (b, n) at a time."""
     random = np.random.default_rng([_SEED, examples])
-    rows = max(1, _CHUNK // max(examples, 1))
+    rows = max(1, CHUNK // max(examples, 1))
     for start in range(0, count, rows):
         here = min(rows, count - start)
         if examples >= _LONG:
@@ -97,17 +95,19 @@ def draws(examples: int, count: int) -> Iterator[Array]:
             places = rows_drawn + np.arange(here, dtype=np.int64)[:, None] * examples
             counts = np.bincount(places.ravel(), minlength=here * examples)
             weights = counts.reshape(here, examples).astype(np.float64)
-        yield weights
+        yield np.asfortranarray(weights)  # as sparse products take it, each of which would copy it
 
 
-def _leaving_out(examples: int, most_blocks: int = _BLOCKS) -> Iterator[Array]:
-    """Yield weights without one block of examples each, float64 (b, n) at a time."""
-    blocks = min(examples, most_blocks)
-    block_of = np.arange(examples) % blocks
-    rows = max(1, _CHUNK // max(examples, 1))
-    for start in range(0, blocks, rows):
-        left_out = np.arange(start, min(start + rows, blocks))
-        yield (block_of[None, :] != left_out[:, None]).astype(np.float64)
+def _leaving_out(metrics: Sequence[Weighted], blocks: Blocks) -> list[Array]:
+    """Return each metric without each block of examples, (count,)."""
+    slow = [metric for metric in metrics if metric.leaving_out is None]
+    found = iter(
+        _evaluated(slow, [blocks.count] * len(slow), blocks.weights() if slow else iter(()))
+    )
+    return [
+        next(found) if metric.leaving_out is None else metric.leaving_out(blocks)
+        for metric in metrics
+    ]
 
 
 def _evaluated(

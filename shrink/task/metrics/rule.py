@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -18,6 +18,10 @@ Activation = Literal["none", "sigmoid", "softmax"]
 
 _DENSE_FROM = 0.2
 """Share of numbers other than 0 from which on a dense product is the faster."""
+_ROUNDING = 1e-12
+"""Part of a sum that is left where nothing should be."""
+CHUNK = 1_000_000
+"""Weights at a time: 8 MB, beside which what a metric makes of them stays in the cache."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,36 @@ which are there several times.
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """Examples in blocks, of which a jackknife leaves out one at a time.
+
+    Attributes:
+        of: the block of each example, int64 (n,).
+        count: how many there are.
+    """
+
+    of: Array
+    count: int
+
+    @property
+    def members(self) -> sparse.csr_matrix:
+        """1 where an example is in a block, (count, n)."""
+        own = np.arange(len(self.of))
+        return sparse.csr_matrix((np.ones(len(own)), (self.of, own)), (self.count, len(own)))
+
+    def weights(self) -> Iterator[Array]:
+        """Yield the weights of examples without one block each, float64 (b, n) at a time."""
+        rows = max(1, CHUNK // max(len(self.of), 1))
+        for start in range(0, self.count, rows):
+            left_out = np.arange(start, min(start + rows, self.count))
+            yield (self.of[None, :] != left_out[:, None]).astype(np.float64)
+
+
+OfBlocks = Callable[[Blocks], Array]
+"""Blocks of examples to the metric without each of them, float64 (count,)."""
+
+
+@dataclass(frozen=True)
 class Weighted:
     """A metric as a function of the examples' weights.
 
@@ -184,11 +218,14 @@ class Weighted:
         exact: the metric.
         quick: in its place for resamples, where that is much faster; None where it is the same.
         columns: how many numbers of each example are summed, which is what a resample costs.
+        leaving_out: the same without blocks of examples, where sums over the blocks tell it at
+            once; None where it takes the weights.
     """
 
     exact: OfWeights
     quick: OfWeights | None = None
     columns: int = 1
+    leaving_out: OfBlocks | None = None
 
 
 @dataclass(frozen=True)
@@ -215,25 +252,41 @@ class MakeRule(Protocol):
         """Return the rule of a metric with these arguments, by parameter."""
 
 
-def summed(rows: Rows, columns: Array, examples: int) -> Callable[[Array], Array]:
-    """Return what gives weighted sums of columns, (b, n) to (b, k).
+class Sums:
+    """Weighted sums of columns over examples.
 
     Args:
         rows: says of which example each row is.
         columns: float64 (m, k).
         examples: n.
     """
-    own = np.arange(len(rows.example))
-    places = sparse.csr_matrix((np.ones(len(own)), (rows.example, own)), shape=(examples, len(own)))
-    if len(own) == examples and np.array_equal(rows.example, own):
-        totals = sparse.csr_matrix(columns)
-    else:
-        totals = places @ sparse.csr_matrix(columns)
-    if totals.nnz > _DENSE_FROM * max(1, np.prod(totals.shape)):
-        dense = totals.toarray()
-        return lambda weights: weights @ dense
-    flipped = totals.T.tocsr()
-    return lambda weights: np.asarray((flipped @ weights.T).T)
+
+    def __init__(self, rows: Rows, columns: Array, examples: int) -> None:
+        own = np.arange(len(rows.example))
+        self._totals = sparse.csr_matrix(columns)
+        if len(own) != examples or not np.array_equal(rows.example, own):
+            shape = (examples, len(own))
+            places = sparse.csr_matrix((np.ones(len(own)), (rows.example, own)), shape=shape)
+            self._totals = places @ self._totals
+        self._dense = self._flipped = None
+        if self._totals.nnz > _DENSE_FROM * max(1, np.prod(self._totals.shape)):
+            self._dense = self._totals.toarray()
+        else:
+            self._flipped = self._totals.T.tocsr()
+
+    def of(self, weights: Array) -> Array:
+        """Return the sums under weights, (b, n) to (b, k)."""
+        if self._dense is not None:
+            return np.asarray(weights @ self._dense)
+        return np.asarray((self._flipped @ weights.T).T)
+
+    def leaving_out(self, blocks: Blocks) -> Array:
+        """Return the sums without each block, (count, k); what rounding leaves of 0 is 0."""
+        of_blocks = (blocks.members @ self._totals).toarray()
+        total = of_blocks.sum(axis=0)
+        rest = total - of_blocks
+        rest[np.abs(rest) <= _ROUNDING * np.abs(of_blocks).sum(axis=0)] = 0.0
+        return np.asarray(rest)
 
 
 def divided(numerator: Array, denominator: Array) -> Array:
