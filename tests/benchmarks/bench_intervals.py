@@ -1,20 +1,27 @@
 """How often bootstrap intervals hold the truth in simulation, and what they cost.
 
     python -m tests.benchmarks.bench_intervals [--samples 400] [--sizes 200 1000 5000]
-        [--metrics roc_auc f1_macro mean_iou map] [--first 0]
+        [--metrics roc_auc f1_macro mean_iou map] [--first 0] [--keep FOLDER]
 
-Examples are drawn from a population whose metric is known from 400,000 of them (20,000 pictures of
-boxes); so are those of a second artifact, which decides otherwise on a few. Each sample gives an
-interval of the metric and one of the paired difference. Samples are numbered, so that processes can
-share them: `--first 50 --samples 50` are those from the fifty-first to the hundredth.
+Examples are drawn from a population whose metric is known from 400,000 of them; so are those of a
+second artifact, which decides otherwise on a few. Each sample gives an interval of the metric and
+one of the paired difference. What the truth itself is off by counts as a miss: of boxes it is the
+mean over parts of 20,000 pictures, 50 times as many as a sample has.
+
+Samples are numbered, so that processes can share them: `--first 50 --samples 50` are those from the
+fifty-first to the hundredth. With `--keep` each is written down, and read where it is there.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import json
+import math
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,10 +30,13 @@ from shrink.base.resampled import Resampled, resampled_difference, resampled_int
 from shrink.task.metrics.resample import resample
 from tests.task.metrics.toys import value, weighted
 
+T = TypeVar("T")
 Population = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 """Outputs of two artifacts, and targets, of a number of examples."""
 SIZES = (200, 1_000, 5_000)
-TRUTH, TRUTH_OF_BOXES = 400_000, 20_000
+TRUTH, PART_OF_BOXES = 400_000, 20_000
+TIMES = 50
+"""How many times as many examples as a sample has the truth is of, at least."""
 BOUNDS = (0.0, 1.0)
 
 
@@ -83,24 +93,65 @@ CASES: dict[str, Population] = {
 
 
 @functools.cache
-def truth_of(name: str, population: Population) -> tuple[float, float]:
-    """Return metric and difference of a whole population."""
-    count = TRUTH_OF_BOXES if name == "map" else TRUTH
-    first, second, targets = population(np.random.default_rng(7), count)
-    own = value(name, first, targets, from_logits=True)
-    return own, value(name, second, targets, from_logits=True) - own
+def truth_of(name: str, population: Population, n: int) -> tuple[float, float]:
+    """Return metric and difference of a whole population, for samples of `n`."""
+    size = PART_OF_BOXES if name == "map" else TRUTH
+    random, found = np.random.default_rng(7), []
+    for _ in range(_parts(n, size)):
+        first, second, targets = population(random, size)
+        own = value(name, first, targets, from_logits=True)
+        found.append((own, value(name, second, targets, from_logits=True) - own))
+    own, change = np.mean(found, axis=0)
+    return float(own), float(change)
 
 
-def coverage(name: str, population: Population, n: int, samples: range) -> tuple[float, float]:
+def _parts(n: int, size: int) -> int:
+    return math.ceil(TIMES * n / size)
+
+
+def coverage(
+    name: str, population: Population, n: int, samples: range, keep: Path | None = None
+) -> tuple[float, float]:
     """Return the shares of samples whose intervals hold the metric, and the difference."""
-    own, change = truth_of(name, population)
-    held, held_change = 0, 0
-    for index in samples:
-        first, second, targets = population(np.random.default_rng([n, index]), n)
+    found = [_kept(keep, f"{name}-{n}-{index}", _sample(name, n, index)) for index in samples]
+    truth = _kept(keep, f"{name}-{n}-truth", lambda: truth_of(name, population, n))
+    held = [
+        [low <= true <= high for (low, high), true in zip(one, truth, strict=True)] for one in found
+    ]
+    own, change = np.mean(held, axis=0)
+    return float(own), float(change)
+
+
+def _sample(name: str, n: int, index: int) -> Callable[[], list[tuple[float, float]]]:
+    """Return what gives the limits of the metric and of the difference, NaN where it has none."""
+
+    def limits() -> list[tuple[float, float]]:
+        first, second, targets = CASES[name](np.random.default_rng([n, index]), n)
         before, after = both(name, first, second, targets)
-        held += holds(resampled_interval(before, bounds=BOUNDS), own)
-        held_change += holds(resampled_difference(before, after, bounds=BOUNDS), change)
-    return held / len(samples), held_change / len(samples)
+        intervals = (
+            resampled_interval(before, bounds=BOUNDS),
+            resampled_difference(before, after, bounds=BOUNDS),
+        )
+        return [_limits(one) for one in intervals]
+
+    return limits
+
+
+def _limits(interval: Interval | None) -> tuple[float, float]:
+    if interval is None or interval.low is None or interval.high is None:
+        return (math.nan, math.nan)
+    return (interval.low, interval.high)
+
+
+def _kept(folder: Path | None, name: str, make: Callable[[], T]) -> T:
+    """Return what was made before and kept in a folder, or make it."""
+    if folder is None:
+        return make()
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        path.write_text(json.dumps(make()), encoding="utf-8")
+    made: T = json.loads(path.read_text(encoding="utf-8"))
+    return made
 
 
 def both(
@@ -112,13 +163,6 @@ def both(
     assert before is not None
     assert after is not None
     return before, after
-
-
-def holds(interval: Interval | None, truth: float) -> bool:
-    """Whether an interval holds the truth; without limits it does not."""
-    if interval is None or interval.low is None or interval.high is None:
-        return False
-    return interval.low <= truth <= interval.high
 
 
 def cost(name: str, population: Population) -> float:
@@ -139,6 +183,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first sample")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--metrics", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--keep", type=Path, help="an existing folder for samples")
     arguments = parser.parse_args()
     samples = range(arguments.first, arguments.first + arguments.samples)
     for name in arguments.metrics:
@@ -146,7 +191,7 @@ def main() -> None:
         seconds = cost(name, population)
         print(f"{name}: {seconds:.2f} s of CPU for 10,000 examples", flush=True)  # noqa: T201
         for n in arguments.sizes:
-            own, change = coverage(name, population, n, samples)
+            own, change = coverage(name, population, n, samples, arguments.keep)
             text = f"{name}, n = {n}: metric {own:.1%}, difference {change:.1%}"
             print(f"{text} of {arguments.samples} samples", flush=True)  # noqa: T201
 

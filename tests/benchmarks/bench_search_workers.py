@@ -1,12 +1,15 @@
 """How many more points two workers on one storage train than one, where points use one thread.
 
-    python -m tests.benchmarks.bench_search_workers [--time 150] [--workers 2] [--epochs 20]
+    python -m tests.benchmarks.bench_search_workers [--time 150] [--workers 2] [--epochs 20] [--pin]
 
 One worker has the time, then so many have it together, on a storage that is new, by the same
-command as on several machines. All begin with a baseline that the store has, and nothing else.
-Points differ in the temperature of a distillation alone, so each takes as long. A rate is that of
-points finished between the start of the first and the end of the last one of a worker. Needs a core
-for each worker, with nothing else on them: the load is printed.
+command as on several machines, then so many searches that share nothing but the machine: what is
+the most that workers could reach on it. A point is trained on one thread, and yet a worker alone
+takes a part of a second core, for what goes on beside the training; `--pin` leaves each worker one
+core, as if it were a machine of its own. All begin with a baseline that the store has, and nothing
+else. Points differ in the temperature of a distillation alone, so each takes as long. A rate is
+that of points finished between the start of the first and the end of the last one of a worker.
+Needs a core for each worker, with nothing else on them: the load is printed.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +46,26 @@ search:
 """
 
 
+@dataclass(frozen=True)
+class Way:
+    """How workers share a search: all of them one storage, or each with a search of its own."""
+
+    workers: int
+    together: bool = True
+
+    @property
+    def name(self) -> str:
+        """Of its folders."""
+        return f"{'together' if self.together else 'apart'}{self.workers}"
+
+
 def main() -> None:
     """Print the points per hour of one worker, of several, and the ratio."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--time", type=float, default=150.0, help="seconds of each")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--epochs", type=int, default=20, help="of the distillation")
+    parser.add_argument("--pin", action="store_true", help="each worker to a core of its own")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-workers-") as name:
         folder = Path(name)
@@ -56,16 +74,19 @@ def main() -> None:
         first = [*_command(folder, "first"), "--trials", "1"]
         subprocess.run(first, cwd=folder, env=_environment(folder, "begun"), check=True)
         rates = {}
-        for count in (1, chosen.workers):
-            shutil.copytree(folder / "begun", folder / f"store{count}")
+        ways = {
+            "one worker": Way(1),
+            "together": Way(chosen.workers),
+            "apart": Way(chosen.workers, together=False),
+        }
+        for name, way in ways.items():
             say(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-            rows = _searched(folder, count, chosen.time)
-            rates[count] = sum(row["per_hour"] for row in rows)
+            rows = _searched(folder, way, chosen.time, pin=chosen.pin)
+            rates[name] = sum(row["per_hour"] for row in rows)
             for row in rows:
-                say_json({"workers": count, **row})
-        ratio = rates[chosen.workers] / rates[1] if rates[1] else float("nan")
-        told = ", ".join(f"{count}: {rate:.0f}" for count, rate in rates.items())
-        say(f"points per hour by workers: {told}; {ratio:.2f} times")
+                say_json({"way": name, "workers": way.workers, **row})
+        for name, rate in rates.items():
+            say(f"{name}: {rate:.0f} points per hour, {rate / rates['one worker']:.2f} times one")
 
 
 def _command(folder: Path, output: str) -> list[str]:
@@ -77,24 +98,29 @@ def _environment(folder: Path, store: str) -> dict[str, str]:
     return {**os.environ, **ONE_THREAD, "SHRINK_CACHE_DIR": str(folder / store)}
 
 
-def _searched(folder: Path, count: int, time_s: float) -> list[dict[str, Any]]:
-    """Have workers search together, and return what each finished."""
-    names = [f"of{count}-{index}" for index in range(count)]
-    storage = ["--storage", f"of{count}.journal", "--time", f"{time_s:g}s"]
-    begun = [
-        subprocess.Popen(
-            [*_command(folder, name), *storage, "--seed", str(index)],
-            cwd=folder,
-            env=_environment(folder, f"store{count}"),
+def _searched(folder: Path, way: Way, time_s: float, *, pin: bool) -> list[dict[str, Any]]:
+    """Have workers search together, or apart, and return what each finished."""
+    names = [f"{way.name}-{index}" for index in range(way.workers)]
+    stores = [way.name] * way.workers if way.together else names
+    for store in set(stores):
+        shutil.copytree(folder / "begun", folder / f"store-{store}")
+    begun = []
+    for index, (name, store) in enumerate(zip(names, stores, strict=True)):
+        storage = ["--storage", f"{store}.journal", "--time", f"{time_s:g}s", "--seed", str(index)]
+        pinned = ["taskset", "--cpu-list", str(index)] if pin else []
+        begun.append(
+            subprocess.Popen(
+                [*pinned, *_command(folder, name), *storage],
+                cwd=folder,
+                env=_environment(folder, f"store-{store}"),
+            )
         )
-        for index, name in enumerate(names)
-    ]
     for one in begun:
         if one.wait() != 0:
             raise SystemExit(f"a worker ended with exit code {one.returncode}")
     rows = [_row(folder / name) for name in names]
     points = [number for row in rows for number in row["points"]]
-    assert len(points) == len(set(points)), "a point was trained twice"
+    assert not way.together or len(points) == len(set(points)), "a point was trained twice"
     return rows
 
 
