@@ -31,9 +31,15 @@ _LEAST_SPREAD, _MOST_SPREAD = 1.25, 10.0
 
 
 def variant_of(step: Step) -> str:
-    """Return a stage's method or scheme, which decide what it does; empty where it has neither."""
+    """Return a stage's method or scheme, which decide what it does; empty where it has neither.
+
+    Channels with what is measured to share them among layers, which takes longer than to cut them.
+    """
     config: dict[str, Json] = {} if step.config is None else step.config.model_dump(mode="json")
-    return str(config.get("scheme") or config.get("method") or "")
+    variant = str(config.get("scheme") or config.get("method") or "")
+    allocation = config.get("allocation")
+    measured = variant == "channels" and allocation not in (None, "uniform")
+    return f"{variant}, {allocation}" if measured else variant
 
 
 def timing_of(step: Step, result: StepResult, baseline: StepResult | None) -> StageTiming | None:
@@ -99,6 +105,11 @@ class Estimator:
             if (timing := _read(files.read_mapping(path))) is not None
         }
         self._sizes = self._known.get(baseline)
+
+    def knows(self, step: Step) -> bool:
+        """Return whether a stage of this kind and variant was computed before."""
+        wanted = (step.kind, variant_of(step))
+        return any((one.kind, one.variant) == wanted for one in self._known.values())
 
     def estimate(self, step: Step, key: str) -> Estimate:
         """Return what computing a step takes.

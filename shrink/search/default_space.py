@@ -78,7 +78,12 @@ def default_space(known: Known, goal: Goal) -> Space:
                 {**both, **cut},
                 _begin({WIDTH: (0.5, 0.5), LEFT: (0.5, 0.3)}),
             ),
-            _chain(base, (prune, quantize, *compact), cut, _begin({LEFT: (0.5, 0.25)})),
+            _chain(
+                base,
+                (prune, quantize, *compact),
+                cut,
+                _begin({LEFT: (0.5, 0.25) * 2, ALLOCATION: _each_twice(_ALLOCATIONS)}),
+            ),
             _chain(
                 base,
                 (own.prune(untrained=True), own.distill(scaled=False), quantize, *compact),
@@ -201,6 +206,10 @@ def _middle(dimensions: Mapping[str, Dimension]) -> dict[str, Json]:
     return {k: one.values[0] for k, one in dimensions.items() if isinstance(one, Choice)}
 
 
-def _begin(values: Mapping[str, Sequence[float]]) -> list[Settings]:
+def _each_twice(choice: Choice) -> list[Json]:
+    return [value for value in choice.values for _ in range(2)]
+
+
+def _begin(values: Mapping[str, Sequence[Json]]) -> list[Settings]:
     """Return points from columns of values."""
     return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]

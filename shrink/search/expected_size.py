@@ -26,21 +26,28 @@ def expected_share(plan: Plan) -> float:
     share = 1.0
     for kind, config in configs:
         if kind == "distill":
-            share *= _of_student(config.get("student"))
+            share *= share_of_student(config.get("student"))
         elif kind == "prune":
-            share *= _of_pruned(config, leaves_out)
+            share *= share_of_pruned(config, leaves_out)
         elif kind == "quantize":
             share *= _bits(str(config.get("scheme"))) / 32
     return max(share, _LEAST)
 
 
-def _of_student(student: Json) -> float:
+def share_of_student(student: Json) -> float:
+    """Return about which part of the weights a student has, by its width and depth."""
     if not isinstance(student, dict):
         return 1.0
     return _number(student.get("width"), 1.0) ** 2 * _number(student.get("depth"), 1.0)
 
 
-def _of_pruned(config: JsonObject, leaves_out: bool) -> float:
+def share_of_pruned(config: JsonObject, leaves_out: bool) -> float:
+    """Return about which part of the weights pruning leaves.
+
+    Args:
+        config: of the stage.
+        leaves_out: whether zeros count as gone.
+    """
     if config.get("method") == "magnitude":
         return 1 - _number(config.get("sparsity"), 0.0) if leaves_out else 1.0
     if config.get("method") == "layers":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shrink.base.figures import LOSS, figure_of
 from shrink.base.metrics import metric_of
@@ -34,6 +34,8 @@ def gains_of(
     trials: Sequence[Trial],
     looked: Sequence[Described],
     running: Sequence[Described] = (),
+    expected: Mapping[int, float] | None = None,
+    guess: float | None = None,
 ) -> list[float]:
     """Return what points are expected to gain, in whatever the goal counts in.
 
@@ -46,13 +48,15 @@ def gains_of(
         looked: points that were not, with what is known of them.
         running: points that others train now, taken to become what is expected of them (Ginsbourger
             et al. 2010, the "kriging believer").
+        expected: of trials by number, as that of points: see `Described`.
+        guess: the metric of a guess, where it is known: what is no better counts for nothing.
     """
     if not looked or baseline.get(goal.metric) is None:
         return [0.0] * len(looked)
     names = names_known(goal)
     seen = [(Described({}, baseline), cost_of(goal.metric, baseline[goal.metric]))]
-    seen += _trained(goal.metric, trials)
-    limit = _worst(goal, seen[0][1])
+    seen += _trained(goal.metric, trials, expected or {})
+    limit = _worst(goal, seen[0][1]) if guess is None else cost_of(goal.metric, guess)
     points, costs = [one for one, _ in seen], [min(cost, limit) for _, cost in seen]
     able = [
         (one.figures, cost_of(goal.metric, one.figures.get(goal.metric)))
@@ -71,7 +75,9 @@ def gains_of(
     ]
 
 
-def _trained(metric: str, trials: Sequence[Trial]) -> list[tuple[Described, float]]:
+def _trained(
+    metric: str, trials: Sequence[Trial], expected: Mapping[int, float]
+) -> list[tuple[Described, float]]:
     """Return points with their costs; of halted ones with the most that others gained from there.
 
     A halted point says nothing before another one has gone from its rung to the end.
@@ -80,7 +86,8 @@ def _trained(metric: str, trials: Sequence[Trial]) -> list[tuple[Described, floa
     for one in trials:
         value = one.figures.get(metric) if one.status == "done" else _hoped(metric, one, trials)
         if value is not None:
-            found.append((Described(one.settings, one.figures), cost_of(metric, value)))
+            point = Described(one.settings, one.figures, expected.get(one.number, 0.0))
+            found.append((point, cost_of(metric, value)))
     return found
 
 

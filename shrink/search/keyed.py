@@ -15,9 +15,10 @@ from shrink.run.keys import step_keys
 from shrink.run.lineage import Splits, splits_of
 from shrink.run.store import Store
 
-_START_S, _EPOCH_S, _CURVES_S = 5.0, 1.0, 20.0
-"""What a step is taken to need, each of its epochs, and measuring which channels are missed, before
-one of its kind has been computed: enough to tell long ones from short."""
+_START_S, _EPOCH_S, _CHANNELS_S, _CURVES_S = 8.0, 1.0, 8.0, 40.0
+"""What a step is taken to need, each of its epochs, solving for the channels that stay, and curves
+of what each layer misses, before one of its kind has been computed: enough to tell long ones from
+short."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ class Keyed:
 
 def _seconds(estimator: Estimator, step: Step, key: str) -> float:
     found = estimator.estimate(step, key).duration_s
+    by_curves = getattr(step.config, "allocation", "") == "sensitivity"
+    curves = _CURVES_S if by_curves and not estimator.knows(step) else 0.0
     if found is not None:
-        return found
-    measures = getattr(step.config, "method", None) == "channels"
-    return _START_S + _EPOCH_S * step.epochs + (_CURVES_S if measures else 0.0)
+        return found + curves
+    solves = _CHANNELS_S if getattr(step.config, "method", None) == "channels" else 0.0
+    return _START_S + _EPOCH_S * step.epochs + solves + curves

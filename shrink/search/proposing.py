@@ -23,19 +23,20 @@ from shrink.recipe.plan import Plan
 from shrink.recipe.resolved import recipe_sha256
 from shrink.search.candidates import Candidates
 from shrink.search.default_space import AS_WRITTEN
+from shrink.search.expected_drop import NOTHING_KNOWN, Taught
 from shrink.search.expected_size import expected_share
 from shrink.search.gains import TRAINED, gains_of, names_known
-from shrink.search.goal import SIZE, SLACK, Goal
+from shrink.search.goal import SIZE, SLACK, Goal, cost_of
 from shrink.search.keyed import Keyed
 from shrink.search.space import CHAIN, Settings
 from shrink.search.surrogate import Described, predict
 
-_DRAWN, _POOL = 24, 120
+_DRAWN, _POOL = 48, 120
 """Points that are drawn each time, and that are kept in mind."""
-_NEAREST, _OUTLINED = 12, 3
+_NEAREST, _OUTLINED = 36, 3
 """Points whose seconds are asked for each time, those of most gain; and at the most whose sizes."""
 _NEAR = 0.5
-"""Of the points that are drawn, the share that are mixed with one of the front."""
+"""Of the points that are drawn, the share that are mixed with one of the front, or of the first."""
 _LEAST_S = 0.1
 
 
@@ -48,6 +49,7 @@ class Looked:
         recipe: a hash of what it stands for: other settings may mean the same.
         plan: of its run; None where no run is meant.
         share: of a file that it leaves, by what its recipe says.
+        unlearnt: which part of the way to guessing its training leaves, likewise.
         outline: what is known of it; None before that was asked for.
     """
 
@@ -55,6 +57,7 @@ class Looked:
     recipe: str
     plan: Plan | None = None
     share: float = 1.0
+    unlearnt: float = 0.0
     outline: Outline | None = None
 
     @property
@@ -74,11 +77,13 @@ class Looker:
         candidates: the recipes that points stand for.
         outline: says what is known of a plan untrained; None where nothing of it is asked for.
         keyed: says what a plan takes.
+        taught: says what training can do.
     """
 
     candidates: Candidates
     outline: Callable[[Plan], Outline] | None
     keyed: Keyed
+    taught: Taught = NOTHING_KNOWN
 
     def look(self, settings: Settings) -> Looked | None:
         """Return a point without what is known of it; None where it is no legal recipe."""
@@ -86,7 +91,8 @@ class Looker:
             plan = self.candidates.plan(settings)
         except (RecipeError, ModelError):
             return None
-        return Looked(settings, recipe_sha256(plan), plan, expected_share(plan))
+        share, unlearnt = expected_share(plan), self.taught.unlearnt(plan)
+        return Looked(settings, recipe_sha256(plan), plan, share, unlearnt)
 
     def outlined(self, looked: Looked) -> Looked:
         """Return a point with what is known of it untrained."""
@@ -107,12 +113,14 @@ class Known:
         seen: the recipes of the points that somebody has asked for.
         running: settings of those that others look at now.
         asked: how many there are.
+        left_s: seconds that are left of the search.
     """
 
     trials: Sequence[Trial]
     seen: frozenset[str] = frozenset()
     running: Sequence[Settings] = ()
     asked: int = 0
+    left_s: float = math.inf
 
 
 class Proposer:
@@ -140,8 +148,10 @@ class Proposer:
         self._draw, self._seed = draw, seed
         self._names = names_known(goal)
         self._pool: dict[str, Looked] = {}
-        self._shares: dict[int, float] = {}
-        self._waiting = [*first]
+        self._looked: dict[int, Looked | None] = {}
+        self._to_guess = _way_to_guess(goal, baseline, looker.taught)
+        self._first = [*first]
+        self._waiting = [*self._first]
         self._figures: dict[str, Figures] = {}
         self._running: list[Described] = []
         self._vain = -1  # so many were trained when nothing was promised
@@ -170,7 +180,10 @@ class Proposer:
         return chosen
 
     def propose(self, known: Known) -> Settings | None:
-        """Return the point that promises most; None where nothing is promised."""
+        """Return the point that promises most; None where nothing is promised.
+
+        Of those that are expected to end within the time, where there are any.
+        """
         trained = sum(one.status in TRAINED for one in known.trials)
         if trained == self._vain:
             return None
@@ -180,6 +193,10 @@ class Proposer:
             self._vain = trained
         nearest = [self._pool[recipe] for recipe in gains]
         seconds = dict(zip(gains, self._looker.seconds(nearest), strict=True))
+        in_time = {
+            recipe: gain for recipe, gain in gains.items() if seconds[recipe] <= known.left_s
+        }
+        gains = in_time or gains
         for looks in range(_OUTLINED + 1):
             able = [r for r in gains if looks < _OUTLINED or self._pool[r].outline is not None]
             if not able:
@@ -200,7 +217,7 @@ class Proposer:
         figures = self._expected([*looked, *running], known.trials)
         self._figures = {one.recipe: f for one, f in zip(looked, figures, strict=False)}
         self._running = [
-            Described(one.settings, f)
+            self._described(one, f)
             for one, f in zip(running, figures[len(looked) :], strict=True)
             if all(f.get(name) is not None for name in self._names)
         ]
@@ -210,8 +227,16 @@ class Proposer:
     def _gains(self, known: Known, looked: Sequence[tuple[Looked, Figures]]) -> dict[str, float]:
         """Return the gains of points that promise any, by their recipes."""
         able = [(one, figures) for one, figures in looked if self._may_be(one, figures)]
-        described = [Described(one.settings, figures) for one, figures in able]
-        gains = gains_of(self._goal, self._baseline, known.trials, described, self._running)
+        described = [self._described(one, figures) for one, figures in able]
+        gains = gains_of(
+            self._goal,
+            self._baseline,
+            known.trials,
+            described,
+            self._running,
+            self._expected_of(known.trials),
+            self._looker.taught.guess,
+        )
         return {one.recipe: g for (one, _), g in zip(able, gains, strict=True) if g > 0}
 
     def _expected(self, looked: Sequence[Looked], trials: Sequence[Trial]) -> list[Figures]:
@@ -236,11 +261,22 @@ class Proposer:
         predicted = iter(sizes)
         return [_figures(one) or next(predicted) for one in looked]
 
+    def _of_trial(self, trial: Trial) -> Looked | None:
+        if trial.number not in self._looked:
+            self._looked[trial.number] = self._looker.look(trial.settings)
+        return self._looked[trial.number]
+
     def _share(self, trial: Trial) -> float:
-        if trial.number not in self._shares:
-            looked = self._looker.look(trial.settings)
-            self._shares[trial.number] = 1.0 if looked is None else looked.share
-        return self._shares[trial.number]
+        looked = self._of_trial(trial)
+        return 1.0 if looked is None else looked.share
+
+    def _described(self, looked: Looked, figures: Figures) -> Described:
+        return Described(looked.settings, figures, self._to_guess * looked.unlearnt)
+
+    def _expected_of(self, trials: Sequence[Trial]) -> dict[int, float]:
+        """Return by how much costs of trials were expected to be above the baseline's."""
+        looked = {one.number: self._of_trial(one) for one in trials if one.status in TRAINED}
+        return {n: self._to_guess * one.unlearnt for n, one in looked.items() if one is not None}
 
     def _may_be(self, looked: Looked, figures: Figures) -> bool:
         is_told = all(figures.get(name) is not None for name in self._names)
@@ -266,12 +302,21 @@ class Proposer:
         chance = random.Random(f"{self._seed}:{known.asked}")
         front = {one.number: one for one in known.trials}
         parents = [front[number].settings for number in self._goal.front(known.trials)]
+        parents += self._first
         for settings in self._draw(chance.randrange(2**31)):
             alike = [one for one in parents if one.get(CHAIN) == settings.get(CHAIN)]
             if alike and chance.random() < _NEAR:
                 yield _mixed(settings, chance.choice(alike), chance)
             else:
                 yield settings
+
+
+def _way_to_guess(goal: Goal, baseline: Figures, taught: Taught) -> float:
+    """Return by how much guessing costs more than the baseline does; 0 where it is not known."""
+    before = baseline.get(goal.metric)
+    if before is None or taught.guess is None:
+        return 0.0
+    return max(0.0, cost_of(goal.metric, taught.guess) - cost_of(goal.metric, before))
 
 
 def _figures(looked: Looked) -> Figures:

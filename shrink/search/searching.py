@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -172,7 +173,10 @@ class Worker:
             return study.ask()
 
         def choose() -> Settings | None:
-            known = Known(study.trials(), study.seen(), study.running_points(), study.asked())
+            deadline = self.budget.deadline
+            left_s = math.inf if deadline is None else deadline - time.monotonic()
+            trials, seen, running = study.trials(), study.seen(), study.running_points()
+            known = Known(trials, seen, running, study.asked(), left_s)
             with until(self.budget.deadline):
                 return proposer.propose(known)
 

@@ -19,7 +19,7 @@ from shrink.base.errors import (
 from shrink.base.figures import LOSS, figure_of
 from shrink.base.foreign import JsonObject
 from shrink.contract.model_source import Trust
-from shrink.contract.report import Figures, Stage
+from shrink.contract.report import DataSet, Figures, Stage
 from shrink.contract.searched import SEARCH_NAME, Best, Luck, Searched, Trial
 from shrink.recipe.search_config import SAMPLERS
 from shrink.report.content import stage_figures
@@ -31,6 +31,7 @@ from shrink.run.session import guard_models
 from shrink.run.store import Store
 from shrink.search.asking import Asking
 from shrink.search.candidates import Candidates
+from shrink.search.expected_drop import taught_by
 from shrink.search.gains import names_known
 from shrink.search.goal import LATENCY, MAX_DROP, UNTRAINED, Goal
 from shrink.search.keyed import Keyed
@@ -88,6 +89,7 @@ class Search:
         self.stop: ShrinkError | None = None
         self.exit_code = 0
         self.told: list[str] = []
+        self._data: DataSet | None = None
 
     def run(self) -> int:
         """Search, write what was found, show it, and return the exit code.
@@ -143,7 +145,8 @@ class Search:
             self.console.say(f"points are chosen by the sampler tpe, as {why}")
             return None
         outline = outliner.outline if names_known(study.goal) else None
-        looker = Looker(self.candidates, outline, Keyed(self.runs.store))
+        taught = taught_by(self._data, study.goal.metric)
+        looker = Looker(self.candidates, outline, Keyed(self.runs.store), taught)
         first, seed = self.candidates.space.first(), self.asking.seed + worker
         return Proposer(study.goal, baseline, looker, first, study.draw, seed)
 
@@ -226,6 +229,7 @@ class Search:
         if result.error is not None:
             raise result.error
         keep_scores(result, self.folder / TRIALS / BASELINE)
+        self._data = result.report.data
         return _figures(result.report.stages[0])
 
     def _deadline(self) -> float | None:

@@ -1,8 +1,9 @@
 """What a metric would be at points that were not trained: a Gaussian process over those that were.
 
 Points are described by the figures that are known of them untrained, as logarithms, and by their
-settings. A cost is that of the first point, a trend in the logarithms of the figures, as smaller
-models are seldom better, and what is left of it, which points alike share. How much of each is not
+settings. A cost is that of the first point, what was expected beside it, a trend in the logarithms
+of the figures, as smaller models are seldom better, and what is left of it, which points alike
+share. How much of each is not
 known of so few, so predictions are averaged over a grid of scales and noises, each by its marginal
 likelihood (Rasmussen & Williams 2006, sections 2.2, 2.7 and 5.4.1; MacKay 1992 on averaging).
 """
@@ -43,10 +44,13 @@ class Described:
     Attributes:
         settings: of the point.
         figures: sizes, multiply-accumulates, arena.
+        expected: by how much its cost is expected to be above the first point's, before any is
+            known.
     """
 
     settings: Settings
     figures: Figures
+    expected: float = 0.0
 
 
 def predict(
@@ -69,7 +73,8 @@ def predict(
     columns, groups = _columns([*trained, *asked], names)
     columns[:, : len(names)] -= columns[0, : len(names)]
     known, wanted = columns[: len(trained)], columns[len(trained) :]
-    values = np.asarray(costs, np.float64)
+    shift = np.asarray([one.expected for one in [*trained, *asked]])
+    values = np.asarray(costs, np.float64) - shift[: len(trained)]
     before = _SPREAD * max(abs(float(values[0])), 1e-12)
     middle = float(values[0] if names else values.mean())
     squares = float(((values - middle) ** 2).sum()) + _BEFORE * before**2
@@ -89,7 +94,8 @@ def predict(
     weights /= weights.sum()
     mean = weights @ means  # (points,)
     variance = weights @ (variances + means**2) - mean**2
-    return middle + unit * mean, unit * np.sqrt(np.maximum(variance, 0.0))
+    expected = middle + unit * mean + shift[len(trained) :]
+    return expected, unit * np.sqrt(np.maximum(variance, 0.0))
 
 
 def _posterior(

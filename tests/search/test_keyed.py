@@ -21,11 +21,23 @@ def test_seconds_are_of_the_steps_that_the_store_does_not_have(tmp_path: Path) -
     other = {"prune.parameters": 0.5, "quantize.scheme": "float16"}
     plans = [made.candidates.plan(one) for one in ({}, other)]
     whole, _ = Keyed(made.runs.store).seconds(plans)
-    # A start for each of three steps, two of one epoch, one of which measures channels.
-    assert whole == (5 + 1) + (5 + 1 + 20) + 5
+    # A start for each of three steps, two of one epoch, one of which solves for channels.
+    assert whole == (8 + 1) + (8 + 1 + 8) + 8
     made.runs.choose(plans[0], tmp_path / "out")
     assert Keyed(made.runs.store).seconds([plans[0]]) == [0]
     assert 0 < Keyed(made.runs.store).seconds(plans)[1] < whole / 2  # one scheme is new
+
+
+def test_curves_of_layers_take_longest(tmp_path: Path) -> None:
+    made = search(tmp_path, Asking(trials=1), FakeAttempt())
+    settings = [{"prune.allocation": one} for one in ("uniform", "sensitivity")]
+    plans = [made.candidates.plan(one) for one in settings]
+    short, long = Keyed(made.runs.store).seconds(plans)
+    assert long == short + 40
+    # What cutting without curves takes says nothing of them.
+    made.runs.choose(plans[0], tmp_path / "out")
+    other = made.candidates.plan({"prune.allocation": "sensitivity", "prune.parameters": 0.3})
+    assert 40 < Keyed(made.runs.store).seconds([other])[0] < 45
 
 
 def test_no_plans_take_nothing(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from shrink.contract.job import Outline
 from shrink.contract.report import Figures
 from shrink.contract.searched import Rung, Trial
 from shrink.search.asking import Asking
+from shrink.search.expected_drop import Taught
 from shrink.search.gains import gains_of
 from shrink.search.goal import Goal
 from shrink.search.keyed import Keyed
@@ -54,6 +55,10 @@ def drawn(*sizes: float) -> Any:
         return itertools.cycle({"size": size} for size in sizes)
 
     return draw
+
+
+def nothing(seed: int) -> Iterator[Settings]:
+    return iter(())
 
 
 def trial(number: int, size: float, accuracy: float, **more: Any) -> Trial:
@@ -114,7 +119,7 @@ def test_a_point_that_is_too_large_by_its_recipe_is_not_begun_with() -> None:
 
 def test_points_that_are_likely_to_be_good_are_next_where_nothing_was_trained() -> None:
     first = timed((80_000, 30_000, 20_000), (1, 5, 9))
-    made = Proposer(SMALLEST, BASELINE, Sizes(), first, drawn(0), 0)
+    made = Proposer(SMALLEST, BASELINE, Sizes(), first, nothing, 0)
     begun = made.begin()
     failed = trial(0, 80_000, 0, figures={}, status="failed", feasible=False)
     assert [one["size"] for one in begun] == [80_000]
@@ -153,7 +158,7 @@ def test_a_point_is_proposed_for_its_seconds() -> None:
     looked = [Described({}, {"tflite_bytes": size}) for size in (16_000, 15_000)]
     smaller, larger = gains_of(FRONT, BASELINE, known, looked)
     assert larger > smaller > 0
-    made = Proposer(FRONT, BASELINE, Sizes(), first, drawn(0), 0)
+    made = Proposer(FRONT, BASELINE, Sizes(), first, nothing, 0)
     assert made.propose(known_of(known)) == first[0]
 
 
@@ -314,3 +319,32 @@ def test_a_search_finds_no_larger_file_than_chance_in_as_many_points(
         assert best is not None
         sizes[sampler] = float(best.figures["tflite_bytes"] or 0)
     assert sizes["gp"] <= sizes["random"]
+
+
+def test_a_point_that_ends_within_the_time_goes_first() -> None:
+    """The larger gain per second is that of a point which would be stopped."""
+    known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
+    first: list[Settings] = [{"size": 15_000, "seconds": 60}, {"size": 18_000, "seconds": 30}]
+    made = [Proposer(FRONT, BASELINE, Sizes(), first, nothing, 0) for _ in range(3)]
+    assert made[0].propose(replace(known_of(known), left_s=100.0)) == first[0]
+    assert made[1].propose(replace(known_of(known), left_s=45.0)) == first[1]
+    # Where none does, what is trained stays in the store, and the same command goes on from it.
+    assert made[2].propose(replace(known_of(known), left_s=10.0)) == first[0]
+
+
+def test_what_a_model_has_to_learn_again_is_expected_to_cost() -> None:
+    """By 0.8 of the way to guessing nothing is gained; by 0.1 of it a little."""
+
+    class Forgetful(Sizes):
+        taught = Taught(100, 0.1)
+
+        def look(self, settings: Settings) -> Looked | None:
+            looked = super().look(settings)
+            return looked and replace(looked, unlearnt=float(str(settings.get("unlearnt", 0))))
+
+    known = [replace(trial(0, 80_000, 0.99), settings={"size": 80_000, "unlearnt": 0.0})]
+    first: list[Settings] = [{"size": 15_000, "unlearnt": 0.95}, {"size": 20_000, "unlearnt": 0.1}]
+    made = Proposer(FRONT, BASELINE, Forgetful(), first, nothing, 0)
+    assert made.propose(known_of(known)) == first[1]
+    made = Proposer(FRONT, BASELINE, Sizes(), first, nothing, 0)
+    assert made.propose(known_of(known)) == first[0]
