@@ -94,11 +94,12 @@ def predict(probed: Mapping[int, int], size: int, floor: Floor | None = None) ->
     """Return the peak to expect at a size, in bytes, from the probes up to half of it.
 
     The line through the last two is kept where its constant lies within `floor`; else the constant
-    is moved there. Where there is a probe between them (see `search`) it is that of the steeper one
-    of both halves. Of the two slopes that this leaves the last is taken where they rise, for more
-    tensors are counted the larger they are, and the mean where they fall. A peak that is followed
-    by a lower one tells how far apart two peaks of one size may be, by where weights and sums lie:
-    so much is added, and at most what is held of these. More is the allocator's, near its limit.
+    is moved there. Of the two slopes that this leaves the last is taken where they rise, for more
+    tensors are counted the larger they are, and the mean where they fall. Behind a flat it is the
+    steepest line through probes above it (see `search`); where there is but one, the constant is
+    the least, for the bend may be just below it. A peak that is followed by a lower one tells how
+    far apart two peaks of one size may be, by where weights and sums lie: so much is added, and at
+    most what is held of these. More is the allocator's, near its limit.
 
     Args:
         probed: measured peaks, in bytes, by size.
@@ -112,35 +113,43 @@ def predict(probed: Mapping[int, int], size: int, floor: Floor | None = None) ->
     known = sorted(s for s in probed if 2 * s <= size)
     if not known:
         return None
-    last, held = known[-1], _constant(probed, known, floor)
-    # Behind a flat the curve bends: the flat tells nothing of the line.
-    bends = _between_last(known) or _flat(probed, known[-3:-1])
-    sizes = known[-1:] if bends else known[-2:]
+    last, rising = known[-1], _rising(probed, known)
+    held = _constant(probed, known, floor, rising)
+    sizes = known[-1:] if rising else known[-2:]
     slopes = [max(0.0, probed[s] - held) / s for s in sizes]
     slope = max(slopes[-1], sum(slopes) / len(slopes))
     fall = min(_largest_fall(probed, known), floor.low)
     return round(max(probed[last], held + slope * size) + fall)
 
 
-_SAME = 1e-3
-"""Peaks that differ by less, in parts, are one: what is sampled differs by a kilobyte or two."""
+_NOISE_BYTES = 16_000
+"""Two peaks of one size differ by less, for small tensors are sampled; 8 KB were seen."""
+_OF_A_FLAT = 3
+"""Sizes with one peak that make a flat."""
 
 
-def _flat(probed: Mapping[int, int], sizes: list[int]) -> bool:
-    peaks = [probed[size] for size in sizes]
-    return len(peaks) > 1 and max(peaks) <= (1 + _SAME) * min(peaks)
+def _level(probed: Mapping[int, int], size: int) -> int | None:
+    """Return the peak of the flat on which a quarter of a size lies, in bytes; None without one."""
+    quarter = size // 4
+    if size % 4 or quarter not in probed:
+        return None
+    level = probed[quarter]
+    alike = [s for s in probed if s <= quarter and abs(probed[s] - level) <= _NOISE_BYTES]
+    return level if len(alike) >= _OF_A_FLAT else None
 
 
-def _between_last(known: list[int]) -> bool:
-    """Whether the last probe but one is of three quarters of the last."""
-    return len(known) > 2 and 4 * known[-2] == 3 * known[-1]
+def _rising(probed: Mapping[int, int], known: list[int]) -> list[int]:
+    """Return the sizes from half of the last on that are above the flat before it; none without.
 
-
-def _last_slope(probed: Mapping[int, int], known: list[int]) -> float:
-    """Return the slope of the line through the last two probes, or of the steeper half of it."""
-    ends = known[-3:] if _between_last(known) else known[-2:]
-    secants = [(probed[b] - probed[a]) / (b - a) for a, b in itertools.pairwise(ends)]
-    return max(0.0, *secants)
+    Two exactly alike before the last are a flat, too.
+    """
+    last = known[-1]
+    level = _level(probed, last)
+    if level is None:
+        before = [probed[size] for size in known[-3:-1]]
+        is_flat = len(before) > 1 and before[0] == before[1] < probed[last]
+        return [last] if is_flat else []
+    return [s for s in known if 2 * s >= last and probed[s] > level + _NOISE_BYTES]
 
 
 def _largest_fall(probed: Mapping[int, int], sizes: list[int]) -> int:
@@ -148,17 +157,21 @@ def _largest_fall(probed: Mapping[int, int], sizes: list[int]) -> int:
     return max(falls)
 
 
-def _constant(probed: Mapping[int, int], known: list[int], floor: Floor) -> float:
+def _constant(
+    probed: Mapping[int, int], known: list[int], floor: Floor, rising: list[int]
+) -> float:
     """Return the constant of the line through the last probes, moved to within the floor."""
     smallest, last = probed[min(probed)], known[-1]
     if len(known) == 1:
         return min(max(floor.low, smallest - floor.slack), smallest)
-    slope = _last_slope(probed, known)
-    if slope == 0.0 or _flat(probed, known[-2:]):
+    ends = rising if len(rising) > 1 else known[-2:]
+    secants = [(probed[b] - probed[a]) / (b - a) for a, b in itertools.pairwise(ends)]
+    slope = max(0.0, *secants)
+    if slope == 0.0:
         return probed[last]
     low = max(floor.low, smallest - floor.slack - slope)
     high = max(low, min(floor.high, smallest))
-    if not _between_last(known) and _flat(probed, known[-3:-1]):
+    if len(rising) == 1:
         return low
     return min(max(probed[last] - slope * last, low), high)
 
@@ -171,8 +184,9 @@ def usable(limit: int, margin: float = MARGIN) -> int:
 def search(probe: Probe, largest: int, limit: int | None, *, doubt: float = 0.0) -> dict[int, int]:
     """Measure sizes 1, 2, 4, ... and `largest`, as long as the next is expected to fit.
 
-    Two sizes behind a flat may lie on either side of the bend. Three quarters of such a size are
-    measured, too: a line through one half of the way from its half is that behind the bend.
+    The first two sizes behind a flat may lie on either side of the bend, and then tell a slope that
+    is too small. Three quarters of each are measured, too, and seven eighths where these are still
+    on the flat: a size that is above it is on the line.
 
     Args:
         probe: what measures.
@@ -194,8 +208,7 @@ def search(probe: Probe, largest: int, limit: int | None, *, doubt: float = 0.0)
             probed[size] = probe.peak(size)
             if limit is not None and probed[size] > limit:
                 return probed
-            if _may_bend(probed, size):
-                probed[size * 3 // 4] = probe.peak(size * 3 // 4)
+            _probe_bend(probe, probed, size)
         except ResourceError:
             return probed
         if size == largest:
@@ -203,14 +216,17 @@ def search(probe: Probe, largest: int, limit: int | None, *, doubt: float = 0.0)
         size = min(2 * size, largest)
 
 
-def _may_bend(probed: Mapping[int, int], size: int) -> bool:
-    """Whether a size lies above a flat, the least peak of two sizes, on which its quarter lies."""
-    quarter = size // 4
-    if size % 4 or quarter not in probed:
-        return False
-    least = (1 + _SAME) * min(probed.values())
-    is_flat = any(probed[smaller] <= least for smaller in probed if smaller < quarter)
-    return is_flat and probed[quarter] <= least < probed[size]
+def _probe_bend(probe: Probe, probed: dict[int, int], size: int) -> None:
+    """Measure sizes below one that is above a flat, until one of them is above it, too."""
+    level = _level(probed, size)
+    if level is None or probed[size] <= level + _NOISE_BYTES:
+        return
+    for eighths in (6, 7):
+        between = size * eighths // 8
+        if 8 * between == eighths * size:
+            probed[between] = probe.peak(between)
+            if probed[between] > level + _NOISE_BYTES:
+                return
 
 
 def choose(probed: Mapping[int, int], floor: Floor, limit: int | None) -> MicroBatchPlan | None:

@@ -177,11 +177,11 @@ class SmallTensorsPeak:
     ) -> None:
         self.note = note or why_not_counted()
         self._sampling = sampling
-        self._counted = allocator
+        self._allocator = allocator
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
-        self._base = self._highest = self._allocator = 0
+        self._base = self._highest = self._most_counted = 0
         self._resting = True
         self._windows: list[_Window] = []
 
@@ -198,7 +198,7 @@ class SmallTensorsPeak:
         """Begin a window with its first step; without effect where nothing can be counted."""
         if self.note or self.running:
             return
-        self._highest = self._allocator = 0
+        self._highest = self._most_counted = 0
         self._resting = True
         self._stopping.clear()
         self.mark()
@@ -214,8 +214,8 @@ class SmallTensorsPeak:
                 self._resting = False
 
     def rest(self) -> None:
-        """Look at nothing until the next mark."""
-        if not self.note:
+        """Look at nothing until the next mark; without effect outside of a window."""
+        if self.running:
             with self._lock:
                 self._end_step()
                 self._resting = True
@@ -225,8 +225,8 @@ class SmallTensorsPeak:
         if self.running:
             self.rest()
             self.discard()
-            highest = max(self._highest, self._allocator) + small_variables_bytes()
-            self._windows.append(_Window(self._allocator, highest))
+            highest = max(self._highest, self._most_counted) + small_variables_bytes()
+            self._windows.append(_Window(self._most_counted, highest))
 
     def discard(self) -> None:
         """End the window without believing it."""
@@ -263,9 +263,9 @@ class SmallTensorsPeak:
         return max(fullest.total - fullest.allocator, highest - allocator)
 
     def _end_step(self) -> None:
-        highest = self._counted.step() or 0
+        highest = self._allocator.step() or 0
         if not self._resting:
-            self._allocator = max(self._allocator, highest)
+            self._most_counted = max(self._most_counted, highest)
 
     def _sample(self) -> None:
         while not self._stopping.is_set():
@@ -278,7 +278,7 @@ class SmallTensorsPeak:
 
     def _look(self) -> None:
         # Of the two readings the lower one: the small ones may be of either moment.
-        before = self._counted.held() or 0
+        before = self._allocator.held() or 0
         rise = (small_blocks_bytes() or 0) - self._base
-        held = min(before, self._counted.held() or 0)
+        held = min(before, self._allocator.held() or 0)
         self._highest = max(self._highest, held + rise)

@@ -33,13 +33,18 @@ _LEAST_SPREAD, _MOST_SPREAD = 1.25, 10.0
 def variant_of(step: Step) -> str:
     """Return a stage's method or scheme, which decide what it does; empty where it has neither.
 
-    Channels with what is measured to share them among layers, which takes longer than to cut them.
+    Channels that layers share by curves are a variant of their own: measuring these takes longer
+    than cutting channels.
     """
     config: dict[str, Json] = {} if step.config is None else step.config.model_dump(mode="json")
     variant = str(config.get("scheme") or config.get("method") or "")
-    allocation = config.get("allocation")
-    measured = variant == "channels" and allocation not in (None, "uniform")
-    return f"{variant}, {allocation}" if measured else variant
+    return f"{variant}, {config['allocation']}" if measures_curves(step) else variant
+
+
+def measures_curves(step: Step) -> bool:
+    """Return whether a stage measures what each layer misses without some of its channels."""
+    method, allocation = (getattr(step.config, key, None) for key in ("method", "allocation"))
+    return method == "channels" and allocation in ("auto", "sensitivity")
 
 
 def timing_of(step: Step, result: StepResult, baseline: StepResult | None) -> StageTiming | None:
@@ -99,12 +104,23 @@ class Estimator:
     """
 
     def __init__(self, store: Store, baseline: str) -> None:
-        self._known = {
-            path.stem: timing
-            for path in sorted((store.root / _KIND).glob("*.json"))
-            if (timing := _read(files.read_mapping(path))) is not None
-        }
-        self._sizes = self._known.get(baseline)
+        self._folder, self._baseline = store.root / _KIND, baseline
+        self._looked_at: set[str] = set()
+        self._known: dict[str, StageTiming] = {}
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Read what stages have left since the last time."""
+        for path in sorted(self._folder.glob("*.json")):
+            if path.stem in self._looked_at:
+                continue
+            self._looked_at.add(path.stem)
+            if (timing := _read(files.read_mapping(path))) is not None:
+                self._known[path.stem] = timing
+
+    @property
+    def _sizes(self) -> StageTiming | None:
+        return self._known.get(self._baseline)
 
     def knows(self, step: Step) -> bool:
         """Return whether a stage of this kind and variant was computed before."""

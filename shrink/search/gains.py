@@ -49,14 +49,15 @@ def gains_of(
         running: points that others train now, taken to become what is expected of them (Ginsbourger
             et al. 2010, the "kriging believer").
         expected: of trials by number, as that of points: see `Described`.
-        guess: the metric of a guess, where it is known: what is no better counts for nothing.
+        guess: the metric of a guess, where it is known: of a front what is no better counts for
+            nothing, unless the drop allows for it.
     """
     if not looked or baseline.get(goal.metric) is None:
         return [0.0] * len(looked)
     names = names_known(goal)
     seen = [(Described({}, baseline), cost_of(goal.metric, baseline[goal.metric]))]
     seen += _trained(goal.metric, trials, expected or {})
-    limit = _worst(goal, seen[0][1]) if guess is None else cost_of(goal.metric, guess)
+    limit = _worst(goal, seen[0][1])
     points, costs = [one for one, _ in seen], [min(cost, limit) for _, cost in seen]
     able = [
         (one.figures, cost_of(goal.metric, one.figures.get(goal.metric)))
@@ -68,7 +69,7 @@ def gains_of(
         points, costs = [*points, *running], [*costs, *map(float, believed)]
         able += [(one.figures, float(c)) for one, c in zip(running, believed, strict=True)]
     means, deviations = predict(points, costs, looked, names)
-    gain = _gain_of(goal, baseline, able, limit)
+    gain = _gain_of(goal, baseline, able, _corner(goal, seen[0][1], limit, guess))
     return [
         gain(one.figures, float(mean), float(deviation))
         for one, mean, deviation in zip(looked, means, deviations, strict=True)
@@ -201,3 +202,11 @@ def _worst(goal: Goal, before: float) -> float:
     if end is not None and math.isfinite(end):
         return end
     return before + max(abs(before), 1e-12)
+
+
+def _corner(goal: Goal, before: float, worst: float, guess: float | None) -> float:
+    """Return the cost from which on a point is worth nothing."""
+    if guess is None:
+        return worst
+    guessed = cost_of(goal.metric, guess)
+    return min(guessed, worst) if guessed > before + (goal.max_drop or 0.0) else worst

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shrink.data.config import DataConfig
 from shrink.data.fingerprint import fingerprint
 from shrink.recipe.plan import Plan, Step
-from shrink.run.estimates import Estimator
+from shrink.run.estimates import Estimator, measures_curves
 from shrink.run.judged import made_before
 from shrink.run.keys import step_keys
 from shrink.run.lineage import Splits, splits_of
@@ -44,6 +44,7 @@ class Keyed:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._digests: list[tuple[DataConfig, str]] = []
+        self._estimators: dict[str, Estimator] = {}
 
     def keys(self, plan: Plan) -> Keys:
         """Return the keys of a plan's steps."""
@@ -56,7 +57,7 @@ class Keyed:
         if not plans:
             return []
         keys = [self.keys(plan).of_steps for plan in plans]
-        estimator = Estimator(self._store, keys[0][plans[0].baseline.name])
+        estimator = self._estimator(keys[0][plans[0].baseline.name])
         stored = functools.cache(lambda key: made_before(key, self._store) is not None)
         return [
             sum(
@@ -66,6 +67,14 @@ class Keyed:
             )
             for plan, known in zip(plans, keys, strict=True)
         ]
+
+    def _estimator(self, baseline: str) -> Estimator:
+        """Return what estimates steps behind a baseline, by what the store has now."""
+        if baseline in self._estimators:
+            self._estimators[baseline].look_again()
+        else:
+            self._estimators[baseline] = Estimator(self._store, baseline)
+        return self._estimators[baseline]
 
     def _digest(self, config: DataConfig) -> str:
         for known, digest in self._digests:
@@ -77,8 +86,7 @@ class Keyed:
 
 def _seconds(estimator: Estimator, step: Step, key: str) -> float:
     found = estimator.estimate(step, key).duration_s
-    by_curves = getattr(step.config, "allocation", "") == "sensitivity"
-    curves = _CURVES_S if by_curves and not estimator.knows(step) else 0.0
+    curves = _CURVES_S if measures_curves(step) and not estimator.knows(step) else 0.0
     if found is not None:
         return found + curves
     solves = _CHANNELS_S if getattr(step.config, "method", None) == "channels" else 0.0

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from shrink.base.errors import ModelError, RecipeError
@@ -23,18 +23,18 @@ from shrink.recipe.plan import Plan
 from shrink.recipe.resolved import recipe_sha256
 from shrink.search.candidates import Candidates
 from shrink.search.default_space import AS_WRITTEN
-from shrink.search.expected_drop import NOTHING_KNOWN, Taught
 from shrink.search.expected_size import expected_share
 from shrink.search.gains import TRAINED, gains_of, names_known
 from shrink.search.goal import SIZE, SLACK, Goal, cost_of
 from shrink.search.keyed import Keyed
+from shrink.search.relearning import NOTHING_KNOWN, Relearning
 from shrink.search.space import CHAIN, Settings
 from shrink.search.surrogate import Described, predict
 
 _DRAWN, _POOL = 48, 120
 """Points that are drawn each time, and that are kept in mind."""
-_NEAREST, _OUTLINED = 36, 3
-"""Points whose seconds are asked for each time, those of most gain; and at the most whose sizes."""
+_OUTLINED = 3
+"""Points whose sizes are asked for each time, at the most."""
 _NEAR = 0.5
 """Of the points that are drawn, the share that are mixed with one of the front, or of the first."""
 _LEAST_S = 0.1
@@ -49,7 +49,7 @@ class Looked:
         recipe: a hash of what it stands for: other settings may mean the same.
         plan: of its run; None where no run is meant.
         share: of a file that it leaves, by what its recipe says.
-        unlearnt: which part of the way to guessing its training leaves, likewise.
+        behind: which part of the way to guessing its model stays after training, likewise.
         outline: what is known of it; None before that was asked for.
     """
 
@@ -57,7 +57,7 @@ class Looked:
     recipe: str
     plan: Plan | None = None
     share: float = 1.0
-    unlearnt: float = 0.0
+    behind: float = 0.0
     outline: Outline | None = None
 
     @property
@@ -77,13 +77,13 @@ class Looker:
         candidates: the recipes that points stand for.
         outline: says what is known of a plan untrained; None where nothing of it is asked for.
         keyed: says what a plan takes.
-        taught: says what training can do.
+        relearning: says what training brings back.
     """
 
     candidates: Candidates
     outline: Callable[[Plan], Outline] | None
     keyed: Keyed
-    taught: Taught = NOTHING_KNOWN
+    relearning: Relearning = NOTHING_KNOWN
 
     def look(self, settings: Settings) -> Looked | None:
         """Return a point without what is known of it; None where it is no legal recipe."""
@@ -91,8 +91,8 @@ class Looker:
             plan = self.candidates.plan(settings)
         except (RecipeError, ModelError):
             return None
-        share, unlearnt = expected_share(plan), self.taught.unlearnt(plan)
-        return Looked(settings, recipe_sha256(plan), plan, share, unlearnt)
+        share, behind = expected_share(plan), self.relearning.behind(plan)
+        return Looked(settings, recipe_sha256(plan), plan, share, behind)
 
     def outlined(self, looked: Looked) -> Looked:
         """Return a point with what is known of it untrained."""
@@ -149,7 +149,7 @@ class Proposer:
         self._names = names_known(goal)
         self._pool: dict[str, Looked] = {}
         self._looked: dict[int, Looked | None] = {}
-        self._to_guess = _way_to_guess(goal, baseline, looker.taught)
+        self._to_guess = _way_to_guess(goal, baseline, looker.relearning)
         self._first = [*first]
         self._waiting = [*self._first]
         self._figures: dict[str, Figures] = {}
@@ -191,12 +191,19 @@ class Proposer:
         gains = self._promising(known)
         if not gains:
             self._vain = trained
-        nearest = [self._pool[recipe] for recipe in gains]
-        seconds = dict(zip(gains, self._looker.seconds(nearest), strict=True))
-        in_time = {
-            recipe: gain for recipe, gain in gains.items() if seconds[recipe] <= known.left_s
-        }
-        gains = in_time or gains
+        asked_of = [self._pool[recipe] for recipe in gains]
+        seconds = dict(zip(gains, self._looker.seconds(asked_of), strict=True))
+        in_time = {r: gain for r, gain in gains.items() if seconds[r] <= known.left_s}
+        late = {r: gain for r, gain in gains.items() if r not in in_time}
+        for gains in (in_time, late):
+            if (found := self._best(known, gains, seconds)) is not None:
+                return found
+        return None
+
+    def _best(
+        self, known: Known, gains: dict[str, float], seconds: Mapping[str, float]
+    ) -> Settings | None:
+        """Return the point of most gain for its seconds, asking for sizes of a few."""
         for looks in range(_OUTLINED + 1):
             able = [r for r in gains if looks < _OUTLINED or self._pool[r].outline is not None]
             if not able:
@@ -222,7 +229,7 @@ class Proposer:
             if all(f.get(name) is not None for name in self._names)
         ]
         gains = self._gains(known, [*zip(looked, figures, strict=False)])
-        return dict(sorted(gains.items(), key=lambda one: -one[1])[:_NEAREST])
+        return dict(sorted(gains.items(), key=lambda one: -one[1]))
 
     def _gains(self, known: Known, looked: Sequence[tuple[Looked, Figures]]) -> dict[str, float]:
         """Return the gains of points that promise any, by their recipes."""
@@ -235,7 +242,7 @@ class Proposer:
             described,
             self._running,
             self._expected_of(known.trials),
-            self._looker.taught.guess,
+            self._looker.relearning.guess,
         )
         return {one.recipe: g for (one, _), g in zip(able, gains, strict=True) if g > 0}
 
@@ -271,12 +278,12 @@ class Proposer:
         return 1.0 if looked is None else looked.share
 
     def _described(self, looked: Looked, figures: Figures) -> Described:
-        return Described(looked.settings, figures, self._to_guess * looked.unlearnt)
+        return Described(looked.settings, figures, self._to_guess * looked.behind)
 
     def _expected_of(self, trials: Sequence[Trial]) -> dict[int, float]:
         """Return by how much costs of trials were expected to be above the baseline's."""
         looked = {one.number: self._of_trial(one) for one in trials if one.status in TRAINED}
-        return {n: self._to_guess * one.unlearnt for n, one in looked.items() if one is not None}
+        return {n: self._to_guess * one.behind for n, one in looked.items() if one is not None}
 
     def _may_be(self, looked: Looked, figures: Figures) -> bool:
         is_told = all(figures.get(name) is not None for name in self._names)
@@ -311,12 +318,12 @@ class Proposer:
                 yield settings
 
 
-def _way_to_guess(goal: Goal, baseline: Figures, taught: Taught) -> float:
+def _way_to_guess(goal: Goal, baseline: Figures, relearning: Relearning) -> float:
     """Return by how much guessing costs more than the baseline does; 0 where it is not known."""
     before = baseline.get(goal.metric)
-    if before is None or taught.guess is None:
+    if before is None or relearning.guess is None:
         return 0.0
-    return max(0.0, cost_of(goal.metric, taught.guess) - cost_of(goal.metric, before))
+    return max(0.0, cost_of(goal.metric, relearning.guess) - cost_of(goal.metric, before))
 
 
 def _figures(looked: Looked) -> Figures:

@@ -31,7 +31,6 @@ from shrink.run.session import guard_models
 from shrink.run.store import Store
 from shrink.search.asking import Asking
 from shrink.search.candidates import Candidates
-from shrink.search.expected_drop import taught_by
 from shrink.search.gains import names_known
 from shrink.search.goal import LATENCY, MAX_DROP, UNTRAINED, Goal
 from shrink.search.keyed import Keyed
@@ -41,6 +40,7 @@ from shrink.search.outliner import Outliner
 from shrink.search.output import impossible, show, write
 from shrink.search.points import TRIALS
 from shrink.search.proposing import Looker, Proposer
+from shrink.search.relearning import relearning_on
 from shrink.search.searching import Budget, Means, Worker
 from shrink.search.storage import open_storage
 from shrink.search.study import Study
@@ -145,8 +145,8 @@ class Search:
             self.console.say(f"points are chosen by the sampler tpe, as {why}")
             return None
         outline = outliner.outline if names_known(study.goal) else None
-        taught = taught_by(self._data, study.goal.metric)
-        looker = Looker(self.candidates, outline, Keyed(self.runs.store), taught)
+        relearning = relearning_on(self._data, study.goal.metric)
+        looker = Looker(self.candidates, outline, Keyed(self.runs.store), relearning)
         first, seed = self.candidates.space.first(), self.asking.seed + worker
         return Proposer(study.goal, baseline, looker, first, study.draw, seed)
 

@@ -3,9 +3,9 @@
 Points are described by the figures that are known of them untrained, as logarithms, and by their
 settings. A cost is that of the first point, what was expected beside it, a trend in the logarithms
 of the figures, as smaller models are seldom better, and what is left of it, which points alike
-share. How much of each is not
-known of so few, so predictions are averaged over a grid of scales and noises, each by its marginal
-likelihood (Rasmussen & Williams 2006, sections 2.2, 2.7 and 5.4.1; MacKay 1992 on averaging).
+share. How much of each is not known of so few, so predictions are averaged over a grid of scales
+and noises, each by its marginal likelihood (Rasmussen & Williams 2006, sections 2.2, 2.7 and 5.4.1;
+MacKay 1992 on averaging).
 """
 
 from __future__ import annotations

@@ -64,7 +64,9 @@ _BEYOND = 4
 
 
 def profile(job: ProfileJob, send: Send) -> Profile:
-    """Make a few training steps at doubling batch sizes and return what memory they took.
+    """Make a few training steps and return what memory they took.
+
+    Batch sizes double, with some between where the curve bends.
 
     The loss is the mean square of the outputs and the optimizer Adam: what a training step holds
     hardly depends on either. The trace is written to the job's folder `trace`, if it has one.

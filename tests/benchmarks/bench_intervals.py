@@ -6,7 +6,7 @@
 Examples are drawn from a population whose metric is known from 400,000 of them; so are those of a
 second artifact, which decides otherwise on a few. Each sample gives an interval of the metric and
 one of the paired difference. What the truth itself is off by counts as a miss: of boxes it is the
-mean over parts of 20,000 pictures, 50 times as many as a sample has.
+mean over parts of 20,000 pictures, 150 times as many as a sample has.
 
 Samples are numbered, so that processes can share them: `--first 50 --samples 50` are those from the
 fifty-first to the hundredth. With `--keep` each is written down, and read where it is there.
@@ -25,6 +25,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from shrink.base import files
 from shrink.base.intervals import Interval
 from shrink.base.resampled import Resampled, resampled_difference, resampled_interval
 from shrink.task.metrics.resample import resample
@@ -35,7 +36,7 @@ Population = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray, 
 """Outputs of two artifacts, and targets, of a number of examples."""
 SIZES = (200, 1_000, 5_000)
 TRUTH, PART_OF_BOXES = 400_000, 20_000
-TIMES = 50
+TIMES = 150
 """How many times as many examples as a sample has the truth is of, at least."""
 BOUNDS = (0.0, 1.0)
 
@@ -92,12 +93,16 @@ CASES: dict[str, Population] = {
 }
 
 
-@functools.cache
 def truth_of(name: str, population: Population, n: int) -> tuple[float, float]:
     """Return metric and difference of a whole population, for samples of `n`."""
     size = PART_OF_BOXES if name == "map" else TRUTH
+    return _truth(name, population, size, math.ceil(TIMES * n / size))
+
+
+@functools.cache
+def _truth(name: str, population: Population, size: int, parts: int) -> tuple[float, float]:
     random, found = np.random.default_rng(7), []
-    for _ in range(_parts(n, size)):
+    for _ in range(parts):
         first, second, targets = population(random, size)
         own = value(name, first, targets, from_logits=True)
         found.append((own, value(name, second, targets, from_logits=True) - own))
@@ -105,15 +110,13 @@ def truth_of(name: str, population: Population, n: int) -> tuple[float, float]:
     return float(own), float(change)
 
 
-def _parts(n: int, size: int) -> int:
-    return math.ceil(TIMES * n / size)
-
-
 def coverage(
     name: str, population: Population, n: int, samples: range, keep: Path | None = None
 ) -> tuple[float, float]:
     """Return the shares of samples whose intervals hold the metric, and the difference."""
-    found = [_kept(keep, f"{name}-{n}-{index}", _sample(name, n, index)) for index in samples]
+    found = [
+        _kept(keep, f"{name}-{n}-{index}", _sample(name, population, n, index)) for index in samples
+    ]
     truth = _kept(keep, f"{name}-{n}-truth", lambda: truth_of(name, population, n))
     held = [
         [low <= true <= high for (low, high), true in zip(one, truth, strict=True)] for one in found
@@ -122,11 +125,13 @@ def coverage(
     return float(own), float(change)
 
 
-def _sample(name: str, n: int, index: int) -> Callable[[], list[tuple[float, float]]]:
+def _sample(
+    name: str, population: Population, n: int, index: int
+) -> Callable[[], list[tuple[float, float]]]:
     """Return what gives the limits of the metric and of the difference, NaN where it has none."""
 
     def limits() -> list[tuple[float, float]]:
-        first, second, targets = CASES[name](np.random.default_rng([n, index]), n)
+        first, second, targets = population(np.random.default_rng([n, index]), n)
         before, after = both(name, first, second, targets)
         intervals = (
             resampled_interval(before, bounds=BOUNDS),
@@ -149,7 +154,7 @@ def _kept(folder: Path | None, name: str, make: Callable[[], T]) -> T:
         return make()
     path = folder / f"{name}.json"
     if not path.is_file():
-        path.write_text(json.dumps(make()), encoding="utf-8")
+        files.write_text(path, json.dumps(make()))
     made: T = json.loads(path.read_text(encoding="utf-8"))
     return made
 

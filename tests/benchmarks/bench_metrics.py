@@ -1,13 +1,13 @@
-"""What metrics that are no means over examples cost, beside the stage that they are measured in.
+"""What metrics of 10,000 examples cost, beside the stage that they are measured in.
 
     python -m tests.benchmarks.bench_metrics --cifar10 FOLDER --resnet8 model.h5 [--turns 5]
 
 One `shrink run` quantizes the model (int8) and measures it on the 10,000 test images, with accuracy
 alone: the least that a stage with so many examples does. Its artifact's outputs are then scored in
 this process, with the interval, the table by class and the paired resamples that a stage keeps,
-with accuracy alone and with one more metric by turns: what it adds, in seconds, and in parts of the
-stage's, is a line; so is what all of them add together. Medians; a run takes about two minutes on
-two idle cores.
+with accuracy alone and with one more metric by turns: what it adds, in seconds of a processor, and
+in parts of the stage's seconds by the clock, is a line; so is what all of them add together.
+Medians; a run takes about a minute on two idle cores. Of detectors see `bench_intervals`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _scored(outputs: Array, labels: Array, metrics: Sequence[str]) -> Callable[[
 
     def seconds() -> float:
         began = time.process_time()
-        parts = np.array_split(np.arange(len(labels)), len(labels) // 250)
+        parts = np.array_split(np.arange(len(labels)), max(1, len(labels) // 250))
         batches: list[Batch] = [([outputs[own]], [labels[own]], [None]) for own in parts]
         evaluate_batches(batches, len(labels), task, ())
         return time.process_time() - began

@@ -48,15 +48,17 @@ search:
 
 @dataclass(frozen=True)
 class Way:
-    """How workers share a search: all of them one storage, or each with a search of its own."""
+    """How workers share a search: all of them one storage, or each with a search of its own.
 
+    Attributes:
+        name: of its folders.
+        workers: how many.
+        together: whether they have one storage.
+    """
+
+    name: str
     workers: int
     together: bool = True
-
-    @property
-    def name(self) -> str:
-        """Of its folders."""
-        return f"{'together' if self.together else 'apart'}{self.workers}"
 
 
 def main() -> None:
@@ -67,17 +69,17 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20, help="of the distillation")
     parser.add_argument("--pin", action="store_true", help="each worker to a core of its own")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="bench-workers-") as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(prefix="bench-workers-") as temporary:
+        folder = Path(temporary)
         text = RECIPE.replace("EPOCHS", str(chosen.epochs))
         (folder / "workers.yaml").write_text(text, encoding="utf-8")
         first = [*_command(folder, "first"), "--trials", "1"]
         subprocess.run(first, cwd=folder, env=_environment(folder, "begun"), check=True)
         rates = {}
         ways = {
-            "one worker": Way(1),
-            "together": Way(chosen.workers),
-            "apart": Way(chosen.workers, together=False),
+            "one worker": Way("alone", 1),
+            "together": Way("together", chosen.workers),
+            "apart": Way("apart", chosen.workers, together=False),
         }
         for name, way in ways.items():
             say(f"load average before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
@@ -85,8 +87,9 @@ def main() -> None:
             rates[name] = sum(row["per_hour"] for row in rows)
             for row in rows:
                 say_json({"way": name, "workers": way.workers, **row})
+        one = rates["one worker"] or float("nan")
         for name, rate in rates.items():
-            say(f"{name}: {rate:.0f} points per hour, {rate / rates['one worker']:.2f} times one")
+            say(f"{name}: {rate:.0f} points per hour, {rate / one:.2f} times one")
 
 
 def _command(folder: Path, output: str) -> list[str]:
@@ -104,10 +107,10 @@ def _searched(folder: Path, way: Way, time_s: float, *, pin: bool) -> list[dict[
     stores = [way.name] * way.workers if way.together else names
     for store in set(stores):
         shutil.copytree(folder / "begun", folder / f"store-{store}")
-    begun = []
+    begun, cores = [], sorted(os.sched_getaffinity(0))
     for index, (name, store) in enumerate(zip(names, stores, strict=True)):
         storage = ["--storage", f"{store}.journal", "--time", f"{time_s:g}s", "--seed", str(index)]
-        pinned = ["taskset", "--cpu-list", str(index)] if pin else []
+        pinned = ["taskset", "--cpu-list", str(cores[index])] if pin else []
         begun.append(
             subprocess.Popen(
                 [*pinned, *_command(folder, name), *storage],

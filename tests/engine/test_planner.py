@@ -19,6 +19,8 @@ from shrink.engine.planner import (
 from tests.cli.shell import read_report, shrink
 from tests.engine._run import run_in_fresh_process
 
+M = 1_000_000
+
 
 class Curve:
     """A model's peak, exactly max(update, held + example · m), and the sizes it was asked for."""
@@ -54,10 +56,10 @@ def test_predict_is_exact_on_a_line(size: int) -> None:
 
 
 def test_predict_is_exact_past_the_bend_and_on_the_flat() -> None:
-    curve = Curve(update=20_000, held=10_000, example=1000)
+    curve = Curve(update=20 * M, held=10 * M, example=M)
     probed = {m: curve.true(m) for m in (1, 2, 4, 8, 16, 32)}
     assert predict(probed, 64, curve.floor) == curve.true(64)
-    assert predict(probed, 8, curve.floor) == curve.true(8) == 20_000
+    assert predict(probed, 8, curve.floor) == curve.true(8) == 20 * M
 
 
 def test_predict_uses_no_probe_above_half_of_the_size() -> None:
@@ -83,28 +85,66 @@ def test_predict_puts_the_bend_at_the_last_probe_behind_a_flat() -> None:
     assert predict({1: 100, 2: 100, 4: 120}, 8, Floor(low=60)) == 60 + 15 * 8
 
 
-@pytest.mark.parametrize("example", [150, 170, 200, 290])
-def test_search_measures_a_size_behind_the_bend_that_tells_the_slope(example: int) -> None:
-    """From 64 at 200 and 290, from 128 else, the line is above the update's 20,000."""
-    curve = Curve(update=20_000, held=10_000, example=example)
+BENT = Floor(low=9.7 * M, slack=10 * M)
+
+
+@pytest.mark.parametrize(
+    ("example_kb", "between"),
+    [
+        # The line is above the update's 20 MB from 125, 118, 111, 105, 67, 59, 50 and 34 on.
+        (80, {96, 112}),
+        (85, {96, 112}),
+        (90, {96, 112}),
+        (95, {96, 112}),
+        (150, {96}),
+        (170, {48, 56, 96}),
+        (200, {48, 56, 96}),
+        (290, {48, 96}),
+    ],
+)
+def test_search_measures_sizes_behind_the_bend_that_tell_the_slope(
+    example_kb: int, between: set[int]
+) -> None:
+    curve = Curve(update=20 * M, held=10 * M, example=1000 * example_kb)
     probed = search(curve, 128, None)
-    between = {48, 96} if example > 10_000 / 64 else {96}
     assert set(curve.asked) - {1, 2, 4, 8, 16, 32, 64, 128} == between
-    assert predict(probed, 256) == curve.true(256)
-    assert choose(probed, Floor(), None).micro_batch_size == 128  # type: ignore[union-attr]
+    found = predict(probed, 256, BENT)
+    # Where no size between is above the flat, the constant is the least that it may be.
+    assert found == pytest.approx(curve.true(256), rel=0.003 if example_kb < 90 else 1e-9)
+    assert choose(probed, BENT, None).micro_batch_size == 128  # type: ignore[union-attr]
+    limit = round(1.25 * curve.true(128))
+    fits = largest_that_fits(probed, BENT, limit)
+    assert curve.true(fits) <= limit
+    assert curve.true(fits + 10) > usable(limit)
 
 
 def test_search_measures_nothing_between_two_sizes_without_a_flat_or_a_rise() -> None:
-    for curve in (Curve(0, 10_000, 300), Curve(20_000, 10_000, 1), Curve(10_300, 10_000, 200)):
+    for held, update, example in ((10, 0, 300_000), (10, 20, 1_000), (550, 0, 40_000), (9, 0, 0)):
+        curve = Curve(update * M, held * M, example)
         search(curve, 128, None)
         assert curve.asked == [1, 2, 4, 8, 16, 32, 64, 128]
 
 
-def test_predict_takes_peaks_a_kilobyte_apart_as_one() -> None:
-    # As above, a flat before the last: held are at least 60,000, so 15,000 for each example.
-    floor = Floor(low=60_000)
-    assert predict({1: 100_000, 2: 100_050, 4: 120_000}, 8, floor) == 180_000
-    assert predict({1: 100_000, 2: 100_010, 4: 100_050}, 8, floor) == 100_050
+@pytest.mark.parametrize("example", [5_000, 40_000, 100_000, 500_000])
+def test_weights_that_outweigh_examples_are_no_flat(example: int) -> None:
+    """1 GB is held: the peaks of the first sizes are nearly one, and yet on a line."""
+    curve = Curve(update=0, held=1000 * M, example=example)
+    floor = Floor(low=700 * M, slack=200 * M)
+    for largest in (16, 64):
+        probed = search(curve, largest, None)
+        found = predict(probed, 2 * largest, floor)
+        assert found == pytest.approx(curve.true(2 * largest), rel=1e-6)
+        fits = largest_that_fits(probed, floor, 2000 * M)
+        assert fits == pytest.approx((1900 - 1000) * M / example, rel=0.01)
+
+
+def test_predict_takes_peaks_some_kilobytes_apart_as_one() -> None:
+    """A flat with noise before the last: held are at least 60 MB, so 3.75 MB for each example."""
+    flat = {1: 100 * M, 2: 100 * M + 5_000, 4: 100 * M - 3_000, 8: 100 * M + 2_000}
+    assert predict({**flat, 16: 120 * M}, 32, Floor(low=60 * M)) == pytest.approx(
+        180 * M, abs=9_000
+    )
+    assert predict({**flat, 16: 100 * M + 4_000}, 32, Floor(low=60 * M)) < 100.1 * M  # type: ignore[operator]
 
 
 def test_predict_takes_the_last_slope_when_probes_rise() -> None:

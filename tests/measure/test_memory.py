@@ -129,6 +129,36 @@ def test_allocator_peak_sees_a_tensor_that_was_given_back() -> None:
     assert 64 * MEGABYTE <= after - before <= 129 * MEGABYTE
 
 
+class Scripted(AllocatorPeak):
+    """An allocator that holds 1 and has held what it is told since its statistics began anew."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.since = 1
+
+    def _most(self, figure: str) -> int | None:
+        return self.since if figure == "peak" else 1
+
+    def _reset_devices(self) -> None:
+        self.since = 1
+
+
+def test_steps_are_within_windows_and_windows_within_the_peak() -> None:
+    reader = Scripted()
+    reader.reset()
+    reader.since = 5
+    assert reader.step() == 5
+    reader.since = 3
+    assert reader.step() == 3
+    assert reader.step() == 1
+    assert reader.window() == 5
+    assert reader.window() == 1
+    reader.since = 4
+    assert (reader.window(), reader.peak()) == (4, 5)
+    reader.reset()
+    assert reader.peak() == 1
+
+
 def test_allocator_peak_is_none_when_a_device_keeps_no_statistics() -> None:
     reader = AllocatorPeak(["CPU:0", "GPU:7"])
     reader.reset()

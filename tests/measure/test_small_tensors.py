@@ -87,6 +87,21 @@ def test_peak_is_above_what_the_allocator_held_for_too_short_to_be_sampled() -> 
     assert looked.peak(once) == pytest.approx(BLOCKS * BYTES - once + held, abs=BLOCKS * BYTES / 50)
 
 
+def test_peak_leaves_out_what_the_allocator_held_between_steps() -> None:
+    allocator = Told(once=2 * BLOCKS * BYTES)
+    looked = SmallTensorsPeak(allocator)
+    held = small_variables_bytes()
+    looked.begin()
+    looked.rest()
+    allocator.once = 9 * BLOCKS * BYTES  # as of a checkpoint
+    looked.mark()
+    allocator.once = 0
+    lend(0.05)
+    looked.end()
+    # 100 blocks are lent where the allocator once held as much as 200: the sum is no higher.
+    assert looked.peak(9 * BLOCKS * BYTES) == held
+
+
 def test_peak_outside_of_the_windows_has_what_the_fullest_window_had_above() -> None:
     allocator = Told(now=2 * BLOCKS * BYTES)
     looked = SmallTensorsPeak(allocator)

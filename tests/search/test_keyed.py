@@ -21,8 +21,9 @@ def test_seconds_are_of_the_steps_that_the_store_does_not_have(tmp_path: Path) -
     other = {"prune.parameters": 0.5, "quantize.scheme": "float16"}
     plans = [made.candidates.plan(one) for one in ({}, other)]
     whole, _ = Keyed(made.runs.store).seconds(plans)
-    # A start for each of three steps, two of one epoch, one of which solves for channels.
-    assert whole == (8 + 1) + (8 + 1 + 8) + 8
+    # A start for each of three steps, two of one epoch, one of which measures curves of layers and
+    # solves for channels.
+    assert whole == (8 + 1) + (8 + 1 + 8 + 40) + 8
     made.runs.choose(plans[0], tmp_path / "out")
     assert Keyed(made.runs.store).seconds([plans[0]]) == [0]
     assert 0 < Keyed(made.runs.store).seconds(plans)[1] < whole / 2  # one scheme is new

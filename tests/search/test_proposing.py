@@ -15,11 +15,11 @@ from shrink.contract.job import Outline
 from shrink.contract.report import Figures
 from shrink.contract.searched import Rung, Trial
 from shrink.search.asking import Asking
-from shrink.search.expected_drop import Taught
 from shrink.search.gains import gains_of
 from shrink.search.goal import Goal
 from shrink.search.keyed import Keyed
 from shrink.search.proposing import Known, Looked, Looker, Proposer
+from shrink.search.relearning import Relearning
 from shrink.search.session import _why_not_predicted
 from shrink.search.space import Settings
 from shrink.search.surrogate import Described
@@ -48,6 +48,14 @@ class Sizes(Looker):
 
     def seconds(self, looked: Sequence[Looked]) -> list[float]:
         return [float(str(one.settings.get("seconds", 1))) for one in looked]
+
+
+class Larger(Sizes):
+    """Finds files larger than their recipes say."""
+
+    def look(self, settings: Settings) -> Looked | None:
+        looked = super().look(settings)
+        return looked and replace(looked, share=0.6 * looked.share)
 
 
 def drawn(*sizes: float) -> Any:
@@ -332,18 +340,43 @@ def test_a_point_that_ends_within_the_time_goes_first() -> None:
     assert made[2].propose(replace(known_of(known), left_s=10.0)) == first[0]
 
 
+def test_no_number_of_long_points_hides_one_that_ends_within_the_time() -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
+    first: list[Settings] = [{"size": 15_000 + n, "seconds": 100} for n in range(40)]
+    first.append({"size": 18_000, "seconds": 5})
+    made = Proposer(FRONT, BASELINE, Sizes(), first, nothing, 0)
+    assert made.propose(replace(known_of(known), left_s=30.0)) == first[-1]
+    # One that would end, and is too large once its size was asked for, leaves the others.
+    goal = replace(FRONT, limits={"tflite_bytes": 16_500.0})
+    made = Proposer(goal, BASELINE, Larger(), [first[0], first[-1]], nothing, 0)
+    assert made.propose(replace(known_of(known), left_s=30.0)) == first[0]
+
+
+def test_a_guess_better_than_what_the_drop_allows_hides_nothing() -> None:
+    """An AUC of 0.45 may fall to 0.43: 0.3, 0.2 and 0.1 are beyond, and a guess is above all."""
+    goal, baseline = Goal("roc_auc", max_drop=0.02), {"roc_auc": 0.45, "tflite_bytes": 100_000.0}
+    known = [
+        replace(trial(n, size, 0, feasible=False), figures={"roc_auc": value, "tflite_bytes": size})
+        for n, (size, value) in enumerate(((80_000, 0.3), (40_000, 0.2), (10_000, 0.1)))
+    ]
+    looked = [Described({"size": size}, {"tflite_bytes": size}) for size in (90_000.0, 5_000.0)]
+    gains = gains_of(goal, baseline, known, looked, guess=0.5)
+    assert gains == gains_of(goal, baseline, known, looked)
+    assert all(gain < 0.1 * 95_000 for gain in gains)  # of what a file of 5 KB within it would gain
+
+
 def test_what_a_model_has_to_learn_again_is_expected_to_cost() -> None:
-    """By 0.8 of the way to guessing nothing is gained; by 0.1 of it a little."""
+    """By 0.95 of the way to guessing little is gained; by 0.1 of it nearly all."""
 
     class Forgetful(Sizes):
-        taught = Taught(100, 0.1)
+        relearning = Relearning(100, 0.1)
 
         def look(self, settings: Settings) -> Looked | None:
             looked = super().look(settings)
-            return looked and replace(looked, unlearnt=float(str(settings.get("unlearnt", 0))))
+            return looked and replace(looked, behind=float(str(settings.get("behind", 0))))
 
-    known = [replace(trial(0, 80_000, 0.99), settings={"size": 80_000, "unlearnt": 0.0})]
-    first: list[Settings] = [{"size": 15_000, "unlearnt": 0.95}, {"size": 20_000, "unlearnt": 0.1}]
+    known = [replace(trial(0, 80_000, 0.99), settings={"size": 80_000, "behind": 0.0})]
+    first: list[Settings] = [{"size": 15_000, "behind": 0.95}, {"size": 20_000, "behind": 0.1}]
     made = Proposer(FRONT, BASELINE, Forgetful(), first, nothing, 0)
     assert made.propose(known_of(known)) == first[1]
     made = Proposer(FRONT, BASELINE, Sizes(), first, nothing, 0)

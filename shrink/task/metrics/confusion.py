@@ -22,6 +22,7 @@ from shrink.task.metrics.rule import (
     Weighted,
     divided,
     mean_where,
+    of_sums,
     shares_of_largest,
 )
 
@@ -85,10 +86,7 @@ class _Chosen:
             hits, decided, true = np.split(counts, 3, axis=1)
             return ratio(hits, decided, true)
 
-        return Weighted(
-            lambda weights: of(sums.of(weights)),
-            leaving_out=lambda blocks: of(sums.leaving_out(blocks)),
-        )
+        return of_sums(sums, of)
 
 
 def _by_example(values: Array, example: Array, count: int) -> Array:

@@ -18,8 +18,6 @@ Activation = Literal["none", "sigmoid", "softmax"]
 
 _DENSE_FROM = 0.2
 """Share of numbers other than 0 from which on a dense product is the faster."""
-_ROUNDING = 1e-12
-"""Part of a sum that is left where nothing should be."""
 CHUNK = 1_000_000
 """Weights at a time: 8 MB, beside which what a metric makes of them stays in the cache."""
 
@@ -263,30 +261,39 @@ class Sums:
 
     def __init__(self, rows: Rows, columns: Array, examples: int) -> None:
         own = np.arange(len(rows.example))
-        self._totals = sparse.csr_matrix(columns)
+        totals = sparse.csr_matrix(columns)
         if len(own) != examples or not np.array_equal(rows.example, own):
             shape = (examples, len(own))
             places = sparse.csr_matrix((np.ones(len(own)), (rows.example, own)), shape=shape)
-            self._totals = places @ self._totals
-        self._dense = self._flipped = None
-        if self._totals.nnz > _DENSE_FROM * max(1, np.prod(self._totals.shape)):
-            self._dense = self._totals.toarray()
-        else:
-            self._flipped = self._totals.T.tocsr()
+            totals = places @ totals
+        self._is_dense = totals.nnz > _DENSE_FROM * max(1, np.prod(totals.shape))
+        self._totals = totals.toarray() if self._is_dense else totals
+        self._flipped = None if self._is_dense else totals.T.tocsr()
 
     def of(self, weights: Array) -> Array:
         """Return the sums under weights, (b, n) to (b, k)."""
-        if self._dense is not None:
-            return np.asarray(weights @ self._dense)
+        if self._is_dense:
+            return np.asarray(weights @ self._totals)
         return np.asarray((self._flipped @ weights.T).T)
 
-    def leaving_out(self, blocks: Blocks) -> Array:
-        """Return the sums without each block, (count, k); what rounding leaves of 0 is 0."""
-        of_blocks = (blocks.members @ self._totals).toarray()
-        total = of_blocks.sum(axis=0)
-        rest = total - of_blocks
-        rest[np.abs(rest) <= _ROUNDING * np.abs(of_blocks).sum(axis=0)] = 0.0
-        return np.asarray(rest)
+    def leaving_out(self, blocks: Blocks) -> Iterator[Array]:
+        """Yield the sums without each block, (b, k), some blocks at a time."""
+        product = blocks.members @ self._totals
+        total = np.asarray(product.sum(axis=0)).reshape(1, -1)
+        at_once = max(1, CHUNK // max(1, total.shape[1]))
+        for start in range(0, blocks.count, at_once):
+            part = product[start : start + at_once]
+            yield total - (part if self._is_dense else part.toarray())
+
+
+def of_sums(sums: Sums, metric: Callable[[Array], Array]) -> Weighted:
+    """Return a metric that is a function of sums over examples, (b, k) to (b,)."""
+    return Weighted(
+        lambda weights: metric(sums.of(weights)),
+        leaving_out=lambda blocks: np.concatenate(
+            [metric(rest) for rest in sums.leaving_out(blocks)]
+        ),
+    )
 
 
 def divided(numerator: Array, denominator: Array) -> Array:

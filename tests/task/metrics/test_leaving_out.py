@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from shrink.task.metrics import ranking, rule
+from shrink.task.metrics.resample import resample
 from shrink.task.metrics.rule import Blocks
 from tests.task.metrics.toys import weighted
 
@@ -37,8 +41,7 @@ def test_without_a_block_a_metric_is_that_of_the_other_examples(key: str, count:
     np.testing.assert_allclose(found, metric.exact(without(count)), rtol=1e-9, atol=1e-12)
 
 
-def test_a_class_that_is_in_one_block_alone_is_not_there_without_it() -> None:
-    """Three tied decisions for a class leave 0 without their block, and not what rounding does."""
+def test_a_class_that_is_in_one_block_alone_does_not_count_without_it() -> None:
     outputs = np.zeros((EXAMPLES, 3))
     outputs[:, 0] = 1.0
     outputs[[0, 5, 10]] = 1.0  # all three classes tied: a third for each
@@ -61,3 +64,48 @@ def test_without_a_block_of_several_elements_an_example(key: str) -> None:
     assert metric.leaving_out is not None
     found = metric.leaving_out(blocks(30))
     np.testing.assert_allclose(found, metric.exact(without(30)), rtol=1e-9)
+
+
+@pytest.mark.parametrize("chunk", [1, 700, 1_000_000])
+@pytest.mark.parametrize("key", ["f1", "roc_auc", "expected_calibration_error"])
+def test_blocks_are_left_out_some_at_a_time(
+    key: str, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(2)
+    labels, outputs = random.integers(0, 4, EXAMPLES), random.uniform(size=(EXAMPLES, 4))
+    metric = weighted(key, outputs, labels)
+    assert metric.leaving_out is not None
+    monkeypatch.setattr(rule, "CHUNK", chunk)
+    monkeypatch.setattr(ranking, "CHUNK", chunk)
+    found = metric.leaving_out(blocks(7))
+    np.testing.assert_allclose(found, metric.exact(without(7)), rtol=1e-9)
+
+
+def test_rankings_of_many_groups_leave_out_blocks_of_joined_ones() -> None:
+    """More than 1,024 groups of scores: blocks are left out of what resamples are ranked by."""
+    random, count = np.random.default_rng(3), 4_000
+    truth = random.integers(0, 2, count)
+    metric = weighted("roc_auc", random.normal(size=(count, 1)) + truth[:, None], truth)
+    assert metric.quick is not None
+    assert metric.leaving_out is not None
+    halves = Blocks(np.arange(count) % 2, 2)
+    weights = np.stack([np.arange(count) % 2 == 1, np.arange(count) % 2 == 0]).astype(float)
+    np.testing.assert_allclose(metric.leaving_out(halves), metric.quick(weights), rtol=1e-9)
+    np.testing.assert_allclose(metric.leaving_out(halves), metric.exact(weights), rtol=1e-2)
+
+
+def test_metrics_that_sum_and_others_keep_their_order() -> None:
+    """As of each alone."""
+    random = np.random.default_rng(4)
+    labels, outputs = random.integers(0, 4, EXAMPLES), random.uniform(size=(EXAMPLES, 4))
+    every = [weighted(key, outputs, labels) for key in ("f1", "roc_auc")]
+    every.insert(1, replace(every[1], leaving_out=None))
+    together = resample(every, EXAMPLES)
+    for metric, found in zip(every, together, strict=True):
+        (alone,) = resample([metric], EXAMPLES)
+        assert found is not None
+        assert alone is not None
+        np.testing.assert_allclose(found.influences, alone.influences, rtol=1e-9, atol=1e-12)
+    assert together[1] is not None
+    assert together[2] is not None
+    np.testing.assert_allclose(together[1].influences, together[2].influences, atol=1e-9)

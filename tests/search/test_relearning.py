@@ -11,7 +11,7 @@ from shrink.base.foreign import Json
 from shrink.contract.report import DataSet
 from shrink.search.asking import Asking
 from shrink.search.candidates import Candidates
-from shrink.search.expected_drop import Taught, guess_of, taught_by
+from shrink.search.relearning import Relearning, guess_of, relearning_on
 from shrink.search.space import Chain, Space
 from tests.search.fake import FakeAttempt, search
 
@@ -24,10 +24,10 @@ CLASSES = tuple("abcdefghij")
         ("accuracy", 0.1),
         ("balanced_accuracy", 0.1),
         ("roc_auc", 0.5),
-        ("f1", 0.0),
-        ("mean_iou", 0.0),
-        ("rmse", None),  # less is better, and nothing says how much a guess has
-        ("r2", None),
+        ("map", 0.0),
+        ("f1", None),  # of a guess by the shares of classes, which nobody knows here
+        ("top5_accuracy", None),
+        ("rmse", None),
         ("own_score", None),
     ],
 )
@@ -37,9 +37,9 @@ def test_guess_of_a_metric(metric: str, guess: float | None) -> None:
 
 def test_nothing_is_expected_where_classes_or_examples_are_not_known() -> None:
     assert guess_of("accuracy", ()) is None
-    assert taught_by(None, "accuracy") == taught_by(DataSet(), "accuracy") == Taught()
+    assert relearning_on(None, "accuracy") == relearning_on(DataSet(), "accuracy") == Relearning()
     data = DataSet(examples={"train": 320, "test": 40}, classes=CLASSES)
-    assert taught_by(data, "accuracy") == Taught(320, 0.1)
+    assert relearning_on(data, "accuracy") == Relearning(320, 0.1)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_what_pruning_leaves_to_be_learnt(
     monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
     plan = search(tmp_path, Asking(trials=1), FakeAttempt()).candidates.plan(settings)
     examples = 10 * plan.steps[-1].training.global_batch_size - 3
-    assert Taught(examples, 0.1).unlearnt(plan) == pytest.approx(expected, rel=1e-9)
-    assert Taught(examples, None).unlearnt(plan) == Taught(0, 0.1).unlearnt(plan) == 0.0
+    assert Relearning(examples, 0.1).behind(plan) == pytest.approx(expected, rel=1e-9)
+    assert Relearning(examples, None).behind(plan) == Relearning(0, 0.1).behind(plan) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,24 @@ def test_what_a_student_has_to_learn(
     examples = 5 * plan.steps[-1].training.global_batch_size
     behind = expected * math.exp(-0.05)
     behind = (1 - (1 - behind) * (1 - 0.25)) * math.exp(-0.025)
-    assert Taught(examples, 0.1).unlearnt(plan) == pytest.approx(behind, rel=1e-9)
+    assert Relearning(examples, 0.1).behind(plan) == pytest.approx(behind, rel=1e-9)
+
+
+def test_branches_are_followed_to_the_last_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two stages from the baseline the last alone counts."""
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    candidates = search(tmp_path, Asking(trials=1), FakeAttempt()).candidates
+    base = {"train": {"epochs": 1}}
+    cuts: list[Json] = [
+        {"prune": {"name": str(n), "from": "train", "method": "channels", "parameters": left}}
+        for n, left in (("half", 0.5), ("most", 0.8))
+    ]
+    chain = Chain("c", (base, *cuts), {}, ({},))
+    candidates = Candidates(candidates.raw, candidates.source, Space((chain,)))
+    plan = candidates.plan({"chain": "c"})
+    epochs = plan.steps[-1].epochs
+    examples = plan.steps[-1].training.global_batch_size
+    expected = 0.2**2 * math.exp(-epochs / 200)
+    assert Relearning(examples, 0.1).behind(plan) == pytest.approx(expected, rel=1e-9)
