@@ -176,7 +176,7 @@ def test_figures_without_small_tensors_are_a_lower_bound() -> None:
 
 
 def test_training_peak_counts_tensors_on_both_sides_of_the_threshold() -> None:
-    """Of two chains of sums the small one is seen beside the large one."""
+    """The large ones are held while the small ones are there: the peak of all is that of both."""
     peak = TrainingPeak(["CPU:0"])
     if peak.note:
         pytest.skip(peak.note)
@@ -184,10 +184,14 @@ def test_training_peak_counts_tensors_on_both_sides_of_the_threshold() -> None:
 
     @tf.function(autograph=False)
     def step() -> tf.Tensor:
-        small = [tf.random.uniform([50_000]) for _ in range(40)]
-        work = tf.linalg.matmul(tf.random.uniform([600, 600]), tf.random.uniform([600, 600]))
-        with tf.control_dependencies([work, *small]):
-            return tf.add_n([tf.reduce_sum(one) for one in small])
+        large = [tf.random.uniform([600, 600]) for _ in range(2)]
+        large.append(tf.linalg.matmul(*large))
+        with tf.control_dependencies(large):
+            small = [tf.random.uniform([50_000]) for _ in range(40)]
+        with tf.control_dependencies(small):
+            work = tf.linalg.matmul(large[2], large[2])
+        with tf.control_dependencies([work]):
+            return tf.add_n([tf.reduce_sum(one) for one in [*small, *large]])
 
     step()
     peak.reset()

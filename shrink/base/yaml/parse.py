@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ def events(text: str, name: str) -> Iterator[Event]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     position = Position(name, 1, 1)
     try:
-        for event in yaml.parse(text, Loader=loader):
+        for event in _parsed(text, loader):
             kind = _KINDS.get(type(event).__name__)
             if kind is not None:
                 yield (found := _translated(kind, event, name))
@@ -63,6 +64,24 @@ def events(text: str, name: str) -> Iterator[Event]:
         raise _syntax_error(error, text, name) from error
     except ValueError as error:  # the Python engine, on an escape beyond Unicode
         raise RecipeError(f"not valid YAML: {_ESCAPE}", position=position) from error
+
+
+def _parsed(text: str, loader: Any) -> Iterator[Any]:
+    """Yield PyYAML's events.
+
+    libyaml 0.2.6 refuses deep nesting before it tells where it begins; the Python engine goes on.
+    """
+    import yaml
+
+    told = 0
+    try:
+        for event in yaml.parse(text, Loader=loader):
+            told += 1
+            yield event
+    except yaml.YAMLError as error:
+        if loader is yaml.SafeLoader or "nesting depth" not in str(error):
+            raise
+        yield from itertools.islice(yaml.parse(text, Loader=yaml.SafeLoader), told, None)
 
 
 def _translated(kind: Kind, event: Any, name: str) -> Event:
