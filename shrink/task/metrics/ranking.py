@@ -15,7 +15,18 @@ from scipy.special import expit
 from shrink.base.errors import DataError
 from shrink.base.types import Array
 from shrink.task.accuracy import log_softmax, of_shape, probabilities
-from shrink.task.metrics.rule import CHUNK, Blocks, MakeRule, Rows, Rule, Seen, Weighted, divided
+from shrink.task.metrics.rule import (
+    CHUNK,
+    Blocks,
+    Linear,
+    MakeRule,
+    Rows,
+    Rule,
+    Seen,
+    Weighted,
+    divided,
+    same_matrix,
+)
 
 Area = Callable[[Array, Array], Array]
 """Weights of positives and of negatives by descending score, (b, g) each, equal scores together,
@@ -146,6 +157,10 @@ class _Weigher:
         product = self._matrix @ np.ascontiguousarray(weights.T)
         return [part.T for part in np.split(product, self._ends)]
 
+    def is_like(self, other: Linear) -> bool:
+        """Return whether another one ranks alike."""
+        return isinstance(other, _Weigher) and same_matrix(self._matrix, other._matrix)
+
     def leaving_out(self, blocks: Blocks) -> Iterator[list[Array]]:
         """Yield them of each ranking without each block, (b, 2 g), some blocks at a time."""
         of_blocks = (self._matrix @ blocks.members.T.tocsr()).tocsc()
@@ -258,6 +273,8 @@ def ranked_rule(
                 None if exact is quick else coarse.of,
                 len(classes) * max(1, len(scores) // max(examples, 1)),
                 coarse.leaving_out,
+                coarse.weigher,
+                coarse.mean,
             )
 
         return Rule(ranked.keep, over, undefined)
@@ -269,17 +286,18 @@ class _MeanArea:
     """The mean area over classes, from the weights of examples or without blocks of them."""
 
     def __init__(self, rankings: Sequence[Ranking], area: Area, examples: int) -> None:
-        self._weigher, self._area = _Weigher(rankings, examples), area
+        self.weigher, self._area = _Weigher(rankings, examples), area
 
     def of(self, weights: Array) -> Array:
         """Return it of each row of weights, (b, n) to (b,)."""
-        return self._mean(self._weigher.of(weights))
+        return self.mean(self.weigher.of(weights))
 
     def leaving_out(self, blocks: Blocks) -> Array:
         """Return it without each block, (count,)."""
-        return np.concatenate([self._mean(parts) for parts in self._weigher.leaving_out(blocks)])
+        return np.concatenate([self.mean(parts) for parts in self.weigher.leaving_out(blocks)])
 
-    def _mean(self, parts: Sequence[Array]) -> Array:
+    def mean(self, parts: Sequence[Array]) -> Array:
+        """Return it of the weights of each ranking's groups, (b, 2 g) each."""
         halves = (np.hsplit(part, 2) for part in parts)
         return np.asarray(np.mean([self._area(*own) for own in halves], axis=0))
 

@@ -7,6 +7,7 @@ examples are paired. A resample is a vector of weights: how often each example w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -86,16 +87,16 @@ def draws(examples: int, count: int) -> Iterator[Array]:
     for start in range(0, count, rows):
         here = min(rows, count - start)
         if examples >= _LONG:
-            weights = np.empty((here, examples))
-            for row in weights:
+            counts = np.empty((here, examples), np.int64)
+            for row in counts:
                 drawn = random.integers(0, examples, examples, dtype=np.int32)
                 row[:] = np.bincount(drawn, minlength=examples)
         else:  # the same numbers, counted at once
             rows_drawn = random.integers(0, examples, (here, examples), dtype=np.int32)
             places = rows_drawn + np.arange(here, dtype=np.int64)[:, None] * examples
             counts = np.bincount(places.ravel(), minlength=here * examples)
-            weights = counts.reshape(here, examples).astype(np.float64)
-        yield np.asfortranarray(weights)  # as sparse products take it, each of which would copy it
+        # In the order that sparse products take, each of which would copy it.
+        yield np.array(counts.reshape(here, examples), np.float64, order="F")
 
 
 def _leaving_out(metrics: Sequence[Weighted], blocks: Blocks) -> list[Array]:
@@ -115,13 +116,35 @@ def _evaluated(
 ) -> list[Array]:
     """Return each metric of its first rows of weights, as many as `counts` says."""
     found: list[list[Array]] = [[] for _ in metrics]
+    shared = _shared(metrics)
     done = 0
     for rows in weights:
-        for metric, count, own in zip(metrics, counts, found, strict=True):
-            if done < count:
+        sums: dict[int, Any] = {}
+        for place, (metric, count, own) in enumerate(zip(metrics, counts, found, strict=True)):
+            if done >= count:
+                continue
+            linear, of_linear, first = metric.linear, metric.of_linear, shared[place]
+            if linear is None or of_linear is None:
                 own.append((metric.quick or metric.exact)(rows[: count - done]))
+                continue
+            if first not in sums:
+                sums[first] = linear.of(rows)
+            own.append(of_linear(sums[first])[: count - done])
         done += len(rows)
     return [np.concatenate(own) for own in found]
+
+
+def _shared(metrics: Sequence[Weighted]) -> list[int]:
+    """Return, for each metric, the first one that is a function of the same sums."""
+
+    def first(place: int) -> int:
+        mine = metrics[place].linear
+        if mine is None:
+            return place
+        others = ((n, one.linear) for n, one in enumerate(metrics[:place]))
+        return next((n for n, one in others if one is not None and mine.is_like(one)), place)
+
+    return [first(place) for place in range(len(metrics))]
 
 
 def _influences(value: float, without: Array) -> Array:

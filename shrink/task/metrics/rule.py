@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from scipy import sparse
@@ -208,6 +208,16 @@ OfBlocks = Callable[[Blocks], Array]
 """Blocks of examples to the metric without each of them, float64 (count,)."""
 
 
+class Linear(Protocol):
+    """Sums under weights of examples, which several metrics may be functions of."""
+
+    def of(self, weights: Array) -> Any:
+        """Return them, for (b, n) weights."""
+
+    def is_like(self, other: Linear) -> bool:
+        """Return whether another one gives the same."""
+
+
 @dataclass(frozen=True)
 class Weighted:
     """A metric as a function of the examples' weights.
@@ -218,12 +228,16 @@ class Weighted:
         columns: how many numbers of each example are summed, which is what a resample costs.
         leaving_out: the same without blocks of examples, where sums over the blocks tell it at
             once; None where it takes the weights.
+        linear, of_linear: what resamples are evaluated by in two steps, of which metrics with the
+            same sums share the first; None where there is but one.
     """
 
     exact: OfWeights
     quick: OfWeights | None = None
     columns: int = 1
     leaving_out: OfBlocks | None = None
+    linear: Linear | None = None
+    of_linear: Callable[[Any], Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -276,6 +290,14 @@ class Sums:
             return np.asarray(weights @ self._totals)
         return np.asarray((self._flipped @ weights.T).T)
 
+    def is_like(self, other: Linear) -> bool:
+        """Return whether other sums are of the same numbers."""
+        if not isinstance(other, Sums) or self._is_dense != other._is_dense:
+            return False
+        if self._is_dense:
+            return np.array_equal(self._totals, other._totals)
+        return same_matrix(self._totals, other._totals)
+
     def leaving_out(self, blocks: Blocks) -> Iterator[Array]:
         """Yield the sums without each block, (b, k), some blocks at a time."""
         product = blocks.members @ self._totals
@@ -293,7 +315,15 @@ def of_sums(sums: Sums, metric: Callable[[Array], Array]) -> Weighted:
         leaving_out=lambda blocks: np.concatenate(
             [metric(rest) for rest in sums.leaving_out(blocks)]
         ),
+        linear=sums,
+        of_linear=metric,
     )
+
+
+def same_matrix(one: sparse.csr_matrix, other: sparse.csr_matrix) -> bool:
+    """Return whether two matrices are stored alike."""
+    parts = ((one.indptr, other.indptr), (one.indices, other.indices), (one.data, other.data))
+    return one.shape == other.shape and all(np.array_equal(a, b) for a, b in parts)
 
 
 def divided(numerator: Array, denominator: Array) -> Array:

@@ -95,17 +95,19 @@ def test_rankings_of_many_groups_leave_out_blocks_of_joined_ones() -> None:
 
 
 def test_metrics_that_sum_and_others_keep_their_order() -> None:
-    """As of each alone."""
+    """As of each alone, sums that they share or not."""
     random = np.random.default_rng(4)
     labels, outputs = random.integers(0, 4, EXAMPLES), random.uniform(size=(EXAMPLES, 4))
-    every = [weighted(key, outputs, labels) for key in ("f1", "roc_auc")]
-    every.insert(1, replace(every[1], leaving_out=None))
+    keys = ("f1", "roc_auc", "recall", "average_precision", "expected_calibration_error")
+    every = [weighted(key, outputs, labels) for key in keys]
+    every.insert(1, replace(every[1], leaving_out=None, linear=None))
     together = resample(every, EXAMPLES)
     for metric, found in zip(every, together, strict=True):
         (alone,) = resample([metric], EXAMPLES)
         assert found is not None
         assert alone is not None
         np.testing.assert_allclose(found.influences, alone.influences, rtol=1e-9, atol=1e-12)
+        assert found.replicates == alone.replicates
     assert together[1] is not None
     assert together[2] is not None
     np.testing.assert_allclose(together[1].influences, together[2].influences, atol=1e-9)
