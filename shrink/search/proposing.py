@@ -191,8 +191,8 @@ class Proposer:
         gains = self._promising(known)
         if not gains:
             self._vain = trained
-        asked_of = [self._pool[recipe] for recipe in gains]
-        seconds = dict(zip(gains, self._looker.seconds(asked_of), strict=True))
+        promising = [self._pool[recipe] for recipe in gains]
+        seconds = dict(zip(gains, self._looker.seconds(promising), strict=True))
         in_time = {r: gain for r, gain in gains.items() if seconds[r] <= known.left_s}
         late = {r: gain for r, gain in gains.items() if r not in in_time}
         for gains in (in_time, late):
@@ -218,7 +218,7 @@ class Proposer:
         return None
 
     def _promising(self, known: Known) -> dict[str, float]:
-        """Return the gains of the points that promise most, by their recipes, the best first."""
+        """Return the gains of the points that promise any, by their recipes."""
         looked = [*self._pool.values()]
         running = [one for one in map(self._looker.look, known.running) if one is not None]
         figures = self._expected([*looked, *running], known.trials)
@@ -228,8 +228,7 @@ class Proposer:
             for one, f in zip(running, figures[len(looked) :], strict=True)
             if all(f.get(name) is not None for name in self._names)
         ]
-        gains = self._gains(known, [*zip(looked, figures, strict=False)])
-        return dict(sorted(gains.items(), key=lambda one: -one[1]))
+        return self._gains(known, [*zip(looked, figures, strict=False)])
 
     def _gains(self, known: Known, looked: Sequence[tuple[Looked, Figures]]) -> dict[str, float]:
         """Return the gains of points that promise any, by their recipes."""

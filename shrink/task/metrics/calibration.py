@@ -16,7 +16,7 @@ from shrink.task.metrics.rule import (
     Weighted,
     divided,
     normalised,
-    of_sums,
+    weighted_by,
 )
 
 
@@ -57,7 +57,7 @@ def _expected_calibration_error(arguments: dict[str, object]) -> Rule:
         def of(totals: Array) -> Array:
             return divided(np.abs(totals[:, :-1]).sum(axis=1), totals[:, -1])
 
-        return of_sums(sums, of)
+        return weighted_by(sums, of)
 
     return Rule(keep, over, "no element counts", follows_nan=True)
 

@@ -22,8 +22,8 @@ from shrink.task.metrics.rule import (
     Weighted,
     divided,
     mean_where,
-    of_sums,
     shares_of_largest,
+    weighted_by,
 )
 
 Average = Literal["macro", "micro", "weighted"]
@@ -86,7 +86,7 @@ class _Chosen:
             hits, decided, true = np.split(counts, 3, axis=1)
             return ratio(hits, decided, true)
 
-        return of_sums(sums, of)
+        return weighted_by(sums, of)
 
 
 def _by_example(values: Array, example: Array, count: int) -> Array:

@@ -16,14 +16,15 @@ from shrink.base.errors import DataError
 from shrink.base.types import Array
 from shrink.task.accuracy import log_softmax, of_shape, probabilities
 from shrink.task.metrics.rule import (
-    CHUNK,
     Blocks,
     Linear,
     MakeRule,
+    OfSums,
     Rows,
     Rule,
     Seen,
     Weighted,
+    at_once,
     divided,
     same_matrix,
 )
@@ -165,9 +166,9 @@ class _Weigher:
         """Yield them of each ranking without each block, (b, 2 g), some blocks at a time."""
         of_blocks = (self._matrix @ blocks.members.T.tocsr()).tocsc()
         total = np.asarray(of_blocks.sum(axis=1))
-        at_once = max(1, CHUNK // max(1, len(total)))
-        for start in range(0, blocks.count, at_once):
-            rest = total - of_blocks[:, start : start + at_once].toarray()
+        columns = at_once(len(total))
+        for start in range(0, blocks.count, columns):
+            rest = total - of_blocks[:, start : start + columns].toarray()
             yield [part.T for part in np.split(rest, self._ends)]
 
 
@@ -267,39 +268,26 @@ def ranked_rule(
 
             quick = ranked_by(joins_groups)
             exact = quick if all(one.is_exact for one in quick) else ranked_by(False)
-            coarse = _MeanArea(quick, area, examples)
-            return Weighted(
-                coarse.of if exact is quick else _MeanArea(exact, area, examples).of,
-                None if exact is quick else coarse.of,
-                len(classes) * max(1, len(scores) // max(examples, 1)),
-                coarse.leaving_out,
-                coarse.weigher,
-                coarse.mean,
-            )
+            coarse = OfSums(_Weigher(quick, examples), _mean_of(area))
+            columns = len(classes) * max(1, len(scores) // max(examples, 1))
+            if exact is quick:
+                return Weighted(coarse.of, columns=columns, of_sums=coarse)
+            fine = OfSums(_Weigher(exact, examples), coarse.metric)
+            return Weighted(fine.of, coarse.of, columns, coarse)
 
         return Rule(ranked.keep, over, undefined)
 
     return make
 
 
-class _MeanArea:
-    """The mean area over classes, from the weights of examples or without blocks of them."""
+def _mean_of(area: Area) -> Callable[[Sequence[Array]], Array]:
+    """Return the mean of areas, from the weights of each ranking's groups, (b, 2 g) each."""
 
-    def __init__(self, rankings: Sequence[Ranking], area: Area, examples: int) -> None:
-        self.weigher, self._area = _Weigher(rankings, examples), area
-
-    def of(self, weights: Array) -> Array:
-        """Return it of each row of weights, (b, n) to (b,)."""
-        return self.mean(self.weigher.of(weights))
-
-    def leaving_out(self, blocks: Blocks) -> Array:
-        """Return it without each block, (count,)."""
-        return np.concatenate([self.mean(parts) for parts in self.weigher.leaving_out(blocks)])
-
-    def mean(self, parts: Sequence[Array]) -> Array:
-        """Return it of the weights of each ranking's groups, (b, 2 g) each."""
+    def mean(parts: Sequence[Array]) -> Array:
         halves = (np.hsplit(part, 2) for part in parts)
-        return np.asarray(np.mean([self._area(*own) for own in halves], axis=0))
+        return np.asarray(np.mean([area(*own) for own in halves], axis=0))
+
+    return mean
 
 
 _BOTH = "a class has no example, or there is no example of another"

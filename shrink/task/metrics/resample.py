@@ -13,7 +13,7 @@ import numpy as np
 
 from shrink.base.resampled import Resampled
 from shrink.base.types import Array
-from shrink.task.metrics.rule import CHUNK, Blocks, Weighted
+from shrink.task.metrics.rule import Blocks, Weighted, at_once
 
 _SEED = 20_261_123
 _MOST, _LEAST = 2_000, 400
@@ -83,7 +83,7 @@ def _count(examples: int, columns: int) -> int:
 def draws(examples: int, count: int) -> Iterator[Array]:
     """Yield how often each example is in each of `count` resamples, float64 (b, n) at a time."""
     random = np.random.default_rng([_SEED, examples])
-    rows = max(1, CHUNK // max(examples, 1))
+    rows = at_once(examples)
     for start in range(0, count, rows):
         here = min(rows, count - start)
         if examples >= _LONG:
@@ -101,12 +101,11 @@ def draws(examples: int, count: int) -> Iterator[Array]:
 
 def _leaving_out(metrics: Sequence[Weighted], blocks: Blocks) -> list[Array]:
     """Return each metric without each block of examples, (count,)."""
-    slow = [metric for metric in metrics if metric.leaving_out is None]
-    found = iter(
-        _evaluated(slow, [blocks.count] * len(slow), blocks.weights() if slow else iter(()))
-    )
+    slow = [metric for metric in metrics if metric.of_sums is None]
+    weights = blocks.weights() if slow else iter(())
+    found = iter(_evaluated(slow, [blocks.count] * len(slow), weights))
     return [
-        next(found) if metric.leaving_out is None else metric.leaving_out(blocks)
+        next(found) if metric.of_sums is None else metric.of_sums.leaving_out(blocks)
         for metric in metrics
     ]
 
@@ -120,31 +119,31 @@ def _evaluated(
     done = 0
     for rows in weights:
         sums: dict[int, Any] = {}
-        for place, (metric, count, own) in enumerate(zip(metrics, counts, found, strict=True)):
+        for metric, first, count, own in zip(metrics, shared, counts, found, strict=True):
             if done >= count:
                 continue
-            linear, of_linear, first = metric.linear, metric.of_linear, shared[place]
-            if linear is None or of_linear is None:
+            if metric.of_sums is None:
                 own.append((metric.quick or metric.exact)(rows[: count - done]))
                 continue
             if first not in sums:
-                sums[first] = linear.of(rows)
-            own.append(of_linear(sums[first])[: count - done])
+                sums[first] = metric.of_sums.sums.of(rows)
+            own.append(metric.of_sums.metric(sums[first])[: count - done])
         done += len(rows)
     return [np.concatenate(own) for own in found]
 
 
 def _shared(metrics: Sequence[Weighted]) -> list[int]:
-    """Return, for each metric, the first one that is a function of the same sums."""
-
-    def first(place: int) -> int:
-        mine = metrics[place].linear
-        if mine is None:
-            return place
-        others = ((n, one.linear) for n, one in enumerate(metrics[:place]))
-        return next((n for n, one in others if one is not None and mine.is_like(one)), place)
-
-    return [first(place) for place in range(len(metrics))]
+    """Return, for each metric, the place of the first one that is a function of the same sums."""
+    places: list[int] = []
+    for place, metric in enumerate(metrics):
+        mine, others = metric.of_sums, [*enumerate(metrics[:place])]
+        alike = (
+            n
+            for n, one in others
+            if mine is not None and one.of_sums is not None and mine.sums.is_like(one.of_sums.sums)
+        )
+        places.append(next(alike, place))
+    return places
 
 
 def _influences(value: float, without: Array) -> Array:

@@ -178,6 +178,11 @@ which are there several times.
 """
 
 
+def at_once(width: int) -> int:
+    """Return how many rows of so many numbers are worked on at a time."""
+    return max(1, CHUNK // max(width, 1))
+
+
 @dataclass(frozen=True)
 class Blocks:
     """Examples in blocks, of which a jackknife leaves out one at a time.
@@ -198,14 +203,10 @@ class Blocks:
 
     def weights(self) -> Iterator[Array]:
         """Yield the weights of examples without one block each, float64 (b, n) at a time."""
-        rows = max(1, CHUNK // max(len(self.of), 1))
+        rows = at_once(len(self.of))
         for start in range(0, self.count, rows):
             left_out = np.arange(start, min(start + rows, self.count))
             yield (self.of[None, :] != left_out[:, None]).astype(np.float64)
-
-
-OfBlocks = Callable[[Blocks], Array]
-"""Blocks of examples to the metric without each of them, float64 (count,)."""
 
 
 class Linear(Protocol):
@@ -214,8 +215,32 @@ class Linear(Protocol):
     def of(self, weights: Array) -> Any:
         """Return them, for (b, n) weights."""
 
+    def leaving_out(self, blocks: Blocks) -> Iterator[Any]:
+        """Yield them without each block, some blocks at a time."""
+
     def is_like(self, other: Linear) -> bool:
         """Return whether another one gives the same."""
+
+
+@dataclass(frozen=True)
+class OfSums:
+    """A metric that is a function of sums over examples.
+
+    Attributes:
+        sums: of the examples.
+        metric: of what `sums` gives, (b,).
+    """
+
+    sums: Linear
+    metric: Callable[[Any], Array]
+
+    def of(self, weights: Array) -> Array:
+        """Return it under weights, (b, n) to (b,)."""
+        return self.metric(self.sums.of(weights))
+
+    def leaving_out(self, blocks: Blocks) -> Array:
+        """Return it without each block, (count,)."""
+        return np.concatenate([self.metric(rest) for rest in self.sums.leaving_out(blocks)])
 
 
 @dataclass(frozen=True)
@@ -226,18 +251,14 @@ class Weighted:
         exact: the metric.
         quick: in its place for resamples, where that is much faster; None where it is the same.
         columns: how many numbers of each example are summed, which is what a resample costs.
-        leaving_out: the same without blocks of examples, where sums over the blocks tell it at
-            once; None where it takes the weights.
-        linear, of_linear: what resamples are evaluated by in two steps, of which metrics with the
-            same sums share the first; None where there is but one.
+        of_sums: the same as what resamples are evaluated by, where that is a function of sums:
+            other metrics may share these, and blocks are left out of them by subtraction.
     """
 
     exact: OfWeights
     quick: OfWeights | None = None
     columns: int = 1
-    leaving_out: OfBlocks | None = None
-    linear: Linear | None = None
-    of_linear: Callable[[Any], Array] | None = None
+    of_sums: OfSums | None = None
 
 
 @dataclass(frozen=True)
@@ -302,28 +323,22 @@ class Sums:
         """Yield the sums without each block, (b, k), some blocks at a time."""
         product = blocks.members @ self._totals
         total = np.asarray(product.sum(axis=0)).reshape(1, -1)
-        at_once = max(1, CHUNK // max(1, total.shape[1]))
-        for start in range(0, blocks.count, at_once):
-            part = product[start : start + at_once]
+        rows = at_once(total.shape[1])
+        for start in range(0, blocks.count, rows):
+            part = product[start : start + rows]
             yield total - (part if self._is_dense else part.toarray())
-
-
-def of_sums(sums: Sums, metric: Callable[[Array], Array]) -> Weighted:
-    """Return a metric that is a function of sums over examples, (b, k) to (b,)."""
-    return Weighted(
-        lambda weights: metric(sums.of(weights)),
-        leaving_out=lambda blocks: np.concatenate(
-            [metric(rest) for rest in sums.leaving_out(blocks)]
-        ),
-        linear=sums,
-        of_linear=metric,
-    )
 
 
 def same_matrix(one: sparse.csr_matrix, other: sparse.csr_matrix) -> bool:
     """Return whether two matrices are stored alike."""
     parts = ((one.indptr, other.indptr), (one.indices, other.indices), (one.data, other.data))
     return one.shape == other.shape and all(np.array_equal(a, b) for a, b in parts)
+
+
+def weighted_by(sums: Sums, metric: Callable[[Array], Array]) -> Weighted:
+    """Return a metric that is a function of sums over examples, (b, k) to (b,)."""
+    found = OfSums(sums, metric)
+    return Weighted(found.of, of_sums=found)
 
 
 def divided(numerator: Array, denominator: Array) -> Array:

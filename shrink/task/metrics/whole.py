@@ -14,7 +14,7 @@ from shrink.base.user_metric import UserMetric
 from shrink.task.losses import without_ignored
 from shrink.task.metrics.registry import RULES
 from shrink.task.metrics.resample import resample
-from shrink.task.metrics.rule import OfBlocks, OfWeights, Rows, Rule, Weighted, joined, seen
+from shrink.task.metrics.rule import OfWeights, Rows, Rule, Weighted, joined, seen
 from shrink.task.metrics.user import CallTime, Collected, OfExamples, resampled
 from shrink.task.task import Task
 
@@ -156,7 +156,6 @@ class WholeSplit:
             _mean_of([one.exact for one in each]),
             _mean_of(quick) if is_quick else None,
             sum(one.columns for one in each),
-            _without(each),
         )
 
 
@@ -179,13 +178,6 @@ def _any_nan(outputs: Array, mask: Array | None) -> Array:
 
 def _mean_of(metrics: Sequence[OfWeights]) -> OfWeights:
     return lambda weights: np.mean([metric(weights) for metric in metrics], axis=0)
-
-
-def _without(metrics: Sequence[Weighted]) -> OfBlocks | None:
-    found = [one.leaving_out for one in metrics if one.leaving_out is not None]
-    if len(found) < len(metrics):
-        return None
-    return lambda blocks: np.mean([own(blocks) for own in found], axis=0)
 
 
 def _rules(task: Task, name: str) -> dict[int, Rule]:
