@@ -23,7 +23,8 @@ from shrink.quantization.trained_ranges import ranges_of_file
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.dense_scales import with_best_scales
-from shrink.stages.quantize.schemes import mixed_artifact, static_int8
+from shrink.stages.quantize.mixed import mixed_artifact
+from shrink.stages.quantize.schemes import static_int8
 from shrink.stages.quantize.scores import bound_scores
 from shrink.task.interface import describe_interface
 from shrink.tflite.arena import predict_in_micro

@@ -10,7 +10,8 @@ import pytest
 
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.schemes import mixed_artifact, static_int8
+from shrink.stages.quantize.mixed import mixed_artifact
+from shrink.stages.quantize.schemes import static_int8
 from shrink.tflite.interpreter import load
 from tests.quantization.test_attention_masks import (
     CAUSAL,

@@ -14,8 +14,9 @@ from shrink.quantization.calibration import Batches, CalibrationExamples, Ranges
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize import schemes as static
 from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.mixed import mixed_artifact
 from shrink.stages.quantize.run import truncated_inputs, with_exact_inputs
-from shrink.stages.quantize.schemes import SCHEMES, mixed_artifact
+from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.interpreter import load
 from shrink.tflite.structure import read
 from tests.quantization.test_aware_model import residual

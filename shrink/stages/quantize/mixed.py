@@ -1,0 +1,187 @@
+"""`mixed`: 4 or 8 bits for each operator, within what a recipe allows of bytes or of a metric."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from shrink.base import files
+from shrink.base.errors import StageError
+from shrink.base.figures import LOSS, format_change, metric_figure
+from shrink.base.metrics import without_slices
+from shrink.contract.stage_details import MixedOperator, MixedPrecision
+from shrink.quantization import edge_quantizer
+from shrink.quantization.calibration import (
+    Batches,
+    CalibrationExamples,
+    Ranges,
+    extreme_ranges,
+)
+from shrink.quantization.edge_quantizer import (
+    Mode,
+    int4_operators,
+    weighted_operators,
+)
+from shrink.quantization.mixed import (
+    Assignment,
+    Build,
+    Sensitivity,
+    least_error_within_bytes,
+    measure_sensitivity,
+    smallest_within_drop,
+)
+from shrink.quantization.rounding import can_be_rounded, rounded_model
+from shrink.quantization.source import FloatModel
+from shrink.stages.context import StageContext
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.prepared import prepared
+from shrink.task.artifact import evaluate_artifact, masks_of
+from shrink.task.interface import artifact_interface
+from shrink.task.task import Task
+from shrink.tflite.convert import Conversion
+
+
+def mixed_artifact(
+    source: FloatModel,
+    calibration: CalibrationExamples,
+    config: QuantizeConfig,
+    context: StageContext,
+    file_bytes: Callable[[bytes], int] = len,
+) -> tuple[Conversion, MixedPrecision]:
+    """Return the artifact within the budget, and the table of its operators.
+
+    Args:
+        source: the float model.
+        calibration: its examples.
+        config: names the budget.
+        context: of the stage.
+        file_bytes: returns how large an artifact's file is, with what will be added to it.
+
+    Raises:
+        StageError: no operator can have 4 bits, the budget is out of reach, or accuracy is no
+            measure of this model.
+    """
+    mode: Mode = "static" if config.activations == "int8" else "dynamic"
+    content, notes = source.float32.content, source.float32.notes
+    forced: Ranges = source.bounds
+    if mode == "static" and (found := prepared(source, calibration)) is not None:
+        content, notes = found.source.float32.content, found.notes
+        forced = {**forced, **found.forced}
+    operators = [
+        operator
+        for operator in weighted_operators(content)
+        if operator.kind in int4_operators(mode, config.target) and can_be_rounded(operator)
+    ]
+    if not operators:
+        raise StageError(
+            "mixed: no operator of this model can have 4-bit weights"
+            + (" on TFLite Micro, which runs them in CONV_2D" if config.target == "tflm" else ""),
+            hint="use scheme static_wi8_ai8",
+        )
+    batches = calibration.batches()
+    context.phase("measuring sensitivity")
+    ranked = measure_sensitivity(content, operators, batches)
+    context.phase("searching")
+    build = _builder(content, mode, config, batches, forced)
+    if config.file_bytes is not None:
+        best = least_error_within_bytes(ranked, build, config.file_bytes, file_bytes)
+    else:
+        task = _task_of(source, context)
+        metric = "accuracy" if config.accuracy_drop is not None else _main_metric(task)
+        drop_of = _drop_on_validation(source, context, task, metric)
+        allowed = config.accuracy_drop or config.metric_drop or 0.0
+        best = smallest_within_drop(ranked, build, drop_of, allowed, metric)
+    return Conversion(best.content, (*notes, _sentence(best))), _table(best, ranked, config)
+
+
+def _builder(
+    content: bytes, mode: Mode, config: QuantizeConfig, batches: Batches, forced: Ranges
+) -> Build:
+    borders = (config.artifact_input_type == "float32", config.artifact_output_type == "float32")
+
+    @functools.cache
+    def float_ranges() -> Ranges:
+        return extreme_ranges(content, batches)
+
+    def build(bits: Mapping[str, int], careful: bool) -> bytes:
+        rounded = rounded_model(content, bits, batches) if careful else content
+        if mode != "static":
+            return edge_quantizer.quantize(rounded, mode, bits)
+        unchanged = rounded is content
+        ranges = float_ranges() if unchanged else extreme_ranges(rounded, batches)
+        ranges = {**ranges, **forced}
+        return edge_quantizer.quantize(rounded, mode, bits, ranges=ranges, float_borders=borders)
+
+    return build
+
+
+def _candidate(source: FloatModel, context: StageContext) -> Path:
+    path = context.work / "candidate.tflite"
+    files.write_bytes(path, source.float32.content)
+    return path
+
+
+def _task_of(source: FloatModel, context: StageContext) -> Task:
+    if source.model is not None:
+        return context.task(source.model)
+    return context.task_of(artifact_interface(_candidate(source, context)))
+
+
+def _main_metric(task: Task) -> str:
+    """Return the first metric that validation examples, which have no slices, can tell."""
+    return next(iter(without_slices(task.metrics)), LOSS)
+
+
+def _drop_on_validation(
+    source: FloatModel, context: StageContext, task: Task, metric: str
+) -> Callable[[bytes], float]:
+    """Return by how much worse a metric is than the float model's, whichever way is better."""
+    candidate = _candidate(source, context)
+    validation, masks = context.dataset.validation, masks_of(source.model)
+    scored: Task = dataclasses.replace(task, metrics=() if metric == LOSS else (metric,))
+    sign = -1 if metric_figure(metric).larger_is_better else 1
+
+    def value(content: bytes) -> float:
+        files.write_bytes(candidate, content)
+        found = evaluate_artifact(candidate, validation, scored, masks, with_intervals=False)
+        return found.defined(metric)
+
+    reference = value(source.float32.content)
+    return lambda content: sign * (value(content) - reference)
+
+
+def _sentence(best: Assignment) -> str:
+    narrow = sum(width == 4 for width in best.bits.values())
+    text = f"mixed: {narrow} of {len(best.bits)} operators have 4-bit weights"
+    if best.drop is not None:
+        figure = metric_figure(best.metric)
+        change = -best.drop if figure.larger_is_better else best.drop
+        points = " points" if figure.unit == "fraction" else ""
+        told = f"{best.metric} on validation {format_change(change + 0.0, figure.unit)}{points}"
+        text += f"; {told}, {best.tried} artifacts scored"
+    return text
+
+
+def _table(best: Assignment, ranked: list[Sensitivity], config: QuantizeConfig) -> MixedPrecision:
+    operators = (
+        MixedOperator(
+            name=one.name,
+            kind=one.kind,
+            weight_bits=best.bits[one.name],
+            parameters=one.parameters,
+            error_at_4_bits=one.error,
+        )
+        for one in ranked
+    )
+    return MixedPrecision(
+        activations=config.activations,
+        budget={
+            "accuracy_drop": config.accuracy_drop,
+            "metric_drop": config.metric_drop,
+            "file_bytes": config.file_bytes,
+        },
+        validation_drop=best.drop,
+        operators=tuple(operators),
+    )
