@@ -19,6 +19,7 @@ class StageTiming:
         weights_bytes: of the recipe's model as float32; None where it is not known.
         duration_s: seconds from the start of the worker to its end.
         start_s: of these, neither the stage itself nor its measuring: what no work changes.
+        train_s: of these, the updates of its training; None where they are not known.
         host_peak_bytes: the most resident memory of the process; None where it was not read.
         macs: of the recipe's model.
         train, test: examples of these splits.
@@ -30,6 +31,7 @@ class StageTiming:
     weights_bytes: int | None = None
     duration_s: float
     start_s: float = 0.0
+    train_s: float | None = None
     host_peak_bytes: int | None = None
     macs: int | None = None
     train: int | None = None

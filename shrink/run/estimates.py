@@ -2,7 +2,8 @@
 
 Each computed stage leaves a small file in the store: seconds, the peak of its process, and its
 work. A stage that was computed itself takes as long again. Others of its kind are scaled: time is
-a fixed part and one that grows with the work, memory grows with copies of the weights.
+a fixed part and one that grows with the work, memory grows with copies of the weights. Of a single
+record the training grows with the passes over the examples, and what is beside it with the model.
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ def timing_of(step: Step, result: StepResult, baseline: StepResult | None) -> St
         weights_bytes=None if parameters is None else round(4 * parameters),
         duration_s=result.duration_s,
         start_s=max(0.0, result.duration_s - timing.stage_s - timing.measure_s),
+        train_s=0.0 if result.training is None else result.training.seconds,
         host_peak_bytes=None if peak is None else round(peak),
         macs=None if macs is None else round(macs),
         train=examples.get("train"),
@@ -83,6 +85,11 @@ def _work(step: Step, sizes: StageTiming | None) -> float | None:
         return None
     passes = _BACKWARD * step.epochs * sizes.train + (sizes.test or 0)
     return float(sizes.macs) * max(passes, 1.0)
+
+
+def _untrained_work(sizes: StageTiming) -> float:
+    """Return what the same step computes without its passes of training."""
+    return float(sizes.macs or 1.0) * max(sizes.test or 0, 1.0)
 
 
 def keep_timing(
@@ -182,7 +189,8 @@ def _of_kind(
             why=f"{runs}, not scaled: this version has not computed the model's baseline",
         )
     nearest = sorted(scalable, key=lambda one: _apart(one, work))[:_NEAREST]
-    seconds, spread = _seconds(nearest, work), _spread(nearest, work)
+    measuring = work if sizes is None else min(_untrained_work(sizes), work)
+    seconds, spread = _seconds(nearest, work, measuring), _spread(nearest, work)
     return Estimate(
         duration_s=seconds,
         low_s=seconds / spread,
@@ -198,11 +206,16 @@ def _apart(one: StageTiming, work: float) -> float:
     return abs(math.log((one.work or 1.0) / work))
 
 
-def _seconds(known: Sequence[StageTiming], work: float) -> float:
+def _seconds(known: Sequence[StageTiming], work: float, measuring: float) -> float:
     """Return the time of a step by those of others: a line through them, fixed part and slope.
 
-    Of relative errors the least squares; where the works are the same, or the line falls, what is
-    not the start of the process grows with the work.
+    Of relative errors the least squares; where the works are the same, or the line falls, the
+    nearest is scaled: see `_scaled`.
+
+    Args:
+        known: what others took.
+        work: of the step.
+        measuring: the part of it that is no training.
     """
     pairs = [(one.work or 1.0, one.duration_s) for one in known]
     total = sum(1 / t**2 for _, t in pairs)
@@ -215,9 +228,23 @@ def _seconds(known: Sequence[StageTiming], work: float) -> float:
     fixed = mean_t - slope * mean_w
     if slope > 0 and fixed > 0:
         return fixed + slope * work
-    nearest = min(known, key=lambda one: _apart(one, work))
-    start = min(nearest.start_s, nearest.duration_s)
-    return start + (nearest.duration_s - start) * work / (nearest.work or 1.0)
+    return _scaled(min(known, key=lambda one: _apart(one, work)), work, measuring)
+
+
+def _scaled(one: StageTiming, work: float, measuring: float) -> float:
+    """Return the time of a step by that of another, whose start takes as long.
+
+    Training and the rest grow each with its own part of the work; together, where it is not known
+    what the training took, or there was none to go by.
+    """
+    start, before = min(one.start_s, one.duration_s), one.work or 1.0
+    rest = min(_untrained_work(one), before)
+    train_s, training = one.train_s, work - measuring
+    if train_s is None or (training > 0 and (not train_s or before <= rest)):
+        return start + (one.duration_s - start) * work / before
+    train_s = min(train_s, one.duration_s - start)
+    trained = train_s * training / (before - rest) if training > 0 else 0.0
+    return start + (one.duration_s - start - train_s) * measuring / rest + trained
 
 
 def _spread(known: Sequence[StageTiming], work: float) -> float:
@@ -228,13 +255,20 @@ def _spread(known: Sequence[StageTiming], work: float) -> float:
     """
     if len(known) > 2:
         missed = [
-            abs(math.log(_seconds([*known[:i], *known[i + 1 :]], one.work or 1.0) / one.duration_s))
-            for i, one in enumerate(known)
+            abs(math.log(_left_out(known, i) / one.duration_s)) for i, one in enumerate(known)
         ]
         factor = math.exp(max(missed))
     else:
         factor = math.exp(min(_apart(one, work) for one in known))
     return min(max(factor, _LEAST_SPREAD), _MOST_SPREAD)
+
+
+def _left_out(known: Sequence[StageTiming], number: int) -> float:
+    """Return what one of several steps would have been taken to need, by the others."""
+    one = known[number]
+    work = one.work or 1.0
+    others = [*known[:number], *known[number + 1 :]]
+    return _seconds(others, work, min(_untrained_work(one), work))
 
 
 def _peak(known: Sequence[StageTiming], weights: int | None) -> int | None:

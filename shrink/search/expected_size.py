@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+from collections.abc import Sequence
+
 from shrink.base.foreign import Json, JsonObject
 from shrink.recipe.plan import Plan
 
 _LEAST = 1e-3
+_FIXED = (0.0, 0.003, 0.01, 0.02, 0.03, 0.045, 0.065, 0.1, 0.15, 0.25, 0.5, 1.0, 3.0, 10.0)
+"""What `fixed_part` chooses from."""
 _BITS = {"float32": 32.0, "float16": 16.0, "mixed": 6.0}
 """Of a weight; of other schemes their names tell."""
 
@@ -32,6 +38,28 @@ def expected_share(plan: Plan) -> float:
         elif kind == "quantize":
             share *= _bits(str(config.get("scheme"))) / 32
     return max(share, _LEAST)
+
+
+def fixed_part(values: Sequence[float], shares: Sequence[float]) -> float:
+    """Return the part of a figure that stays whatever a recipe leaves of the weights.
+
+    Files hold structure, scales and biases beside weights, and an arena has little to do with them.
+
+    Args:
+        values: of a figure, positive.
+        shares: what the recipes leave, in the same order.
+
+    Returns:
+        As a share, such that the values are most nearly proportional to both shares together: the
+        variance of the logarithm of their ratio is least.
+    """
+
+    def unlike(fixed: float) -> float:
+        return statistics.pvariance(
+            [math.log(v / (s + fixed)) for v, s in zip(values, shares, strict=True)]
+        )
+
+    return min(_FIXED, key=unlike)
 
 
 def share_of_student(student: Json) -> float:

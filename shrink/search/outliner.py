@@ -47,6 +47,7 @@ class Outliner:
         self._folder = Path()
         self._asked = 0
         self._known: dict[str, Outline] = {}
+        self._expected: dict[str, str] = {}
 
     def __enter__(self) -> Outliner:
         return self
@@ -59,6 +60,7 @@ class Outliner:
     ) -> None:
         self._held.close()
         self._child = None
+        self._expected.clear()
 
     def outline(self, plan: Plan) -> Outline:
         """Return what the last step of a plan would be, untrained.
@@ -68,8 +70,16 @@ class Outliner:
         keys, last = self._keyed.keys(plan), plan.finals[-1]
         key = keys.of_steps[last]
         if key not in self._known:
-            self._known[key] = self._ask(self._jobs(plan, last, keys))
+            asked = self._expected.pop(key, None) or self._ask(self._jobs(plan, last, keys))
+            self._known[key] = self._answer(asked)
         return self._known[key]
+
+    def expect(self, plan: Plan) -> None:
+        """Have worked out what will probably be asked for, while something else goes on."""
+        keys, last = self._keyed.keys(plan), plan.finals[-1]
+        key = keys.of_steps[last]
+        if key not in self._known and key not in self._expected:
+            self._expected[key] = self._ask(self._jobs(plan, last, keys))
 
     def _jobs(self, plan: Plan, last: str, keys: Keys) -> list[StepJob]:
         """Return the steps that lead to the last one, from what the store has of them."""
@@ -100,24 +110,29 @@ class Outliner:
         kind: ModelKind = "tflite" if path.suffix == ".tflite" else "keras"
         return ModelSource(kind, path, None, dict(source.arguments), trust)
 
-    def _ask(self, jobs: list[StepJob]) -> Outline:
-        child = self._child or self._start()
+    def _ask(self, jobs: list[StepJob]) -> str:
+        """Ask a question, and return its name."""
+        if self._child is None:
+            self._start()
         name = f"{self._asked:06d}"
         self._asked += 1
         question: JsonObject = {"steps": [to_plain(job) for job in jobs]}
         files.write_json(self._folder / f"{name}{_QUESTION}", question)
+        return name
+
+    def _answer(self, name: str) -> Outline:
+        """Wait for the answer to a question."""
         answer, deadline = self._folder / f"{name}{_ANSWER}", time.monotonic() + _MOST_S
         while not answer.exists():
-            if child.ended() or time.monotonic() > deadline:
+            if self._child is None or self._child.ended() or time.monotonic() > deadline:
                 self.__exit__(None, None, None)
                 return Outline(figures={}, error="the process that says it has ended")
             time.sleep(_POLL_S)
         return from_plain(Outline, json.loads(answer.read_text(encoding="utf-8")))
 
-    def _start(self) -> Child:
+    def _start(self) -> None:
         self._held = contextlib.ExitStack()
         self._folder = self._held.enter_context(self._store.work_folder())
         log = self._held.enter_context(files.open_to_append(self._folder / "worker.log"))
         job = OutlineJob(name="search", work=self._folder, folder=self._folder)
         self._child = self._held.enter_context(start_worker(job, self._folder, log.fileno()))
-        return self._child

@@ -23,7 +23,7 @@ from shrink.recipe.plan import Plan
 from shrink.recipe.resolved import recipe_sha256
 from shrink.search.candidates import Candidates
 from shrink.search.default_space import AS_WRITTEN
-from shrink.search.expected_size import expected_share
+from shrink.search.expected_size import expected_share, fixed_part
 from shrink.search.gains import TRAINED, gains_of, names_known
 from shrink.search.goal import SIZE, SLACK, Goal, cost_of
 from shrink.search.keyed import Keyed
@@ -33,11 +33,17 @@ from shrink.search.surrogate import Described, predict
 
 _DRAWN, _POOL = 48, 120
 """Points that are drawn each time, and that are kept in mind."""
-_OUTLINED = 3
-"""Points whose sizes are asked for each time, at the most."""
+_OUTLINED, _EXPECTED = 3, 4
+"""Points whose sizes are asked for each time, at the most; and that are worked out meanwhile, as
+they will probably be asked for next."""
 _NEAR = 0.5
 """Of the points that are drawn, the share that are mixed with one of the front, or of the first."""
 _LEAST_S = 0.1
+_DOUBT = 2.0
+"""Standard deviations within which a size that nobody asked for may be within a limit."""
+_LATE = 1.15
+"""What a point is taken to need of its expected seconds, where it is asked whether they are left: a
+point that is stopped at the end has told nothing."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +82,7 @@ class Looker:
     Attributes:
         candidates: the recipes that points stand for.
         outline: says what is known of a plan untrained; None where nothing of it is asked for.
+        expect: told of plans that will probably be asked for.
         keyed: says what a plan takes.
         relearning: says what training brings back.
     """
@@ -84,6 +91,7 @@ class Looker:
     outline: Callable[[Plan], Outline] | None
     keyed: Keyed
     relearning: Relearning = NOTHING_KNOWN
+    expect: Callable[[Plan], None] | None = None
 
     def look(self, settings: Settings) -> Looked | None:
         """Return a point without what is known of it; None where it is no legal recipe."""
@@ -98,6 +106,11 @@ class Looker:
         """Return a point with what is known of it untrained."""
         known = None if self.outline is None or looked.plan is None else self.outline(looked.plan)
         return replace(looked, outline=known or Outline(figures={}))
+
+    def expected(self, looked: Looked) -> None:
+        """Have worked out what is known of a point, which will probably be asked for."""
+        if self.expect is not None and looked.plan is not None:
+            self.expect(looked.plan)
 
     def seconds(self, looked: Sequence[Looked]) -> list[float]:
         """Return what training points is expected to take, beside what is in the store."""
@@ -193,12 +206,28 @@ class Proposer:
             self._vain = trained
         promising = [self._pool[recipe] for recipe in gains]
         seconds = dict(zip(gains, self._looker.seconds(promising), strict=True))
-        in_time = {r: gain for r, gain in gains.items() if seconds[r] <= known.left_s}
+        in_time = {r: gain for r, gain in gains.items() if _LATE * seconds[r] <= known.left_s}
         late = {r: gain for r, gain in gains.items() if r not in in_time}
         for gains in (in_time, late):
             if (found := self._best(known, gains, seconds)) is not None:
+                self._expect(replace(known, running=[*known.running, found]))
                 return found
         return None
+
+    def _expect(self, known: Known) -> None:
+        """Have the sizes worked out that will probably be asked for once what runs has ended.
+
+        As it is believed to end.
+        """
+        if self._looker.expect is None:
+            return
+        gains = self._promising(known)
+        looked = [self._pool[recipe] for recipe in gains]
+        seconds = dict(zip(gains, self._looker.seconds(looked), strict=True))
+        waiting = [one.recipe for one in looked if one.outline is None]
+        waiting.sort(key=lambda recipe: -gains[recipe] / max(seconds[recipe], _LEAST_S))
+        for recipe in waiting[:_EXPECTED]:
+            self._looker.expected(self._pool[recipe])
 
     def _best(
         self, known: Known, gains: dict[str, float], seconds: Mapping[str, float]
@@ -246,7 +275,10 @@ class Proposer:
         return {one.recipe: g for (one, _), g in zip(able, gains, strict=True) if g > 0}
 
     def _expected(self, looked: Sequence[Looked], trials: Sequence[Trial]) -> list[Figures]:
-        """Return the known figures of points: predicted of those that were not asked for yet."""
+        """Return the known figures of points: predicted of those that were not asked for yet.
+
+        In doubt, they are within a limit.
+        """
         told = [
             ({}, self._baseline, 1.0),
             *((one.settings, one.figures, self._share(one)) for one in trials),
@@ -258,12 +290,15 @@ class Proposer:
         points = [Described(settings, {}) for settings, _, _ in told]
         wanted = [Described(one.settings, {}) for one in asked]
         for name in self._names if told and asked else ():
-            logs = [math.log(float(one[name] or 1.0) / share) for _, one, share in told]
-            limit = self._goal.limits.get(name, 0.0)
+            values = [float(one[name] or 1.0) for _, one, _ in told]
+            fixed = fixed_part(values, [share for _, _, share in told])
+            logs = [math.log(v / (s + fixed)) for v, (_, _, s) in zip(values, told, strict=True)]
+            limit = self._goal.limits.get(name, math.inf)
             rows = zip(asked, sizes, *predict(points, logs, wanted, ()), strict=True)
             for one, found, mean, spread in rows:
-                size, least = (one.share * math.exp(x) for x in (mean, mean - spread))
-                found[name] = min(size, max(limit, least))  # in doubt it is within the limit
+                share = one.share + fixed
+                size, least = (share * math.exp(x) for x in (mean, mean - _DOUBT * spread))
+                found[name] = size if size <= limit or least >= limit else (least + limit) / 2
         predicted = iter(sizes)
         return [_figures(one) or next(predicted) for one in looked]
 

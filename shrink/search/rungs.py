@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 from shrink.base.figures import figure_of
 from shrink.base.foreign import Json
-from shrink.contract.details import Training
 from shrink.contract.report import Figures, Report
 from shrink.contract.searched import Trial
 from shrink.recipe.plan import Plan
@@ -70,14 +69,8 @@ def training_share(report: Report) -> float | None:
     whole = sum(one.duration_s or 0.0 for one in stages)
     if not whole or any(one.status != "done" for one in stages):
         return None
-    return min(1.0, sum(_training_s(one.training) for one in stages) / whole)
-
-
-def _training_s(training: Training | None) -> float:
-    if training is None or not training.examples_per_s:
-        return 0.0
-    examples = (training.updates or 0) * (training.global_batch_size or 0)
-    return examples / training.examples_per_s
+    trained = [0.0 if one.training is None else one.training.seconds or 0.0 for one in stages]
+    return min(1.0, sum(trained) / whole)
 
 
 def pays(share: float, training: float, trials: Sequence[Trial]) -> bool:

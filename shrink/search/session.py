@@ -46,6 +46,8 @@ from shrink.search.storage import open_storage
 from shrink.search.study import Study
 
 BEST, BASELINE = "best", "baseline"
+_EXPECTED_FIRST = 3
+"""Points whose sizes are worked out while the baseline is measured, at the most."""
 JOURNAL = "search.journal"
 _MEASURE_S, _OF_BASELINE = 2.0, 0.8
 """Seconds that measuring one stage takes at least; and as a share of what starting and measuring
@@ -114,6 +116,7 @@ class Search:
         files.make_folder(self.folder)
         made = self.make_outliner(self.runs.store, self.options.trust_model)
         with self.runs.store.in_use(), made as out:
+            self._expect_first(out)
             baseline = self._baseline()
             goal = self.asking.goal(_main_metric(baseline))
             self._begin_anew()
@@ -134,6 +137,18 @@ class Search:
         self.console.above = None
         return self._finish(study, goal, baseline)
 
+    def _expect_first(self, outliner: Outliner) -> None:
+        """Have the sizes of the first points worked out while the baseline is measured.
+
+        Not where this worker asks for no sizes, or where that would disturb what is timed here.
+        """
+        if self.jobs > 1 or not names_known(self.asking.goal("")) or self.runs.latency == HOST:
+            return
+        looker = Looker(self.candidates, None, Keyed(self.runs.store), expect=outliner.expect)
+        looked = [one for one in map(looker.look, self.candidates.space.first()) if one is not None]
+        for one in sorted(looked, key=lambda one: not one.trains_nothing)[:_EXPECTED_FIRST]:
+            looker.expected(one)
+
     def _proposer(
         self, study: Study, baseline: Figures, outliner: Outliner, worker: int = 0
     ) -> Proposer | None:
@@ -145,8 +160,9 @@ class Search:
             self.console.say(f"points are chosen by the sampler tpe, as {why}")
             return None
         outline = outliner.outline if names_known(study.goal) else None
+        expect = None if outline is None or self.runs.latency == HOST else outliner.expect
         relearning = relearning_on(self._data, study.goal.metric)
-        looker = Looker(self.candidates, outline, Keyed(self.runs.store), relearning)
+        looker = Looker(self.candidates, outline, Keyed(self.runs.store), relearning, expect)
         first, seed = self.candidates.space.first(), self.asking.seed + worker
         return Proposer(study.goal, baseline, looker, first, study.draw, seed)
 

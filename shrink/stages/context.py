@@ -140,6 +140,7 @@ class StageContext:
         kind: of the stage.
         brought: what the model brings along, beside what earlier stages made it keep.
         planning: whether `train` only finds out what to train with.
+        untrained: whether sizes alone are asked for, of models whose values nobody has trained.
         teachers: the folder of what teachers gave, shared by all runs.
         sensitivities: the folder of what pruning groups costs, shared by all runs.
         import_notes: by role, how near a model of Keras 3 came to what it was; else empty.
@@ -151,6 +152,7 @@ class StageContext:
     """
 
     planning = False
+    untrained = False
 
     def __init__(self, job: StepJob, send: Send) -> None:
         self.name = job.name

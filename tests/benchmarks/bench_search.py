@@ -64,6 +64,9 @@ class Blind(Outliner):
         """Return no figures."""
         return Outline(figures={})
 
+    def expect(self, plan: Plan) -> None:
+        """Work nothing out."""
+
 
 def main() -> None:
     """Print the hypervolume of each way at half the time and at its end."""
@@ -154,7 +157,10 @@ def searched(
     """Search in this process, and return what came of it."""
     from shrink.base.console import Console
     from shrink.run.options import RunOptions
+    from shrink.run.process import preloading_refused
 
+    if why := preloading_refused():  # as every command has it, and here of all three ways
+        say(f"workers are fresh processes: {why}")
     ours = way == "shrink"
     named = recipe_named(recipe, settings)
     sampler = {"plain Optuna": "tpe", "random": "random"}.get(way)
@@ -172,7 +178,8 @@ def searched(
 
     def outliner(store: Store, trust: bool) -> Outliner:
         made = Outliner(store, trust) if ours else Blind(store, trust)
-        vars(made)["outline"] = _timed(made.outline, spent, "sizes")
+        for name in ("outline", "expect"):
+            vars(made)[name] = _timed(getattr(made, name), spent, "sizes")
         return made
 
     mine.make_outliner = outliner

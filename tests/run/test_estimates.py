@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from shrink.contract.codec import to_plain
+from shrink.contract.details import Training as TrainingRecord
 from shrink.contract.estimates import Estimate, PreviewRow
 from shrink.contract.result import Counts, StepResult, Timing
 from shrink.contract.training import Training
@@ -90,6 +91,27 @@ def test_one_record_is_scaled_but_for_the_start_and_says_how_far_it_is_away(stor
     assert found.duration_s == pytest.approx(1 + 10 * 4)
     assert found.high_s == pytest.approx(4 * 41.0)
     assert found.low_s == pytest.approx(41.0 / 4)
+
+
+def test_passes_that_are_left_out_take_their_part_of_the_time_and_no_more(store: Store) -> None:
+    trained = TrainingRecord(updates=20, global_batch_size=100, examples_per_s=500.0)  # 4 s
+    took = StepResult(duration_s=15.0, timing=Timing(stage_s=12.0, measure_s=1.0), training=trained)
+    first = StoredStep("b", baseline(10), {})
+    keep_timing(step(epochs=2), StoredStep("one", took, {}), "one", first, store)
+    sizes(store, 10)
+    found = Estimator(store, "base")
+    assert found.estimate(step(epochs=0), "none").duration_s == pytest.approx(11.0)
+    assert found.estimate(step(epochs=6), "more").duration_s == pytest.approx(11.0 + 3 * 4.0)
+
+
+def test_a_larger_model_takes_longer_in_both_parts(store: Store) -> None:
+    trained = TrainingRecord(updates=20, global_batch_size=100, examples_per_s=500.0)
+    took = StepResult(duration_s=15.0, timing=Timing(stage_s=12.0, measure_s=1.0), training=trained)
+    first = StoredStep("b", baseline(10), {})
+    keep_timing(step(epochs=2), StoredStep("one", took, {}), "one", first, store)
+    sizes(store, 30)
+    found = Estimator(store, "base").estimate(step(epochs=2), "larger")
+    assert found.duration_s == pytest.approx(2.0 + 3 * 9.0 + 3 * 4.0)
 
 
 def test_memory_grows_with_copies_of_the_weights(store: Store) -> None:

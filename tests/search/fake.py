@@ -101,6 +101,9 @@ class FakeOutliner(Outliner):
         scheme: Any = plan.step("quantize").config
         return Outline(figures={"tflite_bytes": size_of(prune.parameters, scheme.scheme)})
 
+    def expect(self, plan: Plan) -> None:
+        """Need no time for it."""
+
 
 def search(root: Path, asking: Asking, attempt: FakeAttempt, **options: Any) -> Search:
     """Return a search over two keys of a recipe."""

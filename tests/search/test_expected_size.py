@@ -10,7 +10,7 @@ import pytest
 from shrink.base.yaml import loads
 from shrink.recipe.load import RawRecipe, validated
 from shrink.recipe.plan import Plan, build_plan
-from shrink.search.expected_size import expected_share
+from shrink.search.expected_size import expected_share, fixed_part
 
 
 def plan_of(root: Path, *stages: str) -> Plan:
@@ -48,3 +48,13 @@ def test_expected_share_follows_what_the_keys_mean(
     tmp_path: Path, stages: list[str], share: float
 ) -> None:
     assert expected_share(plan_of(tmp_path, *stages)) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("fixed", [0.0, 0.03, 0.15, 1.0])
+def test_fixed_part_is_found_where_files_have_one(fixed: float) -> None:
+    shares = [1.0, 0.25, 0.125, 0.04]
+    assert fixed_part([300_000 * (share + fixed) for share in shares], shares) == fixed
+
+
+def test_a_figure_that_no_share_changes_is_all_fixed() -> None:
+    assert fixed_part([5_000.0, 5_001.0, 4_999.0], [1.0, 0.25, 0.125]) == 10.0

@@ -352,6 +352,18 @@ def test_no_number_of_long_points_hides_one_that_ends_within_the_time() -> None:
     assert made.propose(replace(known_of(known), left_s=30.0)) == first[0]
 
 
+def test_what_will_probably_be_asked_for_is_worked_out_meanwhile_but_for_what_is_known() -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
+    first: list[Settings] = [{"size": 15_000 + 100 * n} for n in range(9)]
+    looker, told = Sizes(), list[str]()
+    vars(looker)["expect"] = lambda plan: None
+    vars(looker)["expected"] = lambda looked: told.append(looked.recipe)
+    made = Proposer(FRONT, BASELINE, looker, first, nothing, 0)
+    chosen = made.propose(known_of(known))
+    assert 1 <= len(set(told)) == len(told) < len(first)
+    assert repr(sorted((chosen or {}).items())) not in told
+
+
 def test_a_guess_better_than_what_the_drop_allows_hides_nothing() -> None:
     """An AUC of 0.45 may fall to 0.43: 0.3, 0.2 and 0.1 are beyond, and a guess is above all."""
     goal, baseline = Goal("roc_auc", max_drop=0.02), {"roc_auc": 0.45, "tflite_bytes": 100_000.0}

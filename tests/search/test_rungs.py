@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from shrink.base.errors import StageError
+from shrink.contract.details import Training
 from shrink.contract.job import StepJob
 from shrink.contract.searched import Rung, Trial
 from shrink.search import searching
@@ -88,7 +89,7 @@ def test_a_rung_pays_where_it_is_clearly_shorter_than_a_point() -> None:
 
 def test_the_share_of_training_is_of_points_that_were_made_whole() -> None:
     def stage(status: str, seconds: float, examples_per_s: float | None) -> Any:
-        training = SimpleNamespace(updates=10, global_batch_size=64, examples_per_s=examples_per_s)
+        training = Training(updates=10, global_batch_size=64, examples_per_s=examples_per_s)
         return SimpleNamespace(status=status, duration_s=seconds, training=training)
 
     first = stage("cached", 50.0, 64.0)

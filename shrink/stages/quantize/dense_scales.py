@@ -17,7 +17,7 @@ from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.noise import noise
-from shrink.stages.quantize.schemes import SCHEMES
+from shrink.stages.quantize.schemes import SCHEMES, UNTRAINED
 from shrink.tflite.convert import Conversion
 from shrink.tflite.flatbuffer import read
 
@@ -42,8 +42,7 @@ def with_best_scales(
         The conversion, and what was chosen; nothing where nothing was left to choose.
     """
     per_channel = SCHEMES[config.scheme](source, calibration, config)
-    open_ = config.scheme == "static_wi8_ai8" and config.dense_scales == "auto"
-    if not open_ or config.aware or config.table_bits is not None:
+    if not _is_open(config):
         return per_channel, ()
     size, saving = len(per_channel.content), saved_bytes(per_channel.content)
     if not saving:
@@ -62,6 +61,29 @@ def with_best_scales(
         return per_tensor, (Choice(key="dense_scales", value="tensor", why=why, options=options),)
     why = f"one for each layer costs more than {allowed:.1f} dB"
     return per_channel, (Choice(key="dense_scales", value="channel", why=why, options=options),)
+
+
+def _is_open(config: QuantizeConfig) -> bool:
+    """Whether scales are to be chosen."""
+    is_auto = config.scheme == "static_wi8_ai8" and config.dense_scales == "auto"
+    return is_auto and not config.aware and config.table_bits is None
+
+
+def untrained(
+    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
+) -> Conversion:
+    """Convert what nobody has trained, for its size: the least of what may be chosen once it is.
+
+    Tables of codes are what training leaves of the values, and are made as of a trained model.
+    """
+    if config.table_bits is not None:
+        return SCHEMES[config.scheme](source, calibration, config)
+    per_channel = UNTRAINED[config.scheme](source, calibration, config)
+    saving = saved_bytes(per_channel.content) if _is_open(config) else 0
+    if not saving or saving < LEAST_SAVING * len(per_channel.content):
+        return per_channel
+    one_each = config.model_copy(update={"dense_scales": "tensor"})
+    return UNTRAINED[config.scheme](source, calibration, one_each)
 
 
 def saved_bytes(content: bytes) -> int:

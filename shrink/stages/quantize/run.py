@@ -22,7 +22,7 @@ from shrink.quantization.source import FloatModel, read_float_tflite
 from shrink.quantization.trained_ranges import ranges_of_file
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.dense_scales import with_best_scales
+from shrink.stages.quantize.dense_scales import untrained, with_best_scales
 from shrink.stages.quantize.mixed import mixed_artifact
 from shrink.stages.quantize.schemes import static_int8
 from shrink.stages.quantize.scores import bound_scores
@@ -248,6 +248,8 @@ def _converted(
             context,
             lambda content: len(_with_interface(_in_order_of(source, content), config, context)),
         )
+    elif context.untrained:
+        conversion = untrained(source, calibration, config)
     else:
         conversion, choices = with_best_scales(source, calibration, config)
     conversion = Conversion(

@@ -51,9 +51,7 @@ def static_int8(
     few = calibration.batches(_CORRECTED_ON)
     if config.table_bits is not None:
         return _with_tables(source, calibration, config, config.table_bits)
-    conversion = _by_quantizer_prepared(source, calibration, config, 8) or _by_quantizer(
-        source, calibration, config, 8
-    )
+    conversion = _as_quantizer(source, calibration, config)
     if isinstance(conversion, StageError):
         conversion = _by_converter(source, calibration, config, "static_int8", conversion)
     elif source.model is not None and noise(conversion, source, few) > _MOST_NOISE:
@@ -70,6 +68,30 @@ def static_int8(
         why = f"biases are not corrected, as the model cannot be run in parts: {error.message}"
         return Conversion(conversion.content, (*conversion.notes, why))
     return Conversion(without_constant_names(content), conversion.notes)
+
+
+def untrained_int8(
+    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
+) -> Conversion:
+    """Quantize to int8 what nobody has trained: operators, types and bytes as of a trained model.
+
+    What values decide is left out: whether the converter does better, and the biases.
+
+    Raises:
+        StageError: neither can quantize the model.
+    """
+    conversion = _as_quantizer(source, calibration, config)
+    if isinstance(conversion, StageError):
+        conversion = _by_converter(source, calibration, config, "static_int8", conversion)
+    return Conversion(without_constant_names(conversion.content), conversion.notes)
+
+
+def _as_quantizer(
+    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
+) -> Conversion | StageError:
+    """Return what ai-edge-quantizer makes of what integers can hold, or why it does not."""
+    rewritten = _by_quantizer_prepared(source, calibration, config, 8)
+    return rewritten or _by_quantizer(source, calibration, config, 8)
 
 
 def _with_tables(
@@ -226,7 +248,7 @@ def _eight_bits(mode: Mode) -> Scheme:
     return scheme
 
 
-def _four_bits(mode: Mode) -> Scheme:
+def _four_bits(mode: Mode, *, rounds: bool = True) -> Scheme:
     def scheme(
         source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
     ) -> Conversion:
@@ -238,7 +260,7 @@ def _four_bits(mode: Mode) -> Scheme:
                 f"{' and '.join(sorted(INT4_OPERATORS[mode]))} can",
                 hint="use scheme dynamic_wi8_afp32",
             )
-        rounded = rounded_model(content, bits, calibration.batches())
+        rounded = rounded_model(content, bits, calibration.batches()) if rounds else content
         if wider:
             notes = (*notes, f"8-bit weights, as 4 bits are not to be had: {', '.join(wider)}")
         return Conversion(edge_quantizer.quantize(rounded, mode, bits), notes)
@@ -264,3 +286,12 @@ SCHEMES: dict[str, Scheme] = {
     "static_wi8_ai16": static_int16,
 }
 """How each of `SCHEME_TRAITS` is made; `mixed`, which keeps a budget, is `mixed_artifact`."""
+
+UNTRAINED: dict[str, Scheme] = {
+    **SCHEMES,
+    "dynamic_wi4_afp32": _four_bits("dynamic", rounds=False),
+    "weight_only_wi4_afp32": _four_bits("weight_only", rounds=False),
+    "static_wi8_ai8": untrained_int8,
+}
+"""The same of models that nobody has trained, whose sizes alone are asked for: in a part of the
+time, as nothing is done for good values."""
