@@ -87,12 +87,11 @@ class Training:
     training_peak_lower_bound: bool | None = None
     document: Document = as_read(tolerant=True)
 
-    @property
-    def seconds(self) -> float | None:
-        """What its updates took; None where their pace is not known."""
-        if not self.examples_per_s or self.updates is None or self.global_batch_size is None:
+    def seconds(self, examples: int | None) -> float | None:
+        """Return what its passes over so many examples took; None where that is not known."""
+        if not self.examples_per_s or self.epochs is None or examples is None:
             return None
-        return self.updates * self.global_batch_size / self.examples_per_s
+        return self.epochs * examples / self.examples_per_s
 
 
 @record

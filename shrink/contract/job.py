@@ -179,16 +179,23 @@ class StepJob(Job):
         return self.action == "step" and self.epochs > 0
 
 
+QUESTION, BEGUN, ANSWER = ".question.json", ".begun.json", ".answer.json"
+"""How the files of an `OutlineJob` end: of what is asked, of what is being worked out, and of what
+came of it, each begun with the name of the question."""
+
+
 @record
 class OutlineJob(Job):
     """Say what models would be, untrained, as long as files ask for it; see `shrink.run.outlined`.
 
     Attributes:
         folder: of questions and answers.
+        behind: whether all else that runs goes first.
     """
 
     action: Literal["outline"] = "outline"
     folder: Path
+    behind: bool = False
 
 
 @record
@@ -199,7 +206,7 @@ class Outline:
         figures: sizes, MACs and arena, by the report's names.
         error: why there are none: what a stage raised.
         stage_failed: whether a trained model would fail alike.
-        exact: whether training decides none of the figures.
+        exact: whether training makes none of the figures smaller.
         duration_s: that it took.
     """
 

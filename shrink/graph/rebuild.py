@@ -25,6 +25,21 @@ def weights_of(graph: ChannelGraph) -> Weights:
     return {graph.network.name(layer): layer.get_weights() for layer in layers}
 
 
+def parted(arrays: Sequence[np.ndarray], random: np.random.Generator) -> list[np.ndarray]:
+    """Return weights of which no two are alike and none is all zeros, as training makes them.
+
+    A file stores equal arrays once, and no biases that are all zero: of weights as layers
+    initialise them it would be smaller than of the same ones once they are trained.
+    """
+    return [
+        # More, never less: a variance stays above zero.
+        array + 1e-3 * np.abs(random.normal(size=array.shape)).astype(array.dtype)
+        if np.issubdtype(array.dtype, np.floating)
+        else array
+        for array in arrays
+    ]
+
+
 def rebuild(graph: ChannelGraph, keep: np.ndarray, weights: Weights | None) -> keras.Model:
     """Return the model with only the channels that stay, as a plain functional model.
 

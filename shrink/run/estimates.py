@@ -3,7 +3,8 @@
 Each computed stage leaves a small file in the store: seconds, the peak of its process, and its
 work. A stage that was computed itself takes as long again. Others of its kind are scaled: time is
 a fixed part and one that grows with the work, memory grows with copies of the weights. Of a single
-record the training grows with the passes over the examples, and what is beside it with the model.
+record the training grows with the passes over the examples, and what is beside it with the model's
+multiply-accumulates.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _KIND = "timings"
 _BACKWARD = 3.0
 """Passes that a training step counts for: forward, and gradients of inputs and of weights."""
 _NEAREST = 8
+_LEAST_S = 0.01
 _AGAIN = 1.25
 """Within which a step takes as long again on the same machine."""
 _LEAST_SPREAD, _MOST_SPREAD = 1.25, 10.0
@@ -70,7 +72,7 @@ def timing_of(step: Step, result: StepResult, baseline: StepResult | None) -> St
         weights_bytes=None if parameters is None else round(4 * parameters),
         duration_s=result.duration_s,
         start_s=max(0.0, result.duration_s - timing.stage_s - timing.measure_s),
-        train_s=0.0 if result.training is None else result.training.seconds,
+        train_s=_training_s(result, examples.get("train")),
         host_peak_bytes=None if peak is None else round(peak),
         macs=None if macs is None else round(macs),
         train=examples.get("train"),
@@ -79,17 +81,20 @@ def timing_of(step: Step, result: StepResult, baseline: StepResult | None) -> St
     return replace(found, work=_work(step, found))
 
 
+def _training_s(result: StepResult, examples: int | None) -> float | None:
+    """Return what a stage's updates took; None where it went on from a checkpoint, too."""
+    if result.training is None:
+        return 0.0
+    seconds = result.training.seconds(examples)
+    return None if seconds is None or seconds > result.timing.stage_s else seconds
+
+
 def _work(step: Step, sizes: StageTiming | None) -> float | None:
     """Return what a step computes with a model and data of these sizes."""
     if sizes is None or sizes.macs is None or sizes.train is None:
         return None
     passes = _BACKWARD * step.epochs * sizes.train + (sizes.test or 0)
     return float(sizes.macs) * max(passes, 1.0)
-
-
-def _untrained_work(sizes: StageTiming) -> float:
-    """Return what the same step computes without its passes of training."""
-    return float(sizes.macs or 1.0) * max(sizes.test or 0, 1.0)
 
 
 def keep_timing(
@@ -188,9 +193,9 @@ def _of_kind(
             records=count,
             why=f"{runs}, not scaled: this version has not computed the model's baseline",
         )
+    asked = replace(sizes or scalable[0], work=work)
     nearest = sorted(scalable, key=lambda one: _apart(one, work))[:_NEAREST]
-    measuring = work if sizes is None else min(_untrained_work(sizes), work)
-    seconds, spread = _seconds(nearest, work, measuring), _spread(nearest, work)
+    seconds, spread = _seconds(nearest, asked), _spread(nearest, asked)
     return Estimate(
         duration_s=seconds,
         low_s=seconds / spread,
@@ -206,7 +211,7 @@ def _apart(one: StageTiming, work: float) -> float:
     return abs(math.log((one.work or 1.0) / work))
 
 
-def _seconds(known: Sequence[StageTiming], work: float, measuring: float) -> float:
+def _seconds(known: Sequence[StageTiming], asked: StageTiming) -> float:
     """Return the time of a step by those of others: a line through them, fixed part and slope.
 
     Of relative errors the least squares; where the works are the same, or the line falls, the
@@ -214,9 +219,9 @@ def _seconds(known: Sequence[StageTiming], work: float, measuring: float) -> flo
 
     Args:
         known: what others took.
-        work: of the step.
-        measuring: the part of it that is no training.
+        asked: the step's work, and the model and data that it is of.
     """
+    work = asked.work or 1.0
     pairs = [(one.work or 1.0, one.duration_s) for one in known]
     total = sum(1 / t**2 for _, t in pairs)
     mean_w = sum(w / t**2 for w, t in pairs) / total
@@ -228,26 +233,30 @@ def _seconds(known: Sequence[StageTiming], work: float, measuring: float) -> flo
     fixed = mean_t - slope * mean_w
     if slope > 0 and fixed > 0:
         return fixed + slope * work
-    return _scaled(min(known, key=lambda one: _apart(one, work)), work, measuring)
+    return _scaled(min(known, key=lambda one: _apart(one, work)), asked)
 
 
-def _scaled(one: StageTiming, work: float, measuring: float) -> float:
+def _scaled(one: StageTiming, asked: StageTiming) -> float:
     """Return the time of a step by that of another, whose start takes as long.
 
-    Training and the rest grow each with its own part of the work; together, where it is not known
-    what the training took, or there was none to go by.
+    Training grows with its part of the work, what is beside it with the model alone; all with the
+    work, where it is not known what the training took, or there was none.
     """
-    start, before = min(one.start_s, one.duration_s), one.work or 1.0
-    rest = min(_untrained_work(one), before)
-    train_s, training = one.train_s, work - measuring
-    if train_s is None or (training > 0 and (not train_s or before <= rest)):
-        return start + (one.duration_s - start) * work / before
-    train_s = min(train_s, one.duration_s - start)
-    trained = train_s * training / (before - rest) if training > 0 else 0.0
-    return start + (one.duration_s - start - train_s) * measuring / rest + trained
+    start, trained = min(one.start_s, one.duration_s), _trained_work(one)
+    if not one.train_s or not trained:
+        grown = (one.duration_s - start) * (asked.work or 1.0) / (one.work or 1.0)
+        return start + grown
+    rest = max(_LEAST_S, one.duration_s - start - one.train_s)
+    larger = (asked.macs or 1) / (one.macs or 1)
+    return start + rest * larger + one.train_s * _trained_work(asked) / trained
 
 
-def _spread(known: Sequence[StageTiming], work: float) -> float:
+def _trained_work(one: StageTiming) -> float:
+    """Return the part of a step's work that is training."""
+    return max(0.0, (one.work or 0.0) - (one.macs or 0) * max(one.test or 0, 1))
+
+
+def _spread(known: Sequence[StageTiming], asked: StageTiming) -> float:
     """Return a factor within which an estimate probably lies.
 
     What each record would have been estimated at from the others; of one alone, how far its work
@@ -255,20 +264,13 @@ def _spread(known: Sequence[StageTiming], work: float) -> float:
     """
     if len(known) > 2:
         missed = [
-            abs(math.log(_left_out(known, i) / one.duration_s)) for i, one in enumerate(known)
+            abs(math.log(_seconds([*known[:i], *known[i + 1 :]], one) / one.duration_s))
+            for i, one in enumerate(known)
         ]
         factor = math.exp(max(missed))
     else:
-        factor = math.exp(min(_apart(one, work) for one in known))
+        factor = math.exp(min(_apart(one, asked.work or 1.0) for one in known))
     return min(max(factor, _LEAST_SPREAD), _MOST_SPREAD)
-
-
-def _left_out(known: Sequence[StageTiming], number: int) -> float:
-    """Return what one of several steps would have been taken to need, by the others."""
-    one = known[number]
-    work = one.work or 1.0
-    others = [*known[:number], *known[number + 1 :]]
-    return _seconds(others, work, min(_untrained_work(one), work))
 
 
 def _peak(known: Sequence[StageTiming], weights: int | None) -> int | None:

@@ -7,6 +7,7 @@ measured on a trained model are not: a chain that begins at a trained artifact i
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import tf_keras as keras
 
 from shrink.base import files
@@ -22,10 +24,11 @@ from shrink.base.errors import InternalError, ShrinkError, StageError, first_lin
 from shrink.base.foreign import JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.events import Send
-from shrink.contract.job import Outline, OutlineJob, StepJob
+from shrink.contract.job import ANSWER, BEGUN, QUESTION, Outline, OutlineJob, StepJob
 from shrink.contract.model_source import ModelSource
 from shrink.data.dataset import Dataset
 from shrink.engine.devices import Devices
+from shrink.graph.rebuild import parted
 from shrink.measure.size import measure_sizes
 from shrink.recipe.plan import BASELINE
 from shrink.run.execute import run_stage, save_artifact
@@ -35,32 +38,38 @@ from shrink.stages.context import StageContext, StageResult
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 
-QUESTION, ANSWER, END = ".question.json", ".answer.json", "end"
+END = "end"
 OF_STEP = "step"
 """The kind of place that an input of a question has which is what an earlier step made."""
 _POLL_S = 0.1
-_NICE = 5
-"""Training goes first where both go on; where nothing else does, it is as fast as without."""
+_NICE = 10
+"""A tenth of the share that training has of a processor that both want."""
 _CALIBRATED_ON = 32
 _ONLY_TRAIN = ("train", "distill")
 _UNIFORM = "uniform"
 
 
 def outline(job: OutlineJob, send: Send) -> JsonObject:
-    """Answer each question in the job's folder, until there is the file `end`."""
-    os.nice(_NICE)
+    """Answer the questions in the job's folder, until there is the file `end`.
+
+    One at a time, the first by name of those that there are by then. A question that is being
+    worked out has another name, so that nobody moves it up any more.
+    """
+    os.nice(_NICE if job.behind else 0)
     shared: dict[str, tuple[Dataset, Devices]] = {}
-    answered: set[str] = set()
     while not (job.folder / END).exists():
-        asked = [p for p in sorted(job.folder.glob(f"*{QUESTION}")) if p.name not in answered]
-        for path in asked:
-            answered.add(path.name)
-            target = path.with_name(path.name.removesuffix(QUESTION) + ANSWER)
-            files.write_json(target, to_plain(_answer(path, job.work, send, shared)))
-            keras.backend.clear_session()
-            gc.collect()
+        asked = sorted(job.folder.glob(f"*{QUESTION}"))
         if not asked:
             time.sleep(_POLL_S)
+            continue
+        name = asked[0].name.removesuffix(QUESTION)
+        begun = asked[0].with_name(name + BEGUN)
+        with contextlib.suppress(FileNotFoundError):  # it was moved up just now
+            asked[0].rename(begun)
+            found = _answer(begun, job.work, send, shared)
+            files.write_json(begun.with_name(name + ANSWER), to_plain(found))
+            keras.backend.clear_session()
+            gc.collect()
     return {}
 
 
@@ -118,6 +127,9 @@ def _figures(
         vars(context)["dataset"], vars(context)["devices"] = shared[what]
         keras.utils.set_random_seed(context.training.seed)
         outcome = _made(context._job, context)
+        if outcome.model is not None and _will_train(step):
+            random = np.random.default_rng(0)
+            outcome.model.set_weights(parted(outcome.model.get_weights(), random))
         made[step.name] = save_artifact(outcome, context)
     if outcome.not_run:
         return {}
@@ -142,6 +154,12 @@ def _made(job: StepJob, context: StageContext) -> StageResult:
     if job.kind in (BASELINE, *_ONLY_TRAIN):
         return StageResult(model=context.load())
     return run_stage(job, context)
+
+
+def _will_train(job: StepJob) -> bool:
+    """Whether a stage trains all weights, so that none will be what it begins with."""
+    keeps_zeros = (job.config or {}).get("method") in ("magnitude", "cluster")
+    return job.epochs > 0 and not keeps_zeros
 
 
 def _shares_are_measured(job: StepJob) -> bool:
@@ -169,6 +187,8 @@ def _untrained(job: StepJob) -> StepJob:
         changes["epochs"] = 0
     if job.kind == "quantize":
         changes |= {"aware": False, "calibration_samples": _CALIBRATED_ON}
+        if getattr(config, "aware", False) and getattr(config, "dense_scales", "") == "auto":
+            changes["dense_scales"] = "channel"  # those that it is trained with
     if getattr(config, "method", None) == "channels":
         changes |= {"importance": "l2", "allocation": _UNIFORM, "teacher": None, "steps": 1}
         changes["sensitivity_metric"] = None

@@ -53,6 +53,11 @@ class Goal:
         """The figures that the sampler is told of."""
         return self.objectives if self.traded else self.ranking[:1]
 
+    @property
+    def asks_of_untrained(self) -> bool:
+        """Whether what is known of a point untrained decides anything."""
+        return any(name in UNTRAINED for name in (*self.limits, self.ranking[0]))
+
     def drop(self, figures: Figures, baseline: Figures) -> float | None:
         """Return what the metric lost against the baseline, positive where it is worse."""
         now, before = figures.get(self.metric), baseline.get(self.metric)

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from shrink.base.errors import ModelError, RecipeError
+from shrink.base.errors import Interrupted, ModelError, RecipeError, ShrinkError, Terminated
 from shrink.base.foreign import Json
 from shrink.contract.job import Outline
 from shrink.contract.report import Figures
@@ -33,7 +33,7 @@ from shrink.search.surrogate import Described, predict
 
 _DRAWN, _POOL = 48, 120
 """Points that are drawn each time, and that are kept in mind."""
-_OUTLINED, _EXPECTED = 3, 4
+_OUTLINED, _AHEAD = 3, 4
 """Points whose sizes are asked for each time, at the most; and that are worked out meanwhile, as
 they will probably be asked for next."""
 _NEAR = 0.5
@@ -82,9 +82,9 @@ class Looker:
     Attributes:
         candidates: the recipes that points stand for.
         outline: says what is known of a plan untrained; None where nothing of it is asked for.
-        expect: told of plans that will probably be asked for.
         keyed: says what a plan takes.
         relearning: says what training brings back.
+        expect: is told of plans that will probably be asked for.
     """
 
     candidates: Candidates
@@ -107,10 +107,19 @@ class Looker:
         known = None if self.outline is None or looked.plan is None else self.outline(looked.plan)
         return replace(looked, outline=known or Outline(figures={}))
 
-    def expected(self, looked: Looked) -> None:
-        """Have worked out what is known of a point, which will probably be asked for."""
-        if self.expect is not None and looked.plan is not None:
+    def work_ahead(self, looked: Looked) -> None:
+        """Have worked out what is known of a point, which will probably be asked for.
+
+        Where that fails, it fails again once it is asked for.
+        """
+        if self.expect is None or looked.plan is None:
+            return
+        try:
             self.expect(looked.plan)
+        except (Interrupted, Terminated):
+            raise
+        except (ShrinkError, OSError):
+            return
 
     def seconds(self, looked: Sequence[Looked]) -> list[float]:
         """Return what training points is expected to take, beside what is in the store."""
@@ -210,11 +219,11 @@ class Proposer:
         late = {r: gain for r, gain in gains.items() if r not in in_time}
         for gains in (in_time, late):
             if (found := self._best(known, gains, seconds)) is not None:
-                self._expect(replace(known, running=[*known.running, found]))
+                self._work_ahead(replace(known, running=[*known.running, found]))
                 return found
         return None
 
-    def _expect(self, known: Known) -> None:
+    def _work_ahead(self, known: Known) -> None:
         """Have the sizes worked out that will probably be asked for once what runs has ended.
 
         As it is believed to end.
@@ -226,8 +235,8 @@ class Proposer:
         seconds = dict(zip(gains, self._looker.seconds(looked), strict=True))
         waiting = [one.recipe for one in looked if one.outline is None]
         waiting.sort(key=lambda recipe: -gains[recipe] / max(seconds[recipe], _LEAST_S))
-        for recipe in waiting[:_EXPECTED]:
-            self._looker.expected(self._pool[recipe])
+        for recipe in waiting[:_AHEAD]:
+            self._looker.work_ahead(self._pool[recipe])
 
     def _best(
         self, known: Known, gains: dict[str, float], seconds: Mapping[str, float]

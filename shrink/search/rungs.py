@@ -69,8 +69,10 @@ def training_share(report: Report) -> float | None:
     whole = sum(one.duration_s or 0.0 for one in stages)
     if not whole or any(one.status != "done" for one in stages):
         return None
-    trained = [0.0 if one.training is None else one.training.seconds or 0.0 for one in stages]
-    return min(1.0, sum(trained) / whole)
+    examples = None if report.data is None else (report.data.examples or {}).get("train")
+    records = [one.training for one in stages if one.training is not None]
+    trained = sum(one.seconds(examples) or 0.0 for one in records)
+    return min(1.0, trained / whole)
 
 
 def pays(share: float, training: float, trials: Sequence[Trial]) -> bool:

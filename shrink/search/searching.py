@@ -27,7 +27,7 @@ from shrink.contract.searched import Rung, Trial
 from shrink.recipe.plan import Plan
 from shrink.recipe.resolved import recipe_sha256
 from shrink.search.candidates import Candidates
-from shrink.search.goal import SLACK, UNTRAINED
+from shrink.search.goal import SLACK
 from shrink.search.looked import OutOfTime, Runs, keep_scores, until
 from shrink.search.outliner import Outliner
 from shrink.search.points import (
@@ -255,8 +255,8 @@ class Worker:
 
     def _outline(self, plan: Plan) -> Outline:
         """Return what is known untrained, where that decides anything."""
-        decides = any(name in UNTRAINED for name in (*self.goal.limits, self.goal.ranking[0]))
-        found = self.outliner.outline(plan) if decides else Outline(figures={})
+        asks = self.goal.asks_of_untrained
+        found = self.outliner.outline(plan) if asks else Outline(figures={})
         if found.error and not found.stage_failed and found.error not in self._told:
             self._told.add(found.error)
             self.console.warn(f"a point is trained before its size is known: {found.error}")

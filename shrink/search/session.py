@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -46,9 +47,9 @@ from shrink.search.storage import open_storage
 from shrink.search.study import Study
 
 BEST, BASELINE = "best", "baseline"
-_EXPECTED_FIRST = 3
-"""Points whose sizes are worked out while the baseline is measured, at the most."""
 JOURNAL = "search.journal"
+_FIRST_AHEAD = 3
+"""Points whose sizes are worked out while the baseline is measured, at the most."""
 _MEASURE_S, _OF_BASELINE = 2.0, 0.8
 """Seconds that measuring one stage takes at least; and as a share of what starting and measuring
 took of the baseline, for which TensorFlow was imported, too."""
@@ -116,8 +117,7 @@ class Search:
         files.make_folder(self.folder)
         made = self.make_outliner(self.runs.store, self.options.trust_model)
         with self.runs.store.in_use(), made as out:
-            self._expect_first(out)
-            baseline = self._baseline()
+            baseline = self._baseline(out)
             goal = self.asking.goal(_main_metric(baseline))
             self._begin_anew()
             study = self._study(goal)
@@ -137,17 +137,30 @@ class Search:
         self.console.above = None
         return self._finish(study, goal, baseline)
 
-    def _expect_first(self, outliner: Outliner) -> None:
+    @property
+    def _works_ahead(self) -> bool:
+        """Whether sizes are worked out while a point is trained.
+
+        Not where that would disturb what is timed, or take processors from other workers.
+        """
+        return self.jobs == 1 and not self.runs.latency
+
+    def _work_ahead(self, outliner: Outliner) -> None:
         """Have the sizes of the first points worked out while the baseline is measured.
 
-        Not where this worker asks for no sizes, or where that would disturb what is timed here.
+        Where that is trained first, what follows from it is not known yet: then the process starts.
         """
-        if self.jobs > 1 or not names_known(self.asking.goal("")) or self.runs.latency == HOST:
+        outliner.works_ahead = self._works_ahead
+        if not self._works_ahead or not self.asking.goal("").asks_of_untrained:
+            return
+        if self.plan.baseline.epochs:
+            with contextlib.suppress(OSError):
+                outliner.start()
             return
         looker = Looker(self.candidates, None, Keyed(self.runs.store), expect=outliner.expect)
         looked = [one for one in map(looker.look, self.candidates.space.first()) if one is not None]
-        for one in sorted(looked, key=lambda one: not one.trains_nothing)[:_EXPECTED_FIRST]:
-            looker.expected(one)
+        for one in sorted(looked, key=lambda one: not one.trains_nothing)[:_FIRST_AHEAD]:
+            looker.work_ahead(one)
 
     def _proposer(
         self, study: Study, baseline: Figures, outliner: Outliner, worker: int = 0
@@ -160,7 +173,7 @@ class Search:
             self.console.say(f"points are chosen by the sampler tpe, as {why}")
             return None
         outline = outliner.outline if names_known(study.goal) else None
-        expect = None if outline is None or self.runs.latency == HOST else outliner.expect
+        expect = outliner.expect if outline is not None and self._works_ahead else None
         relearning = relearning_on(self._data, study.goal.metric)
         looker = Looker(self.candidates, outline, Keyed(self.runs.store), relearning, expect)
         first, seed = self.candidates.space.first(), self.asking.seed + worker
@@ -229,19 +242,24 @@ class Search:
         self.candidates.check_gates()
         guard_models(self.plan, Trust(self.plan.custom_objects, self.options.trust_model))
 
-    def _baseline(self) -> dict[str, float]:
+    def _baseline(self, outliner: Outliner) -> dict[str, float]:
         """Return the baseline's figures on validation examples."""
         self.console.say("the baseline, on validation examples")
-        with until(self._deadline()):
-            result = self.runs.choose(
-                self.plan, self.folder / TRIALS / BASELINE, last=self.plan.baseline.name
-            )
+        late = StageError(
+            "the time was over before the baseline was measured",
+            subject="--time",
+            hint="allow more: the same command goes on from where this one was",
+        )
+        try:
+            with until(self._deadline()):
+                self._work_ahead(outliner)
+                result = self.runs.choose(
+                    self.plan, self.folder / TRIALS / BASELINE, last=self.plan.baseline.name
+                )
+        except OutOfTime as error:
+            raise late from error
         if isinstance(result.error, OutOfTime):
-            raise StageError(
-                "the time was over before the baseline was measured",
-                subject="--time",
-                hint="allow more: the same command goes on from where this one was",
-            )
+            raise late
         if result.error is not None:
             raise result.error
         keep_scores(result, self.folder / TRIALS / BASELINE)

@@ -67,6 +67,9 @@ class Blind(Outliner):
     def expect(self, plan: Plan) -> None:
         """Work nothing out."""
 
+    def start(self) -> None:
+        """Start no process."""
+
 
 def main() -> None:
     """Print the hypervolume of each way at half the time and at its end."""
@@ -178,7 +181,7 @@ def searched(
 
     def outliner(store: Store, trust: bool) -> Outliner:
         made = Outliner(store, trust) if ours else Blind(store, trust)
-        for name in ("outline", "expect"):
+        for name in ("outline", "expect", "start"):
             vars(made)[name] = _timed(getattr(made, name), spent, "sizes")
         return made
 

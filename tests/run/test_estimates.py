@@ -94,7 +94,7 @@ def test_one_record_is_scaled_but_for_the_start_and_says_how_far_it_is_away(stor
 
 
 def test_passes_that_are_left_out_take_their_part_of_the_time_and_no_more(store: Store) -> None:
-    trained = TrainingRecord(updates=20, global_batch_size=100, examples_per_s=500.0)  # 4 s
+    trained = TrainingRecord(epochs=2, examples_per_s=500.0)  # 4 s
     took = StepResult(duration_s=15.0, timing=Timing(stage_s=12.0, measure_s=1.0), training=trained)
     first = StoredStep("b", baseline(10), {})
     keep_timing(step(epochs=2), StoredStep("one", took, {}), "one", first, store)
@@ -104,8 +104,31 @@ def test_passes_that_are_left_out_take_their_part_of_the_time_and_no_more(store:
     assert found.estimate(step(epochs=6), "more").duration_s == pytest.approx(11.0 + 3 * 4.0)
 
 
+@pytest.mark.parametrize(("epochs", "passes"), [(2, 2), (20, 2)])
+def test_what_was_not_trained_in_one_go_is_scaled_as_one(
+    store: Store, epochs: int, passes: int
+) -> None:
+    """Of 20 epochs at 500 examples a second the last attempt can have trained a part alone."""
+    trained = TrainingRecord(epochs=epochs, examples_per_s=500.0)
+    took = StepResult(duration_s=15.0, timing=Timing(stage_s=12.0, measure_s=1.0), training=trained)
+    kept = timing_of(step(epochs=passes), took, baseline(10))
+    assert kept is not None
+    assert kept.train_s == (4.0 if epochs == passes else None)
+
+
+def test_a_step_that_only_trains_is_estimated_without_its_passes_all_the_same(store: Store) -> None:
+    trained = TrainingRecord(epochs=2, examples_per_s=500.0)
+    took = StepResult(duration_s=4.0, timing=Timing(stage_s=4.0, measure_s=0.0), training=trained)
+    first = StoredStep("b", baseline(10), {})
+    for number in range(3):
+        keep_timing(step(), StoredStep(f"{number}", took, {}), f"{number}", first, store)
+    sizes(store, 10)
+    found = Estimator(store, "base").estimate(step(epochs=0), "none")
+    assert 0 < (found.duration_s or 0) < 0.1
+
+
 def test_a_larger_model_takes_longer_in_both_parts(store: Store) -> None:
-    trained = TrainingRecord(updates=20, global_batch_size=100, examples_per_s=500.0)
+    trained = TrainingRecord(epochs=2, examples_per_s=500.0)
     took = StepResult(duration_s=15.0, timing=Timing(stage_s=12.0, measure_s=1.0), training=trained)
     first = StoredStep("b", baseline(10), {})
     keep_timing(step(epochs=2), StoredStep("one", took, {}), "one", first, store)

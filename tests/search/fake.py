@@ -104,6 +104,9 @@ class FakeOutliner(Outliner):
     def expect(self, plan: Plan) -> None:
         """Need no time for it."""
 
+    def start(self) -> None:
+        """Need no process."""
+
 
 def search(root: Path, asking: Asking, attempt: FakeAttempt, **options: Any) -> Search:
     """Return a search over two keys of a recipe."""

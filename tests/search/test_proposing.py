@@ -357,7 +357,7 @@ def test_what_will_probably_be_asked_for_is_worked_out_meanwhile_but_for_what_is
     first: list[Settings] = [{"size": 15_000 + 100 * n} for n in range(9)]
     looker, told = Sizes(), list[str]()
     vars(looker)["expect"] = lambda plan: None
-    vars(looker)["expected"] = lambda looked: told.append(looked.recipe)
+    vars(looker)["work_ahead"] = lambda looked: told.append(looked.recipe)
     made = Proposer(FRONT, BASELINE, looker, first, nothing, 0)
     chosen = made.propose(known_of(known))
     assert 1 <= len(set(told)) == len(told) < len(first)

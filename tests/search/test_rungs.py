@@ -16,6 +16,7 @@ import pytest
 from shrink.base.errors import StageError
 from shrink.contract.details import Training
 from shrink.contract.job import StepJob
+from shrink.contract.report import DataSet
 from shrink.contract.searched import Rung, Trial
 from shrink.search import searching
 from shrink.search.asking import Asking
@@ -89,14 +90,15 @@ def test_a_rung_pays_where_it_is_clearly_shorter_than_a_point() -> None:
 
 def test_the_share_of_training_is_of_points_that_were_made_whole() -> None:
     def stage(status: str, seconds: float, examples_per_s: float | None) -> Any:
-        training = Training(updates=10, global_batch_size=64, examples_per_s=examples_per_s)
+        training = Training(epochs=2, examples_per_s=examples_per_s)
         return SimpleNamespace(status=status, duration_s=seconds, training=training)
 
     first = stage("cached", 50.0, 64.0)
     made = [first, stage("done", 12.0, 64.0), stage("done", 8.0, None)]
-    report: Any = SimpleNamespace(stages=made)
+    data = DataSet(examples={"train": 320})
+    report: Any = SimpleNamespace(stages=made, data=data)
     assert training_share(report) == pytest.approx(10 / 20)
-    report = SimpleNamespace(stages=[*made, stage("cached", 1.0, None)])
+    report = SimpleNamespace(stages=[*made, stage("cached", 1.0, None)], data=data)
     assert training_share(report) is None
 
 

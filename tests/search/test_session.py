@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
@@ -14,7 +15,7 @@ import pytest
 from shrink.base import yaml
 from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, ResourceError, StageError
-from shrink.contract.job import Outline
+from shrink.contract.job import Outline, StepJob
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import Plan
 from shrink.run.options import RunOptions
@@ -167,6 +168,37 @@ def test_search_says_once_why_a_size_is_not_known_before_training(
         o for o in found_in(tmp_path)["trials"] if o["figures"].get("tflite_bytes", 0) > 70_000
     ]
     assert all(one["status"] == "done" and not one["feasible"] for one in beyond)
+
+
+@pytest.mark.parametrize(
+    ("asking", "jobs", "ahead"),
+    [
+        (Asking(limits={"tflite_bytes": 70_000}, trials=3), 1, True),
+        (Asking(limits={"tflite_bytes": 70_000, "p50_ms": 5.0}, trials=3), 1, False),
+        (Asking(trials=3), 1, False),
+        (Asking(limits={"tflite_bytes": 70_000}, trials=3), 2, False),
+    ],
+)
+def test_what_says_sizes_starts_before_the_baseline_is_trained_where_that_disturbs_nothing(
+    asking: Asking, jobs: int, ahead: bool, tmp_path: Path
+) -> None:
+    told = list[str]()
+
+    class Ahead(FakeOutliner):
+        def start(self) -> None:
+            told.append("started")
+
+    class Attempt(FakeAttempt):
+        def __call__(self, job: StepJob, *given: Any) -> dict[str, Any]:
+            told.append(job.kind)
+            return super().__call__(job, *given)
+
+    mine = search(tmp_path, asking, Attempt())
+    mine.make_outliner, mine.jobs = Ahead, jobs
+    with contextlib.suppress(StageError):  # what others of several workers do is not told here
+        mine.run()
+    assert told[0] == ("started" if ahead else "train")
+    assert told.count("started") == ahead
 
 
 def test_points_are_kept_where_the_best_cannot_be_measured(

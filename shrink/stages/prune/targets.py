@@ -16,7 +16,7 @@ from shrink.compact.compact import DEFAULT_EXTRA_MACS, smallest_arena
 from shrink.engine.planner import MARGIN, usable
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.macs import count_macs
-from shrink.graph.rebuild import Weights, rebuild, weights_of
+from shrink.graph.rebuild import Weights, parted, rebuild, weights_of
 from shrink.pruning.allocation import (
     Allocate,
     Cost,
@@ -247,24 +247,11 @@ def _arena(content: bytes) -> float:
 
 
 def _as_after_training(weights: Weights, config: PruneConfig) -> Weights:
-    """Return weights of which no two arrays are alike, as training makes them.
-
-    A file stores equal arrays once: biases that are all zero before the fine-tuning, and not
-    after it, would make it larger than was measured.
-    """
+    """Return weights as the fine-tuning will leave them, for what files of them take."""
     if not config.passes:
         return weights
     random = np.random.default_rng(0)
-    return {
-        name: [
-            # More, never less: a variance stays above zero.
-            array + 1e-3 * np.abs(random.normal(size=array.shape)).astype(array.dtype)
-            if np.issubdtype(array.dtype, np.floating)
-            else array
-            for array in arrays
-        ]
-        for name, arrays in weights.items()
-    }
+    return {name: parted(arrays, random) for name, arrays in weights.items()}
 
 
 def _remembered(cost: Cost) -> Cost:

@@ -83,7 +83,8 @@ def untrained(
     if not saving or saving < LEAST_SAVING * len(per_channel.content):
         return per_channel
     one_each = config.model_copy(update={"dense_scales": "tensor"})
-    return UNTRAINED[config.scheme](source, calibration, one_each)
+    per_tensor = UNTRAINED[config.scheme](source, calibration, one_each)
+    return min(per_channel, per_tensor, key=lambda made: len(made.content))
 
 
 def saved_bytes(content: bytes) -> int:

@@ -12,7 +12,12 @@ from shrink.contract.choices import Choice
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.dense_scales import allowed_loss_db, saved_bytes, with_best_scales
+from shrink.stages.quantize.dense_scales import (
+    allowed_loss_db,
+    saved_bytes,
+    untrained,
+    with_best_scales,
+)
 from shrink.tflite.structure import read
 from tests.unlabelled import UnlabelledExamples
 
@@ -95,3 +100,15 @@ def test_bytes_have_half_the_price_that_narrower_weights_would_have() -> None:
     assert allowed_loss_db(1000, 950) == pytest.approx(0.5 * 6.02 / 12.5 * 5, rel=0.01)
     assert allowed_loss_db(1000, 500) == 3.0
     assert allowed_loss_db(1000, 1001) == 0.0
+
+
+def test_untrained_takes_the_least_of_what_may_be_chosen() -> None:
+    """Of weights that keep the scales of channels, too: values are nothing yet."""
+    x = np.random.default_rng(1).normal(size=(60, 32)).astype(np.float32)
+    rows: Any = UnlabelledExamples(x)
+    calibration = CalibrationExamples(rows, 60, 0)
+    least = untrained(network(5.0), calibration, QuantizeConfig()).content
+    content, (choice,) = converted(network(5.0))
+    (tensor,) = [one for one in choice.options if one.value == "tensor"]
+    assert choice.value == "channel"
+    assert len(least) == tensor.figures["file_bytes"] < len(content)

@@ -14,6 +14,7 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError, StageError
 from shrink.contract.model_source import ModelKind, ModelSource
+from shrink.graph.rebuild import parted
 from shrink.pruning.sharing import cluster
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.preserved import Preserved
@@ -63,6 +64,25 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quantized(folder: Path, tmp_path: Path, form: ModelKind = "keras", **keys: Any) -> StageResult:
     context = context_for(folder / f"model.{form}", form, tmp_path)
     return run(QuantizeConfig(**keys), context)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_model_that_nobody_trained_takes_what_the_trained_one_does(
+    trained: Path, tmp_path: Path, scheme: str
+) -> None:
+    """The same layers with other values, of which sizes alone are asked for."""
+    keras.utils.set_random_seed(1)
+    fresh = keras.models.clone_model(keras.models.load_model(trained / "model.keras"))
+    fresh.set_weights(parted(fresh.get_weights(), np.random.default_rng(1)))
+    fresh.save(tmp_path / "fresh.keras")
+    context = context_for(tmp_path / "fresh.keras", "keras", tmp_path)
+    context.untrained = True
+    config = QuantizeConfig(scheme=scheme, dense_scales="channel", calibration_samples=32)
+    artifact = run(config, context).tflite
+    whole = quantized(trained, tmp_path, scheme=scheme, dense_scales="channel").tflite
+    assert artifact is not None
+    assert whole is not None
+    assert len(artifact) == len(whole)
 
 
 def test_schemes_are_those_that_a_recipe_can_name() -> None:
