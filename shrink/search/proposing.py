@@ -31,8 +31,9 @@ from shrink.search.relearning import NOTHING_KNOWN, Relearning
 from shrink.search.space import CHAIN, Settings
 from shrink.search.surrogate import Described, predict
 
-_DRAWN, _POOL = 48, 120
-"""Points that are drawn each time, and that are kept in mind."""
+_DRAWN, _POOL, _ROUNDS = 48, 120, 6
+"""Points that are drawn each time, that are kept in mind, and how often more are drawn where none
+promises anything."""
 _OUTLINED, _AHEAD = 3, 4
 """Points whose sizes are asked for each time, at the most; and that are worked out meanwhile, as
 they will probably be asked for next."""
@@ -209,9 +210,12 @@ class Proposer:
         trained = sum(one.status in TRAINED for one in known.trials)
         if trained == self._vain:
             return None
-        self._draw_more(known)
-        gains = self._promising(known)
-        if not gains:
+        gains: dict[str, float] = {}
+        for number in range(_ROUNDS):
+            self._draw_more(known, number)
+            if gains := self._promising(known):
+                break
+        else:
             self._vain = trained
         promising = [self._pool[recipe] for recipe in gains]
         seconds = dict(zip(gains, self._looker.seconds(promising), strict=True))
@@ -335,21 +339,21 @@ class Proposer:
         excesses = self._goal.known_excesses(figures, slack).values()
         return is_told and not outline.stage_failed and all(one <= 0 for one in excesses)
 
-    def _draw_more(self, known: Known) -> None:
+    def _draw_more(self, known: Known, number: int) -> None:
         """Draw points that nobody has asked for, and forget those of others and the oldest."""
         self._pool = {recipe: one for recipe, one in self._pool.items() if recipe not in known.seen}
-        for settings in itertools.islice(self._drawn(known), _DRAWN):
+        for settings in itertools.islice(self._drawn(known, number), _DRAWN):
             looked = self._looker.look(settings)
             if looked is not None and looked.recipe not in {*self._pool, *known.seen}:
                 self._pool[looked.recipe] = looked
         while len(self._pool) > _POOL:
             del self._pool[next(iter(self._pool))]
 
-    def _drawn(self, known: Known) -> Iterator[Settings]:
+    def _drawn(self, known: Known, number: int) -> Iterator[Settings]:
         """Yield what waits from the beginning, then points at random, and near the front."""
         while self._waiting:
             yield self._waiting.pop(0)
-        chance = random.Random(f"{self._seed}:{known.asked}")
+        chance = random.Random(f"{self._seed}:{known.asked}:{number}")
         front = {one.number: one for one in known.trials}
         parents = [front[number].settings for number in self._goal.front(known.trials)]
         parents += self._first
