@@ -182,6 +182,8 @@ class StepJob(Job):
 QUESTION, BEGUN, ANSWER = ".question.json", ".begun.json", ".answer.json"
 """How the files of an `OutlineJob` end: of what is asked, of what is being worked out, and of what
 came of it, each begun with the name of the question."""
+OF_STEP = "step"
+"""The function of an input of a question which is what an earlier of its steps makes."""
 
 
 @record

@@ -24,7 +24,7 @@ from shrink.base.errors import InternalError, ShrinkError, StageError, first_lin
 from shrink.base.foreign import JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.events import Send
-from shrink.contract.job import ANSWER, BEGUN, QUESTION, Outline, OutlineJob, StepJob
+from shrink.contract.job import ANSWER, BEGUN, OF_STEP, QUESTION, Outline, OutlineJob, StepJob
 from shrink.contract.model_source import ModelSource
 from shrink.data.dataset import Dataset
 from shrink.engine.devices import Devices
@@ -39,8 +39,6 @@ from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 
 END = "end"
-OF_STEP = "step"
-"""The kind of place that an input of a question has which is what an earlier step made."""
 _POLL_S = 0.1
 _NICE = 10
 """A tenth of the share that training has of a processor that both want."""
@@ -55,7 +53,8 @@ def outline(job: OutlineJob, send: Send) -> JsonObject:
     One at a time, the first by name of those that there are by then. A question that is being
     worked out has another name, so that nobody moves it up any more.
     """
-    os.nice(_NICE if job.behind else 0)
+    if job.behind:
+        os.nice(_NICE)
     shared: dict[str, tuple[Dataset, Devices]] = {}
     while not (job.folder / END).exists():
         asked = sorted(job.folder.glob(f"*{QUESTION}"))
@@ -127,9 +126,8 @@ def _figures(
         vars(context)["dataset"], vars(context)["devices"] = shared[what]
         keras.utils.set_random_seed(context.training.seed)
         outcome = _made(context._job, context)
-        if outcome.model is not None and _will_train(step):
-            random = np.random.default_rng(0)
-            outcome.model.set_weights(parted(outcome.model.get_weights(), random))
+        if outcome.model is not None and step.epochs:
+            _part_biases(outcome.model)
         made[step.name] = save_artifact(outcome, context)
     if outcome.not_run:
         return {}
@@ -156,10 +154,15 @@ def _made(job: StepJob, context: StageContext) -> StageResult:
     return run_stage(job, context)
 
 
-def _will_train(job: StepJob) -> bool:
-    """Whether a stage trains all weights, so that none will be what it begins with."""
-    keeps_zeros = (job.config or {}).get("method") in ("magnitude", "cluster")
-    return job.epochs > 0 and not keeps_zeros
+def _part_biases(model: keras.Model) -> None:
+    """Give biases, and what else a layer has one of for each channel, values as after training.
+
+    Kernels stay: those of layers are unlike from the beginning, and zeros in them are meant.
+    """
+    weights = model.get_weights()
+    values = parted(weights, np.random.default_rng(0))
+    pairs = zip(weights, values, strict=True)
+    model.set_weights([value if old.ndim == 1 else old for old, value in pairs])
 
 
 def _shares_are_measured(job: StepJob) -> bool:

@@ -14,7 +14,7 @@ from shrink.base import files
 from shrink.base.child import Child
 from shrink.base.foreign import JsonObject
 from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.job import ANSWER, BEGUN, QUESTION, Outline, OutlineJob, StepJob
+from shrink.contract.job import ANSWER, BEGUN, OF_STEP, QUESTION, Outline, OutlineJob, StepJob
 from shrink.contract.model_source import ModelKind, ModelSource, Trust
 from shrink.recipe.plan import Plan, Source
 from shrink.run.judged import ARTIFACT, made_before
@@ -23,7 +23,6 @@ from shrink.run.steps import step_job
 from shrink.run.store import Store
 from shrink.search.keyed import Keyed, Keys
 
-_OF_STEP = "step"
 _NOW, _LATER = "a", "b"
 """What questions begin with: those that somebody waits for are answered first."""
 _MOST_AHEAD = 4
@@ -121,7 +120,7 @@ class Outliner:
             if step.name not in needed:
                 continue
             given = self._source(step.inputs["model"], keys.of_steps, trust)
-            needed += [str(given.path)] if given.function == _OF_STEP else []
+            needed += [str(given.path)] if given.function == OF_STEP else []
             inputs = {"model": given}
             key = keys.of_steps[step.name]
             job = step_job(plan, step, (), inputs, keys.splits, self._store, key)
@@ -136,7 +135,7 @@ class Outliner:
         made = made_before(keys[source.step], self._store)
         if made is None:
             arguments = dict(source.arguments)
-            return ModelSource("keras", Path(source.step), _OF_STEP, arguments, trust)
+            return ModelSource("keras", Path(source.step), OF_STEP, arguments, trust)
         path = made.files[ARTIFACT]
         kind: ModelKind = "tflite" if path.suffix == ".tflite" else "keras"
         return ModelSource(kind, path, None, dict(source.arguments), trust)

@@ -238,7 +238,7 @@ class Proposer:
         looked = [self._pool[recipe] for recipe in gains]
         seconds = dict(zip(gains, self._looker.seconds(looked), strict=True))
         waiting = [one.recipe for one in looked if one.outline is None]
-        waiting.sort(key=lambda recipe: -gains[recipe] / max(seconds[recipe], _LEAST_S))
+        waiting.sort(key=lambda recipe: -_rate(recipe, gains, seconds))
         for recipe in waiting[:_AHEAD]:
             self._looker.work_ahead(self._pool[recipe])
 
@@ -250,7 +250,7 @@ class Proposer:
             able = [r for r in gains if looks < _OUTLINED or self._pool[r].outline is not None]
             if not able:
                 return None
-            best = max(able, key=lambda recipe: gains[recipe] / max(seconds[recipe], _LEAST_S))
+            best = max(able, key=lambda recipe: _rate(recipe, gains, seconds))
             if self._pool[best].outline is not None:
                 return self._pool.pop(best).settings
             expected = self._figures[best]
@@ -363,6 +363,11 @@ class Proposer:
                 yield _mixed(settings, chance.choice(alike), chance)
             else:
                 yield settings
+
+
+def _rate(recipe: str, gains: Mapping[str, float], seconds: Mapping[str, float]) -> float:
+    """Return what a point promises for each of its seconds."""
+    return gains[recipe] / max(seconds[recipe], _LEAST_S)
 
 
 def _way_to_guess(goal: Goal, baseline: Figures, relearning: Relearning) -> float:

@@ -38,6 +38,11 @@ CHAINS: dict[str, list[dict[str, Any]]] = {
     "student in 4 bits": [STUDENT, {"quantize": {"scheme": "weight_only_wi4_afp32"}}],
     "student in float16": [STUDENT, {"quantize": {"scheme": "float16"}}],
     "channels": [{"prune": {"method": "channels", "ratio": 0.5, "epochs": 1}}, {"quantize": {}}],
+    "zeros that a distillation keeps": [
+        {"prune": {"sparsity": 0.8, "epochs": 1}},
+        {"distill": {"epochs": 1}},
+        {"quantize": {"sparse": True}},
+    ],
     "zeros": [{"prune": {"sparsity": 0.8, "epochs": 1}}, {"quantize": {"sparse": True}}],
 }
 
