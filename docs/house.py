@@ -1,82 +1,53 @@
-"""Print what the sources look like: sizes of files and functions, `Any`, types, docstrings.
-
-Run with `python -m docs.house`. Imports that point up are counted by `lint-imports`.
-"""
+"""Print how many tokens, statements and functions each package has: `python -m docs.house`."""
 
 from __future__ import annotations
 
 import ast
-import re
-import statistics
+import io
 import sys
-from collections.abc import Iterator, Sequence
+import tokenize
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-MOST_LINES, MOST_OF_FUNCTION, MOST_PARAMETERS = 450, 60, 8
+LAYOUT = {
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.COMMENT,
+    tokenize.ENDMARKER,
+}
+"""Tokens that are not counted."""
 
 
 def main() -> int:
-    """Print a line for each figure, and return 1 where one is beyond its bound."""
-    texts = {path: path.read_text(encoding="utf-8") for path in sources()}
-    lines = [len(text.splitlines()) for text in texts.values()]
-    functions = [each for text in texts.values() for each in functions_of(ast.parse(text))]
-    lengths = [one.end_lineno - one.lineno + 1 for one in functions if one.end_lineno]
-    parameters = [len([*one.args.posonlyargs, *one.args.args]) for one in functions]
-    public = [one for one in functions if not one.name.startswith("_")]
-    figures = {
-        "files": len(lines),
-        "lines": sum(lines),
-        "lines of a file": spread([count for count in lines if count > 1]),
-        "functions": len(functions),
-        "lines of a function": spread(lengths),
-        "functions above 60 lines": sum(length > MOST_OF_FUNCTION for length in lengths),
-        "functions above 8 positional parameters": sum(
-            count > MOST_PARAMETERS for count in parameters
-        ),
-        "the word Any": sum(len(re.findall(r"\bAny\b", text)) for text in texts.values()),
-        "typed returns": share(one.returns is not None for one in functions),
-        "public docstrings": share(ast.get_docstring(one) is not None for one in public),
-    }
-    for name, value in figures.items():
-        sys.stdout.write(f"{name}: {value}\n")
-    bounded = {
-        f"a file has more than {MOST_LINES} lines": max(lines) > MOST_LINES,
-        f"a function has more than {MOST_OF_FUNCTION} lines": max(lengths) > MOST_OF_FUNCTION,
-        f"a function has more than {MOST_PARAMETERS} parameters": max(parameters) > MOST_PARAMETERS,
-        "a function does not say what it returns": any(one.returns is None for one in functions),
-        "a public function has no docstring": not all(map(ast.get_docstring, public)),
-    }
-    beyond = [what for what, is_so in bounded.items() if is_so]
-    sys.stdout.write("".join(f"BEYOND: {what}\n" for what in beyond))
-    return int(bool(beyond))
+    """Print a row per package of `shrink/` and one for the whole."""
+    packages: dict[str, Counter[str]] = {}
+    for path in sorted((ROOT / "shrink").rglob("*.py")):
+        parts = path.relative_to(ROOT / "shrink").parts
+        counts = packages.setdefault(parts[0] if len(parts) > 1 else "(top)", Counter())
+        counts.update(count(path.read_text(encoding="utf-8")))
+    packages["total"] = sum(packages.values(), Counter())
+    columns = ["tokens", "statements", "functions", "lines", "files"]
+    sys.stdout.write(f"{'package':14}" + "".join(f"{name:>12}" for name in columns) + "\n")
+    for name, counts in packages.items():
+        row = "".join(f"{counts[column]:12,}" for column in columns)
+        sys.stdout.write(f"{name:14}{row}\n")
+    return 0
 
 
-def sources() -> list[Path]:
-    """Return every Python file of the package."""
-    return sorted((ROOT / "shrink").rglob("*.py"))
-
-
-def functions_of(tree: ast.AST) -> Iterator[Function]:
-    """Yield functions and methods at any depth but those inside other functions."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, Function):
-            yield node
-        else:
-            yield from functions_of(node)
-
-
-def spread(counts: Sequence[int]) -> str:
-    """Return the middle, the ninth tenth and the largest of some counts."""
-    tenth = statistics.quantiles(counts, n=10)[-1]
-    return f"median {statistics.median(counts):.0f}, p90 {tenth:.0f}, largest {max(counts)}"
-
-
-def share(answers: Iterator[bool]) -> str:
-    """Return how many of some answers are yes, in percent."""
-    found = list(answers)
-    return f"{100 * sum(found) / len(found):.1f} %"
+def count(text: str) -> Counter[str]:
+    """Count the tokens (without layout and comments), statements, functions and lines of a file."""
+    nodes = list(ast.walk(ast.parse(text)))
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return Counter(
+        tokens=sum(token.type not in LAYOUT for token in tokens),
+        statements=sum(isinstance(node, ast.stmt) for node in nodes),
+        functions=sum(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in nodes),
+        lines=len(text.splitlines()),
+        files=1,
+    )
 
 
 if __name__ == "__main__":
