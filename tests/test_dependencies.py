@@ -37,6 +37,11 @@ def test_every_import_is_declared_and_every_declared_package_is_imported() -> No
     assert declared - imported == set(NOT_IMPORTED)
 
 
+def test_a_search_needs_no_extra() -> None:
+    installed = {canonicalize_name(Requirement(line).name) for line in PROJECT["dependencies"]}
+    assert {_distribution(name) for name in _imports(ROOT / "shrink" / "search")} <= installed
+
+
 def _imports(package: Path) -> set[str]:
     """Return the top-level modules that sources import, in functions too, or name as a string."""
     found: set[str] = set()

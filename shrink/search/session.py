@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from shrink.base import files
 from shrink.base.console import Console
@@ -45,6 +46,9 @@ from shrink.search.relearning import relearning_on
 from shrink.search.searching import Budget, Means, Worker
 from shrink.search.storage import open_storage
 from shrink.search.study import Study
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
 
 BEST, BASELINE = "best", "baseline"
 JOURNAL = "search.journal"
@@ -115,12 +119,14 @@ class Search:
         """
         self._check()
         files.make_folder(self.folder)
+        storage = open_storage(self._place)  # what is missing shows before anything is trained
         made = self.make_outliner(self.runs.store, self.options.trust_model)
         with self.runs.store.in_use(), made as out:
             baseline = self._baseline(out)
             goal = self.asking.goal(_main_metric(baseline))
-            self._begin_anew()
-            study = self._study(goal)
+            if self._begin_anew():
+                storage = open_storage(self._place)
+            study = self._study(goal, storage)
             proposer = self._proposer(study, baseline, out)
             space = self.candidates.space
             study.begin(proposer.begin() if proposer else [*space.first()])
@@ -224,8 +230,9 @@ class Search:
         known = files.read_mapping(self.folder / SEARCH_NAME)
         name = self.plan.recipe.name
         ours = known.get("name") == name or (self.folder / JOURNAL).exists()
-        holds = self.folder.is_dir() and any(self.folder.iterdir())
-        if holds and not ours and not self.options.force:
+        entries = {one.name for one in self.folder.iterdir()} if self.folder.is_dir() else set()
+        # A start that failed early leaves the baseline's run alone.
+        if entries - {TRIALS} and not ours and not self.options.force:
             raise RecipeError(
                 "the output folder holds what no search of this recipe left",
                 subject=self.folder,
@@ -269,18 +276,23 @@ class Search:
     def _deadline(self) -> float | None:
         return None if self.asking.time_s is None else self._started + self.asking.time_s
 
-    def _begin_anew(self) -> None:
-        """Forget what is known, where `force` asks for it; what others share stays."""
-        if self.options.force and self.asking.storage is None:
-            (self.folder / JOURNAL).unlink(missing_ok=True)
+    @property
+    def _place(self) -> str:
+        return self.asking.storage or str(self.folder / JOURNAL)
 
-    def _study(self, goal: Goal, worker: int = 0) -> Study:
+    def _begin_anew(self) -> bool:
+        """Delete the trials, where `force` asks for it and no other worker shares them."""
+        if not self.options.force or self.asking.storage is not None:
+            return False
+        (self.folder / JOURNAL).unlink(missing_ok=True)
+        return True
+
+    def _study(self, goal: Goal, storage: BaseStorage | None = None, worker: int = 0) -> Study:
         asking = self.asking
-        place = asking.storage or str(self.folder / JOURNAL)
         limits = {**goal.limits, MAX_DROP: goal.max_drop, "objectives": list(goal.objectives)}
         measured = {"baseline": self.runs.key(self.plan), "latency": self.runs.latency}
         return Study(
-            open_storage(place),
+            storage or open_storage(self._place),
             self.plan.recipe.name,
             goal,
             self.candidates.space,

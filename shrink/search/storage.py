@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shrink.base.errors import ResourceError
-from shrink.base.packages import extra_hint
+from shrink.base.packages import DISTRIBUTION
 
 if TYPE_CHECKING:
     import optuna
@@ -23,7 +23,9 @@ def open_storage(place: str) -> optuna.storages.BaseStorage:
         from optuna.storages.journal import JournalFileBackend
     except ImportError as error:
         raise ResourceError(
-            "Optuna is not installed", subject="shrink search", hint=extra_hint("search")
+            "Optuna cannot be imported",
+            subject="shrink search",
+            hint=f"python -m pip install --upgrade {DISTRIBUTION}",
         ) from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     try:

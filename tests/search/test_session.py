@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -327,6 +328,20 @@ def test_search_refuses_the_folder_of_another_search_and_other_files(tmp_path: P
     (other / "out" / "letter.txt").touch()
     with pytest.raises(RecipeError, match="no search of this recipe left"):
         search(other, Asking(trials=1), FakeAttempt()).run()
+
+
+def test_what_a_search_needs_is_imported_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = FakeAttempt()
+    with monkeypatch.context() as missing:
+        missing.setitem(sys.modules, "optuna", None)
+        with pytest.raises(ResourceError, match="Optuna cannot be imported"):
+            search(tmp_path, Asking(trials=1), attempt).run()
+    assert attempt.jobs == []
+    (tmp_path / "out" / "trials" / "baseline").mkdir(parents=True)  # as earlier versions left it
+    (tmp_path / "out" / "search.journal").unlink(missing_ok=True)
+    assert search(tmp_path, Asking(trials=1), attempt).run() == 0
 
 
 def test_search_with_two_jobs_trains_no_point_twice(tmp_path: Path) -> None:
