@@ -18,7 +18,7 @@ import typer
 import yaml
 
 from shrink.base.files import sha256
-from shrink.cli import data, docs, recipes, reports, search, tools, verbs
+from shrink.cli import data, recipes, reports, search, tools, verbs
 from shrink.cli.options import EXAMPLES
 from tests.report.toys import report_naming
 
@@ -133,7 +133,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "bench": tools.bench,
     "compare": reports.compare,
     "diff": reports.diff,
-    "docs": docs.docs,
     "export": tools.export,
     "init": recipes.init,
     "inspect": tools.inspect,

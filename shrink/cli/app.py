@@ -23,7 +23,8 @@ from shrink.base.errors import (
     ShrinkError,
     Terminated,
 )
-from shrink.cli import cache, data, docs, recipes, reports, search, tools, verbs
+from shrink.base.removed import replacement
+from shrink.cli import cache, data, recipes, reports, search, tools, verbs
 from shrink.cli.options import meant, without_values
 
 _USAGE_CODE = RecipeError.exit_code
@@ -77,7 +78,7 @@ def build(words: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_options)
     verbs.register(app, words)
-    for family in (search, tools, reports, data, cache, recipes, docs):
+    for family in (search, tools, reports, data, cache, recipes):
         family.register(app)
     tools.register_doctor(app)
     return app
@@ -157,6 +158,11 @@ def _usage_error(error: typer.TyperException) -> RecipeError:
     # A flag without its value is refused by a parser that does not know whose flag it is.
     command = context.command_path if context is not None else _command_of(sys.argv[1:])
     message, near = meant(error.format_message().rstrip(".").replace("int range", "integer"))
+    if message.startswith("No such command"):
+        words = [word for word in sys.argv[1:] if not word.startswith("-")]
+        removed = (f"shrink {' '.join(words[:count])}" for count in (2, 1))
+        if instead := replacement(*removed):
+            message, near = message.replace("No such command", "Removed command"), instead
     return RecipeError(
         message, subject=command, hint=near or f"`{command} --help` lists what it takes"
     )

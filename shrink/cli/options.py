@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from shrink.base.removed import replacement
 from shrink.cli.completion import recipe_names, stages
 
 JsonFlag = Annotated[
@@ -174,7 +175,12 @@ def without_values(words: Sequence[str], command: Callable[..., object] | None) 
 def meant(message: str) -> tuple[str, str | None]:
     """Return a parser's message about an unknown flag, and the flag that was meant, if known."""
     plain, _, _ = message.partition(" (Possible options")
-    near = _MEANT.get(plain.rpartition(" ")[2]) if plain.startswith("No such option") else None
+    if not plain.startswith("No such option"):
+        return message, None
+    flag = plain.rpartition(" ")[2]
+    if instead := replacement(flag):
+        return f"{flag} was removed", instead
+    near = _MEANT.get(flag)
     return (plain, f"did you mean {near}?") if near else (message, None)
 
 
@@ -230,7 +236,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "shrink init model.h5 --data pictures/",
         "shrink init student.py:build --data digits --output digits.yaml",
     ),
-    "docs": ("shrink docs prune.sparsity", "shrink docs quantize --print"),
     "check": ("shrink data check pictures/", "shrink data check recipes/digits.yaml"),
 }
 

@@ -274,23 +274,6 @@ class DataCheck:
 
 
 @record
-class Unpacked:
-    """A folder of images that was written, and examples by split."""
-
-    path: str
-    examples: Mapping[str, int]
-
-
-@record
-class Packed(Unpacked):
-    """A folder of TFRecord files; `written`: how many of the `shards` were not there already."""
-
-    shards: int
-    written: int
-    bytes: int
-
-
-@record
 class Exported:
     """A model that was written in another form."""
 

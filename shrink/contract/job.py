@@ -326,21 +326,3 @@ class CheckJob(DataJob):
     """Say what the examples are, and which cannot be read."""
 
     action: Literal["data-check"] = "data-check"
-
-
-@record
-class UnpackJob(DataJob):
-    """Write the examples as PNG files into the folder `output`."""
-
-    action: Literal["data-unpack"] = "data-unpack"
-    output: Path
-
-
-@record
-class PackJob(DataJob):
-    """Write the examples into the folder `output`, in shards of about `shard_bytes`."""
-
-    action: Literal["data-pack"] = "data-pack"
-    output: Path
-    shard_bytes: int
-    encoding: Literal["raw", "png"]

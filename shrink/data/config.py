@@ -222,7 +222,7 @@ class DataConfig(Config):
     Parquet or npz file. season: a synthesised series. text: texts with a label, in a CSV,
     JSON-lines or Parquet file, or in folders by class. sentences: those of a grammar, with their
     intent. machine: synthesised machine sounds, with faults to be found.
-    tfrecord: sharded records, such as `shrink data pack` writes. lmdb: the same records in an LMDB
+    tfrecord: sharded files of `tf.train.Example`. lmdb: the same records in an LMDB
     file. tiles: windows of TIFF files, listed in a CSV file. tfds: a data set that TensorFlow
     Datasets has prepared. python: a function that gives examples. none: no data, for stages that
     need no examples; sizes, memory and latency are measured, metrics are not. Installed packages

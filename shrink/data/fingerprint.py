@@ -32,7 +32,7 @@ from shrink.data.config import (
 from shrink.data.folders import CLIPS, IMAGES, TEXTS, Names, find_images, shown
 from shrink.data.pairs import find_pairs
 from shrink.data.python_reads import code_and_place, folder_digest, remembered_reads
-from shrink.data.shards import MANIFEST, find_shards, prepared_folder
+from shrink.data.shards import find_shards, prepared_folder
 from shrink.data.table import read_listing
 
 _FORMAT = b"shrink fingerprints 2\n"
@@ -169,7 +169,7 @@ def _fingerprint(config: DataConfig) -> str:
         return _hash([NO_DATA])
     text = config.path or ""
     if config.source == "tfrecord":
-        return _hash(["tfrecord", *_manifest_digest(config), *_shard_digests(config)])
+        return _hash(["tfrecord", *_shard_digests(config)])
     if config.source == "tfds":
         return _hash(["tfds", *_prepared_digests(Path(text).expanduser().absolute())])
     if config.source == "python":
@@ -353,11 +353,6 @@ def _prepared_digests(path: Path) -> list[str]:
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
     digests = _hexadecimal(hash_files(folder, names, folder))
     return [f"{name}\0{digest}" for name, digest in zip(names, digests, strict=True)]
-
-
-def _manifest_digest(config: DataConfig) -> list[str]:
-    manifest = Path(config.path or "").expanduser().absolute() / MANIFEST
-    return [_hash_file(str(manifest))] if manifest.is_file() else []
 
 
 def _listing_digest(path: Path) -> list[str]:

@@ -7,20 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from shrink.base.errors import DataError
-from shrink.base.foreign import Json, JsonObject
+from shrink.base.foreign import Json
 from shrink.data.config import DataConfig, FeatureConfig
 from shrink.data.folders import ALL, SPLIT_OF_NAME, shown
 
-MANIFEST = "shrink-data.json"
 _HINT = "name a folder, a file, or a pattern such as data/train-*.tfrecord"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a packed data set says of itself.
+    """The features of a data set of records.
 
     Attributes:
         features: by name.
@@ -78,36 +75,13 @@ def _split(relative: Path) -> str:
     return ALL
 
 
-def read_manifest(folder: Path) -> Manifest | None:
-    """Return what a packed data set says of itself, or None where there is no manifest.
-
-    Raises:
-        DataError: it is damaged.
-    """
-    path = folder / MANIFEST
-    if not path.is_file():
-        return None
-    try:
-        value: JsonObject = json.loads(path.read_text(encoding="utf-8"))
-        features = {
-            name: FeatureConfig.model_validate(spec) for name, spec in value["features"].items()
-        }
-        names = (tuple(value["inputs"]), tuple(value["targets"]), tuple(value["class_names"]))
-        return Manifest(features, *names, value["num_classes"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ValidationError) as error:
-        raise DataError(
-            f"the manifest is damaged: {error}", subject=path, hint="pack the data again"
-        ) from error
-
-
 def described(path: Path, config: DataConfig) -> Manifest:
-    """Return what the features are: as the recipe says, else as the manifest does.
+    """Return the features that the recipe declares.
 
     Raises:
-        DataError: neither says, or an input or target is not among them.
+        DataError: it declares none, or an input or target is not among them.
     """
-    manifest = read_manifest(path) if path.is_dir() else None
-    features = config.features or (manifest.features if manifest else None)
+    features = config.features
     if features is None:
         raise DataError(
             "the features of the records are not declared",
@@ -115,8 +89,8 @@ def described(path: Path, config: DataConfig) -> Manifest:
             hint="data.features: {x: {type: raw, dtype: uint8, shape: [32, 32, 3]}, "
             "y: {type: int64}}",
         )
-    inputs = config.inputs or (manifest.inputs if manifest else ("x",))
-    targets = config.targets or (manifest.targets if manifest else ("y",))
+    inputs = config.inputs or ("x",)
+    targets = config.targets or ("y",)
     needed = (*inputs, *(targets if config.target == "label" else ()))
     for name in needed:
         if name not in features:
@@ -125,8 +99,7 @@ def described(path: Path, config: DataConfig) -> Manifest:
                 subject=path,
                 hint="declare it in data.features, or correct data.inputs and data.targets",
             )
-    names = manifest.class_names if manifest else ()
-    return Manifest(features, inputs, targets, names, manifest.num_classes if manifest else None)
+    return Manifest(features, inputs, targets, (), None)
 
 
 INFO = "dataset_info.json"

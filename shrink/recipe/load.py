@@ -16,6 +16,7 @@ from shrink.base import yaml
 from shrink.base.errors import Position, RecipeError, did_you_mean, hint_for, together
 from shrink.base.fields import IDLE
 from shrink.base.foreign import Json, JsonObject
+from shrink.base.removed import replacement
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.overrides import Override, apply_override
 from shrink.recipe.schema import Recipe
@@ -58,7 +59,7 @@ def errors_of(
         for known_path in [k for k in by_path if path[: len(k)] == k and k != path]:
             del by_path[known_path]
         named = _named((*prefix, *path)) or "recipe"
-        message, hint = _describe(detail, path, named, model, extra_keys)
+        message, hint = _describe(detail, prefix, path, named, model, extra_keys)
         position = locate((*prefix, *path))
         known = by_path.get(path)
         if known is None:
@@ -90,6 +91,7 @@ def _recipe_path(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str | in
 
 def _describe(
     detail: ErrorDetails,
+    prefix: tuple[str | int, ...],
     path: tuple[str | int, ...],
     key: str,
     model: type[BaseModel],
@@ -100,6 +102,9 @@ def _describe(
         for part in path[:-1]:
             section = _section(section, str(part))
         key = str(path[-1])
+        names = [part for part in (*prefix, *path) if isinstance(part, str)]
+        if instead := replacement(".".join(names[-2:])):
+            return f"the key {key!r} was removed", instead
         return f"unknown key {key!r}", hint_for(key, [*_keys(section), *extra_keys])
     if detail["type"] == IDLE:
         return f"{key} does nothing", f"it needs {detail['ctx']['needs']}; else leave {key} out"

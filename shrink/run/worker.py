@@ -41,8 +41,6 @@ ACTIONS: dict[str, tuple[type[Job], str]] = {
     "tensorboard": (jobs.TrackerJob, "shrink.tools.trackers:write_tensorboard"),
     "mlflow": (jobs.TrackerJob, "shrink.tools.trackers:log_to_mlflow"),
     "data-check": (jobs.CheckJob, "shrink.tools.data_check:data_check"),
-    "data-pack": (jobs.PackJob, "shrink.tools.data_pack:data_pack"),
-    "data-unpack": (jobs.UnpackJob, "shrink.tools.data_pack:data_unpack"),
 }
 """What a worker can do, by name: the job's type, and (job, send) -> result."""
 

@@ -51,7 +51,6 @@ def heavy_modules_of(*arguments: str, cwd: Path, heavy: tuple[str, ...] = HEAVY)
         ["validate", RECIPE],
         ["schema"],
         ["recipes"],
-        ["docs", "quantize", "--print"],
         ["run", RECIPE, "--dry-run"],
     ],
     ids=" ".join,
@@ -69,7 +68,6 @@ def test_light_commands_load_nothing_heavy(
         ["--help"],
         ["schema"],
         ["recipes"],
-        ["docs", "prune.sparsity"],
         ["diff", "out", "out"],
         ["compare", "out", "--output", "page"],
         ["report", "out"],
@@ -85,7 +83,7 @@ def test_commands_that_check_no_recipe_load_no_pydantic(
     assert heavy_modules_of(*arguments, cwd=tmp_path, heavy=heavy) == "HEAVY []"
 
 
-@pytest.mark.parametrize("command", ["schema", "recipes", "docs", "validate", "diff", "report"])
+@pytest.mark.parametrize("command", ["schema", "recipes", "validate", "diff", "report"])
 def test_commands_take_quiet_and_json(command: str, tmp_path: Path) -> None:
     write_json(tmp_path / "report.json", report())
     of = {"validate": [RECIPE], "diff": [".", "."], "report": ["."]}.get(command, [])

@@ -12,15 +12,11 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from shrink.base.errors import DataError, RecipeError
-from shrink.base.progress import Share
-from shrink.contract.findings import Packed
-from shrink.contract.job import PackJob, UnpackJob
+from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
-from shrink.tools.data_pack import data_pack, data_unpack
 
 X = np.random.default_rng(0).integers(0, 256, (30, 4, 3, 1), np.uint8)
 Y = np.arange(30) % 3
@@ -167,69 +163,3 @@ def test_naming_bad_examples_names_the_record(tmp_path: Path) -> None:
     batches = itertools.chain(*(evaluation_batches(part, 8) for part in parts))
     with pytest.raises(DataError, match=r"data\.tfrecord: record 7 "), naming_bad_examples(*parts):
         list(batches)
-
-
-def _nothing(*_: Any, **__: Any) -> None:
-    """Take events of a worker."""
-
-
-def _packed(tmp_path: Path, send: Any = _nothing, **settings: Any) -> tuple[Path, Packed, Dataset]:
-    np.savez(tmp_path / "data.npz", x=X, y=Y)
-    data = {"source": "npz", "path": str(tmp_path / "data.npz")}
-    settings = {"encoding": "raw", **settings}
-    output = tmp_path / "packed"
-    job = PackJob(name="d", data=data, seed=0, output=output, shard_bytes=100, **settings)
-    found = data_pack(job, send)
-    return tmp_path / "packed", found, open_dataset(DataConfig.model_validate(data), seed=0)
-
-
-@pytest.mark.parametrize("encoding", ["raw", "png"])
-def test_data_pack_keeps_every_example_of_every_part(tmp_path: Path, encoding: str) -> None:
-    folder, found, original = _packed(tmp_path, encoding=encoding)
-    assert found.examples == {"train": 21, "validation": 3, "test": 6}
-    assert found.written == found.shards == 5 + 1 + 2
-    packed = _open(folder, features=None)
-    for part in ("train", "validation", "test"):
-        one, other = getattr(original, part), getattr(packed, part)
-        for array, again in zip(*(p.arrays(np.arange(len(p))) for p in (one, other)), strict=True):
-            np.testing.assert_array_equal(array, again)
-    assert packed.num_classes == 3
-
-
-def test_data_pack_continues_where_it_was_stopped(tmp_path: Path) -> None:
-    def stop_after_three(event: Share) -> None:
-        if event.done > 10:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        _packed(tmp_path, send=stop_after_three)
-    before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "packed").glob("*.tfrecord")}
-    assert len(before) == 3
-    folder, found, _ = _packed(tmp_path)
-    assert found.written == found.shards - 3
-    assert all((folder / name).stat().st_mtime_ns == time for name, time in before.items())
-    assert len(_open(folder, features=None).train) == 21
-
-
-def test_data_pack_refuses_a_folder_of_other_data(tmp_path: Path) -> None:
-    _packed(tmp_path)
-    with pytest.raises(RecipeError, match="packed data are there already"):
-        _packed(tmp_path)
-    (tmp_path / "packed" / "shrink-data.json").unlink()
-    with pytest.raises(RecipeError, match="the folder holds something else"):
-        _packed(tmp_path)
-
-
-def test_data_unpack_writes_folders_of_images(tmp_path: Path) -> None:
-    folder, _, original = _packed(tmp_path)
-    data = {"source": "tfrecord", "path": str(folder)}
-    data_unpack(UnpackJob(name="d", data=data, output=tmp_path / "pictures"), _nothing)
-    config = DataConfig(source="images", path=str(tmp_path / "pictures"))
-    found = open_dataset(config, seed=0)
-    for part in ("train", "validation", "test"):
-        one, other = getattr(original, part), getattr(found, part)
-        sets = [
-            {(x.tobytes(), int(y)) for x, y in zip(*p.arrays(np.arange(len(p))), strict=True)}
-            for p in (one, other)
-        ]
-        assert sets[0] == sets[1]

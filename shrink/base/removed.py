@@ -1,0 +1,15 @@
+"""Keys, values, flags and commands that were removed, and what replaces each."""
+
+from __future__ import annotations
+
+REMOVED: dict[str, str] = {
+    "shrink docs": "read the pages in docs/ or build the site with `mkdocs build`",
+    "shrink data pack": "shrink reads the data where it is; data.cache keeps decoded examples",
+    "shrink data unpack": "shrink reads the data where it is",
+}
+"""The replacement by name: `SECTION.KEY`, `SECTION.KEY=VALUE`, `--flag` or `shrink COMMAND`."""
+
+
+def replacement(*names: str) -> str | None:
+    """Return the replacement of the first of these names that was removed, or None."""
+    return next((REMOVED[name] for name in names if name in REMOVED), None)
