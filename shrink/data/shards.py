@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import glob
+import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +15,10 @@ from shrink.base.foreign import Json
 from shrink.data.config import DataConfig, FeatureConfig
 from shrink.data.folders import ALL, SPLIT_OF_NAME, shown
 
-_HINT = "name a folder, a file, or a pattern such as data/train-*.tfrecord"
+_HINT = (
+    "name a file, a folder of files such as train-0.tfrecord, train-00000-of-00010 or a.tfrec, "
+    "or a pattern such as 'data/*.records'"
+)
 
 
 @dataclass(frozen=True)
@@ -34,44 +40,67 @@ class Manifest:
     num_classes: int | None
 
 
+_RECORD_NAME = re.compile(
+    r"\.tfrec(ords?)?(?![a-z])|(?<!\.data)-\d+-of-\d+(\.gz|\.zlib)?$", re.IGNORECASE
+)
+"""`a.tfrecord.gz`, `b.tfrec`, `c-00000-of-00010`; no checkpoint of TensorFlow."""
+
+
+def is_record_name(name: str) -> bool:
+    """Whether a file of this name in a folder is taken for a TFRecord file."""
+    return _RECORD_NAME.search(name) is not None
+
+
 def find_shards(path: Path) -> dict[str, list[Path]]:
     """Return the files of each split, sorted; of the split `all` where their names tell none.
 
-    In a folder, names that begin with train, validation (val) or test, or folders of these
-    names, tell the split.
+    A file belongs to the split that its folder or its name says: `train`, `validation` (`val`) or
+    `test`, set off by `-`, `_` or `.`. Files of a pattern that are all of one split are divided by
+    fractions.
+
+    Args:
+        path: a folder, a file or a pattern (`data/*.tfrec`, `data/*/*.tfrec`).
 
     Raises:
-        DataError: nothing is there, or no split is train.
+        DataError: no files, only some names with a split, or no split is train.
     """
+    root = path
     if path.is_dir():
-        files = [p for p in sorted(path.rglob("*")) if p.is_file() and ".tfrecord" in p.name]
+        files = [p for p in sorted(path.rglob("*")) if p.is_file() and is_record_name(p.name)]
     elif path.is_file():
-        files = [path]
+        return {ALL: [path]}
     else:
-        files = sorted(p for p in path.parent.glob(path.name) if p.is_file())
+        plain = itertools.takewhile(lambda part: not glob.has_magic(part), path.parts)
+        root = Path(*plain)
+        files = sorted(p for p in map(Path, glob.iglob(str(path))) if p.is_file())  # noqa: PTH207
     if not files:
-        raise DataError("no TFRecord files are there", subject=path, hint=_HINT)
-    if not path.is_dir():
-        return {ALL: files}
+        raise DataError("no TFRecord files found", subject=path, hint=_HINT)
     splits: dict[str, list[Path]] = {}
     for file in files:
-        splits.setdefault(_split(file.relative_to(path)), []).append(file)
+        splits.setdefault(_split(file.relative_to(root)), []).append(file)
+    if len(splits) == 1 and not path.is_dir():
+        return {ALL: files}
     if ALL in splits and len(splits) > 1:
         raise DataError(
-            f"{splits[ALL][0].name} is in no part, and other files are",
+            f"the name of {splits[ALL][0].name} has no split, and other files have one",
             subject=path,
-            hint="begin each name with train, validation or test, or none",
+            hint="put train, validation or test into every name, or into none",
         )
     if ALL not in splits and "train" not in splits:
-        raise DataError("no file of the part train", subject=path, hint="name it train-0.tfrecord")
+        raise DataError(
+            "no file of the split train",
+            subject=path,
+            hint="name it train-0.tfrecord; a pattern for files of one split "
+            f"({path}/{next(iter(splits))}*) is divided by fractions",
+        )
     return splits
 
 
 def _split(relative: Path) -> str:
     for piece in relative.parts:
-        for prefix, split in SPLIT_OF_NAME.items():
-            if piece == prefix or piece.startswith((f"{prefix}-", f"{prefix}.", f"{prefix}_")):
-                return split
+        for word in re.split(r"[-_.]", piece.lower()):
+            if word in SPLIT_OF_NAME:
+                return SPLIT_OF_NAME[word]
     return ALL
 
 

@@ -16,7 +16,7 @@ from shrink.base.foreign import Json, JsonObject
 from shrink.data.config import BUILT_IN, NO_DATA, SOURCES, WHY_NO_METRICS, DataConfig
 from shrink.data.folders import CLIPS, IMAGES, TEXTS
 from shrink.data.pairs import holds_masks
-from shrink.data.shards import is_prepared
+from shrink.data.shards import is_prepared, is_record_name
 from shrink.data.table import lists_images
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.load import LoadedRecipe, errors_of
@@ -151,7 +151,7 @@ def parse_data_reference(text: str, cwd: Path) -> JsonObject:
 
 def _source_of(path: Path) -> str | None:
     """Return the source that a file or folder is for, by what it looks like; None for no data."""
-    if ".tfrecord" in path.name or _holds_records(path):
+    if is_record_name(path.name) or _holds_records(path):
         return "tfrecord"
     if is_prepared(path):
         return "tfds"
@@ -174,7 +174,7 @@ def _of_folder(path: Path) -> str:
 
 def _holds_records(path: Path) -> bool:
     """Whether a folder holds TFRecord files, which nobody keeps beside images."""
-    return path.is_dir() and any(".tfrecord" in entry.name for entry in path.iterdir())
+    return path.is_dir() and any(is_record_name(entry.name) for entry in path.iterdir())
 
 
 @dataclass(frozen=True)

@@ -212,11 +212,13 @@ def test_fingerprint_of_shards_does_not_depend_on_the_place_or_on_names_that_dec
     assert fingerprint(swapped) != fingerprint(one)
 
 
-def test_fingerprint_of_shards_tells_parts_from_a_pattern(tmp_path: Path) -> None:
-    """A pattern's files are all one part, whatever their names."""
+def test_fingerprint_of_a_pattern_depends_on_the_split_that_names_decide(tmp_path: Path) -> None:
     config = _shards(tmp_path / "a", "train-0.tfrecord", "test-0.tfrecord")
     pattern = DataConfig(source="tfrecord", path=str(tmp_path / "a" / "t*.tfrecord"))
-    assert fingerprint(pattern) != fingerprint(config)
+    assert fingerprint(pattern) == fingerprint(config)
+    _shards(tmp_path / "b", "the-0.tfrecord", "two-0.tfrecord")
+    other = DataConfig(source="tfrecord", path=str(tmp_path / "b" / "t*.tfrecord"))
+    assert fingerprint(other) != fingerprint(pattern)
 
 
 def _function(folder: Path, text: str = "def examples(): ...", **settings: Any) -> DataConfig:

@@ -17,6 +17,7 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
+from shrink.data.shards import is_record_name
 
 X = np.random.default_rng(0).integers(0, 256, (30, 4, 3, 1), np.uint8)
 Y = np.arange(30) % 3
@@ -89,6 +90,46 @@ def test_open_dataset_takes_parts_from_names(tmp_path: Path) -> None:
     np.testing.assert_array_equal(fed[0], x)
 
 
+@pytest.mark.parametrize(
+    ("names", "pattern"),
+    [
+        (["train-00000-of-00001.tfrec", "test-00000-of-00001.tfrec"], "*.tfrec"),
+        (["digits-train-00000-of-00001", "digits-test-00000-of-00001"], "*-of-*"),
+        (["train/a.tfrec", "test/b.tfrec"], "*/*.tfrec"),
+        (["digits_train.tfrecords", "digits_test.tfrecords"], "digits_*"),
+        (["d.train.TFRecord", "d.test.TFRecord"], "d.*"),
+    ],
+)
+@pytest.mark.parametrize("by_pattern", [False, True])
+def test_names_decide_splits_in_folders_and_patterns(
+    tmp_path: Path, names: list[str], pattern: str, by_pattern: bool
+) -> None:
+    _write(tmp_path / "data" / names[0], range(20))
+    _write(tmp_path / "data" / names[1], range(20, 30))
+    test = _open(tmp_path / "data" / pattern if by_pattern else tmp_path / "data").test
+    np.testing.assert_array_equal(test.arrays(np.arange(len(test)))[0], X[20:])
+
+
+def test_other_files_of_a_folder_are_no_records() -> None:
+    names = ["model.data-00000-of-00001", "a.tfrecipe", "shrink-data.json", "2020-of-2021.csv"]
+    assert [name for name in names if is_record_name(name)] == []
+
+
+def test_a_pattern_of_one_split_is_divided(tmp_path: Path) -> None:
+    _write(tmp_path / "data" / "train-0.tfrec", range(20))
+    _write(tmp_path / "data" / "test-0.tfrec", range(20, 30))
+    found = _all(_open(tmp_path / "data" / "train-*"))[0]
+    assert {x.tobytes() for x in found} == {x.tobytes() for x in X[:20]}
+
+
+@pytest.mark.parametrize("name", ["", "*.tfrec"])
+def test_files_with_and_without_a_split_are_refused(tmp_path: Path, name: str) -> None:
+    _write(tmp_path / "data" / "more.tfrec", range(20))
+    _write(tmp_path / "data" / "test-0.tfrec", range(20, 30))
+    with pytest.raises(DataError, match=r"more\.tfrec has no split"):
+        _open(tmp_path / "data" / name)
+
+
 @pytest.mark.parametrize(("pack", "name"), [(gzip.compress, "a.gz"), (zlib.compress, "a.zlib")])
 def test_open_dataset_unpacks_compressed_files(tmp_path: Path, pack: Any, name: str) -> None:
     plain = _write(tmp_path / "plain")
@@ -152,7 +193,7 @@ def test_open_dataset_raises_data_error_when_a_checksum_is_wrong(tmp_path: Path)
 
 
 def test_open_dataset_raises_data_error_when_nothing_is_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no TFRecord files are there"):
+    with pytest.raises(DataError, match="no TFRecord files found"):
         _open(tmp_path / "none-*.tfrecord")
 
 
