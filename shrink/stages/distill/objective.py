@@ -68,7 +68,7 @@ class DistillationLoss:
         temperature: T.
         alpha: weight of the hard loss.
         beta: see `decoupled_kd`.
-        output_weights: of each output's soft loss; by default 1 each, over their number.
+        output_weights: factor of each output's soft loss in their sum; by default 1.
         feature_loss: a key of `FEATURE_LOSSES`; None for no features.
         feature_weight: of the features' loss, the mean over the pairs of features.
     """
@@ -177,7 +177,7 @@ class DistillationObjective:
             teacher = [tf.cast(t, s.dtype) for t, s in zip(teacher_outputs, student, strict=True)]
             temperature = self._now(distillation_loss.temperature, student[0].dtype)
             return self._together(student, teacher, temperature)
-        weights = distillation_loss.output_weights or (1 / len(outputs),) * len(outputs)
+        weights = distillation_loss.output_weights or (1.0,) * len(outputs)
         parts = []
         losses = for_each(distillation_loss.loss, len(outputs))
         for loss, weight, y, own, other in zip(

@@ -182,11 +182,11 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
     with contextlib.ExitStack() as held:
         teaching = open_teaching(config, context, held)
         losses = teaching.losses
-        distillation_loss = distillation_loss_of(config, losses, context.name)
         forget_teacher()
         student = context.load("model")
         check_outputs(teaching.rows.outputs, student, "student")
         task = context.task(student)
+        distillation_loss = distillation_loss_of(config, losses, context.name, task.loss_weights)
         held.enter_context(context.devices.scope())
         opened = held.enter_context(open_outputs(student, losses, task.from_logits))
         said = logarithm_note(opened, "student", config.loss)
@@ -215,11 +215,18 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
 
 
 def distillation_loss_of(
-    config: DistillConfig, losses: Sequence[str], stage: str
+    config: DistillConfig, losses: Sequence[str], stage: str, loss_weights: Sequence[float] = ()
 ) -> DistillationLoss:
-    """Return how a student is guided, with a loss for each output.
+    """Return the teacher's loss, with a loss function and a weight for each output.
 
-    A loss of classes is for the outputs of classes; all others follow their teacher's values.
+    A loss for classes applies to the outputs of classes; other outputs are compared by value.
+
+    Args:
+        config: of the stage.
+        losses: of the labels, for each output.
+        stage: its name, for errors.
+        loss_weights: of the labels' losses; the teacher's have the same unless the recipe sets
+            `output_weights`.
 
     Raises:
         StageError: a loss for classes, and the task has none.
@@ -243,7 +250,7 @@ def distillation_loss_of(
         temperature=temperature_of(config.temperature, losses),
         alpha=config.alpha,
         beta=config.beta,
-        output_weights=tuple(weights),
+        output_weights=tuple(weights or loss_weights),
         feature_loss=config.feature_loss if config.feature_layers else None,
         feature_weight=config.feature_weight,
     )

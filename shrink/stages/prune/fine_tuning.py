@@ -73,6 +73,7 @@ def fine_tuning(
                 loss=soft_loss("auto", task.loss),
                 temperature=temperature_of(config.temperature, task.losses),
                 alpha=config.alpha,
+                output_weights=task.loss_weights,
             )
             yield (
                 learning,

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from shrink.distillation.losses import SOFT_LOSSES, softened_kl
 from shrink.engine.objective import SupervisedObjective
-from shrink.stages.distill.config import LOSSES, Ramp
+from shrink.stages.distill.config import LOSSES, DistillConfig, Ramp
 from shrink.stages.distill.objective import (
     DistillationLoss,
     DistillationObjective,
@@ -16,6 +16,7 @@ from shrink.stages.distill.objective import (
     TeacherOutputs,
     value_at,
 )
+from shrink.stages.distill.run import distillation_loss_of
 
 RANDOM = np.random.default_rng(0)
 STUDENT, TEACHER = (tf.constant(x, tf.float32) for x in RANDOM.normal(size=(2, 6, 4)))
@@ -71,6 +72,31 @@ def test_loss_weighs_several_outputs() -> None:
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
+def test_loss_weighs_the_teacher_as_the_labels_of_each_output() -> None:
+    losses = ("sparse_categorical_crossentropy", "mean_squared_error")
+    loss = distillation_loss_of(DistillConfig(temperature=3.0), losses, "distill", (2.0, 0.5))
+    hard = SupervisedObjective(losses, (True, True), (2.0, 0.5))
+    objective = DistillationObjective(None, hard, loss, outputs=2)
+    values, others, true = RANDOM.normal(size=(3, 6, 3)).astype(np.float32)
+    found = objective.loss(
+        (LABELS, tf.constant(true)),
+        [STUDENT, tf.constant(values)],
+        TeacherOutputs((TEACHER, tf.constant(others))),
+    )
+
+    def log_softmax(x: np.ndarray) -> np.ndarray:
+        return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
+
+    p, q = (log_softmax(np.asarray(x, np.float64) / 3) for x in (TEACHER, STUDENT))
+    soft = (9 * (np.exp(p) * (p - q)).sum(axis=-1), ((values - others) ** 2).mean(axis=-1))
+    labels = -log_softmax(np.asarray(STUDENT, np.float64))[np.arange(6), LABELS.numpy()]
+    of_labels = (labels, ((values - true) ** 2).mean(axis=-1))
+    expected = sum(
+        w * (0.1 * a + 0.9 * b) for w, a, b in zip((2.0, 0.5), of_labels, soft, strict=True)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_loss_compares_each_output_by_its_own_loss() -> None:
     values, others = (tf.constant(x, tf.float32) for x in RANDOM.normal(size=(2, 6, 3)))
     hard = SupervisedObjective(
@@ -80,7 +106,7 @@ def test_loss_compares_each_output_by_its_own_loss() -> None:
     objective = DistillationObjective(None, hard, distillation_loss, outputs=2)
     loss = objective.loss((LABELS, values), [STUDENT, values], TeacherOutputs((TEACHER, others)))
     squared = tf.reduce_mean((values - others) ** 2, axis=-1)
-    expected = softened_kl(STUDENT, TEACHER, 4.0) / 2 + squared / 2
+    expected = softened_kl(STUDENT, TEACHER, 4.0) + squared
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
