@@ -5,6 +5,8 @@ from __future__ import annotations
 REMOVED: dict[str, str] = {
     "shrink docs": "read the pages in docs/ or build the site with `mkdocs build`",
     "shrink data pack": "shrink reads the data where it is; data.cache keeps decoded examples",
+    "matrix.exclude": "list the values of each key, and use several recipes or --set for the rest",
+    "matrix.include": "list the values of each key, and use several recipes or --set for the rest",
     "shrink data unpack": "shrink reads the data where it is",
 }
 """The replacement by name: `SECTION.KEY`, `SECTION.KEY=VALUE`, `--flag` or `shrink COMMAND`."""

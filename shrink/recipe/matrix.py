@@ -1,42 +1,83 @@
 """Sweeps: `--set KEY=A,B`, and `matrix:` and `repeat:` of a recipe, as one recipe per combination.
 
-    matrix:
-      prune.sparsity: [0.3, 0.5]
-      training.seed: [0, 1]
-      exclude: [{prune.sparsity: 0.5, training.seed: 1}]
-      include: [{prune.sparsity: 0.9, prune.epochs: 10}]
-    repeat: 3
-
-The words are those of GitHub's job matrices: `exclude` removes combinations that have all the
-values of an entry; `include` adds an entry's other keys to those of the product that have its
-values, and is a combination of its own where there are none. What it adds is not extended by other
-entries.
+matrix:
+  prune.sparsity: [0.3, 0.5]
+  training.optimizer.learning_rate: [1e-3, 1e-2]
+repeat: 3
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import yaml as pyyaml
+
 from shrink.base.errors import Position, RecipeError, hint_for, together
 from shrink.base.foreign import Json
-from shrink.base.settings import SEED
-from shrink.recipe.combination import Combination, Setting, written
+from shrink.base.removed import replacement
+from shrink.base.settings import SEED, in_words
+from shrink.model.reference import exists, expand_user
 from shrink.recipe.load import STDIN, LoadedRecipe, RawRecipe, read_raw, validated
 from shrink.recipe.overrides import SECTIONS, Override, apply_override, stage_names
-from shrink.recipe.values import is_swept, values_of
 
 MATRIX, REPEAT = "matrix", "repeat"
-_EXCLUDE, _INCLUDE = "exclude", "include"
-_MOST = 1000
-_NOT_SWEPT = ("name", "stages", "extends", MATRIX, REPEAT)
+MAX_RUNS = 1000
+NOT_SWEPT = ("name", "stages", "extends", MATRIX, REPEAT)
+NAMES_OF_FILES = ("model", "custom_objects", "path", "teacher", "student", "against")
+"""Last parts of the keys that hold the name of a file, which may contain a comma."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """The settings of one run of a sweep.
+
+    Attributes:
+        settings: in the order of the sweep's keys.
+        is_repeat: whether the last one is the seed of `repeat`.
+    """
+
+    settings: tuple[Override, ...]
+    is_repeat: bool = False
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The values as they were written, by key."""
+        return {setting.key: setting.written for setting in self.settings}
+
+    @property
+    def own(self) -> dict[str, str]:
+        """The same without the seed of a repeat."""
+        kept = self.settings[:-1] if self.is_repeat else self.settings
+        return {setting.key: setting.written for setting in kept}
+
+    @property
+    def title(self) -> str:
+        """The settings for people: `prune.sparsity = 0.3, training.seed = 1`."""
+        return in_words(self.texts)
+
+    @property
+    def folder(self) -> str:
+        """The name of the run folder in ASCII, such as `prune.sparsity=0.3`.
+
+        A key or value that a file name cannot hold is followed by a hash of its text. File names
+        have at most 255 bytes.
+        """
+        name = ",".join(
+            f"{_file_name(setting.key, 80)}={_file_name(setting.written, 40)}"
+            for setting in self.settings
+        )
+        return name if len(name) <= 120 else f"{name[:120]}-{_hash(name)}"
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One recipe to run, and the settings that tell it from the others of its sweep."""
+    """One recipe to run, and the settings that distinguish it from the rest of the sweep."""
 
     loaded: LoadedRecipe
     combination: Combination
@@ -49,7 +90,7 @@ class Variants:
     Attributes:
         each: at least one.
         is_sweep: false for a recipe that is run as it is.
-        repeat: seeds for each combination; None where the recipe does not ask for any.
+        repeat: seeds per combination; None where the recipe has no `repeat`.
     """
 
     each: tuple[Variant, ...]
@@ -59,34 +100,15 @@ class Variants:
 
 @dataclass(frozen=True)
 class _Axis:
-    """A key and its values; `place` is where the key stands."""
+    """A key and its values; `place` is the position of the key."""
 
     key: str
     values: tuple[Override, ...]
     place: Position
 
 
-@dataclass(frozen=True)
-class _Given:
-    """What `--set` gives, by key; `of_matrix` are the keys that the recipe's matrix has itself."""
-
-    axes: Mapping[str, _Axis]
-    of_matrix: frozenset[str]
-
-    def left_of(self, entry: tuple[Setting, ...]) -> tuple[Setting, ...]:
-        """Return what `--set` leaves of an entry of `include`, nothing where that is past.
-
-        A value of a key that the matrix has is what the entry is about: with another one than
-        `--set` asks for, it is about nothing. A value of another key gives way.
-        """
-        about = [s for s in entry if s.key in self.axes and s.key in self.of_matrix]
-        if any(s.override.value not in [v.value for v in self.axes[s.key].values] for s in about):
-            return ()
-        return tuple(s for s in entry if s.key not in self.axes or s.key in self.of_matrix)
-
-
 def load_variants(path: Path, texts: Sequence[str] = ()) -> Variants:
-    """Read a recipe and return what is to be run of it.
+    """Read a recipe and return the recipes to run.
 
     Args:
         path: the recipe file, or `STDIN`.
@@ -99,124 +121,131 @@ def load_variants(path: Path, texts: Sequence[str] = ()) -> Variants:
 
 
 def variants_of(raw: RawRecipe, path: Path, texts: Sequence[str] = ()) -> Variants:
-    """Return what is to be run of a recipe that was read; the arguments are those of its file.
-
-    Raises:
-        RecipeError: with the place of each problem.
-    """
+    """Return the recipes to run, from a recipe that was read; see `load_variants`."""
     matrix, repeat = raw.value.pop(MATRIX, None), raw.value.pop(REPEAT, None)
     repeat_place = raw.position(REPEAT)
     here = Path.cwd() if path == STDIN else path.resolve().parent
     axes = {axis.key: axis for axis in _axes_of_matrix(matrix, raw)}
-    of_matrix, given = set(axes), dict[str, _Axis]()
+    single: list[Override] = []
     for text in texts:
-        overrides = _overrides_of(text, here)
+        overrides = _split(text, here)
         first = overrides[0]
         if first.path == (REPEAT,):
-            _check_one(overrides)
+            if len(overrides) > 1:
+                raise RecipeError(
+                    f"{REPEAT} cannot be swept",
+                    position=first.position,
+                    hint=f"give one number: --set {REPEAT}={overrides[-1].written}",
+                )
             repeat, repeat_place = first.value, first.position
-            continue
-        given[first.key] = _Axis(first.key, tuple(overrides), first.position)
-        if len(overrides) > 1 or first.key in axes:
+        elif len(overrides) > 1 or first.key in axes:
             _check_key(first.key, first.position, raw)
-            axes[first.key] = given[first.key]
+            axes[first.key] = _Axis(first.key, tuple(overrides), first.position)
         else:
             apply_override(first, raw.value, raw.positions)
-    count = _repeats(repeat, repeat_place, axes)
-    if matrix is None and not axes and count is None:
+            single.append(first)
+    count = _checked_repeat(repeat, repeat_place, axes)
+    if not axes and count is None:
         return Variants((Variant(validated(raw, path), Combination(())),), is_sweep=False)
-    includes = _includes(matrix, raw, _Given(given, frozenset(of_matrix)))
-    combinations = _combinations(axes, matrix, includes, raw)
-    if count is None and combinations == [Combination(())]:
-        return Variants((Variant(validated(raw, path), Combination(())),), is_sweep=False)
-    for combination in combinations:
-        _check_apart(combination, axes, given)
+    _check_overlap(axes, single)
+    runs = (count or 1) * math.prod(len(axis.values) for axis in axes.values())
+    if runs > MAX_RUNS:
+        raise RecipeError(
+            f"{runs:,} runs are more than {MAX_RUNS:,}",
+            position=next((axis.place for axis in axes.values()), repeat_place),
+            hint="remove values, or sweep in parts",
+        )
+    combinations = [
+        Combination(product)
+        for product in itertools.product(*(axis.values for axis in axes.values()))
+    ]
     if count is not None:
-        combinations = list(_repeated(combinations, count, raw, repeat_place))
+        seeds = _seeds(count, raw, repeat_place)
+        combinations = [
+            Combination((*combination.settings, seed), is_repeat=True)
+            for combination in combinations
+            for seed in seeds
+        ]
     return Variants(_validated(combinations, raw, path, axes), is_sweep=True, repeat=count)
 
 
-def _overrides_of(text: str, here: Path) -> list[Override]:
-    key, separator, _ = text.partition("=")
-    if not separator or not is_swept(text, here):
+def _split(text: str, here: Path) -> list[Override]:
+    """Return the overrides of `KEY=VALUE` or `KEY=A,B`.
+
+    The values are the items of the YAML list `[A,B]`, so commas inside brackets, braces or quotes
+    do not separate.
+    """
+    key, separator, value = text.partition("=")
+    try:
+        node = pyyaml.compose(f"[{value}]", Loader=pyyaml.SafeLoader)
+    except pyyaml.YAMLError:
+        node = None
+    items = node.value if isinstance(node, pyyaml.SequenceNode) else []
+    marks = [(item.start_mark.index - 1, item.end_mark.index - 1) for item in items]
+    if not separator or len(marks) < 2 or _is_file(key, value, here):
         return [Override.parse(text)]
-    found = [replace(Override.parse(f"{key}={one}"), text=text) for one in values_of(text)]
-    _check_values([(one.value, one.position) for one in found], key.strip(), Position(text, 0, 0))
+    found = [replace(Override.parse(f"{key}={value[a:b]}"), text=text) for a, b in marks]
+    _check_values(found, key.strip(), Position(text, 0, 0))
     return found
 
 
-def _check_one(overrides: Sequence[Override]) -> None:
-    """Refuse several values of `repeat`."""
-    if len(overrides) > 1:
-        raise RecipeError(
-            f"{REPEAT} cannot be swept",
-            position=overrides[0].position,
-            hint=f"give one number: --set {REPEAT}={overrides[-1].written}",
-        )
-
-
-def _check_apart(
-    combination: Combination, axes: Mapping[str, _Axis], given: Mapping[str, _Axis]
-) -> None:
-    """Refuse a key below another of the same run: one of them would be written over."""
-    for one, other in itertools.permutations(combination.settings, 2):
-        if other.key.startswith(f"{one.key}."):
-            axis = axes.get(other.key)
-            raise RecipeError(
-                f"{other.key} is a part of {one.key}, which is set for the same run",
-                position=other.override.position if other.path or axis is None else axis.place,
-                hint=f"keep one of them, or name the parts: {one.key}.KEY",
-            )
-    for one, flag in itertools.product(combination.settings, given.values()):
-        if flag.key.startswith(f"{one.key}."):
-            raise RecipeError(
-                f"{flag.key} is a part of {one.key}, which the sweep sets as a whole",
-                position=flag.place,
-                hint=f"leave one of them out, or sweep over {flag.key}",
-            )
+def _is_file(key: str, value: str, here: Path) -> bool:
+    """Whether the whole value, commas included, is the name of an existing file."""
+    if key.strip().rpartition(".")[2] not in NAMES_OF_FILES:
+        return False
+    names = {value.strip(), value.strip().rpartition(":")[0] or value.strip()}
+    return any(exists(folder / expand_user(n)) for n in names for folder in (Path.cwd(), here))
 
 
 def _axes_of_matrix(matrix: Json, raw: RawRecipe) -> Iterator[_Axis]:
     if matrix is None:
         return
-    place = raw.position(MATRIX)
     if not isinstance(matrix, dict) or not matrix:
         raise RecipeError(
             "matrix is a mapping of keys to lists of values",
-            position=place,
+            position=raw.position(MATRIX),
             hint="for example `matrix: {prune.sparsity: [0.3, 0.5]}`",
         )
     for key, values in matrix.items():
-        if key in (_EXCLUDE, _INCLUDE):
-            continue
         where = raw.position(MATRIX, key)
+        if instead := replacement(f"{MATRIX}.{key}"):
+            raise RecipeError(f"matrix.{key} was removed", position=where, hint=instead)
         _check_key(key, where, raw)
         if not isinstance(values, list):
-            one = next(iter(values), "KEY") if isinstance(values, dict) else None
-            hint = f"write {key}.{one}: [...]" if one else f"write {key}: [{values}]"
+            inner = next(iter(values), "KEY") if isinstance(values, dict) else None
+            hint = f"write {key}.{inner}: [...]" if inner else f"write {key}: [{values}]"
             raise RecipeError(f"{key} takes a list of values here", position=where, hint=hint)
-        paths = [(MATRIX, key, index) for index in range(len(values))]
-        _check_values(
-            [(v, raw.position(*p)) for v, p in zip(values, paths, strict=True)], key, where
-        )
-        yield _Axis(
-            key,
-            tuple(_override(key, value, p, raw) for value, p in zip(values, paths, strict=True)),
-            where,
-        )
+        overrides = []
+        for index, value in enumerate(values):
+            path = (MATRIX, key, index)
+            text = _written(value, path, raw.texts)
+            override = Override(
+                tuple(key.split(".")), value, f"{key}={text}", raw.position(*path), text
+            )
+            overrides.append(override)
+        _check_values(overrides, key, where)
+        yield _Axis(key, tuple(overrides), where)
 
 
-def _override(key: str, value: Json, path: tuple[str | int, ...], raw: RawRecipe) -> Override:
-    text = written(value, path, raw.texts)
-    return Override(tuple(key.split(".")), value, f"{key}={text}", raw.position(*path), text)
+def _written(
+    value: Json, path: tuple[str | int, ...], texts: Mapping[tuple[str | int, ...], str]
+) -> str:
+    """Return a value of the recipe at `path` as it was written, on one line."""
+    if isinstance(value, list):
+        items = (_written(item, (*path, index), texts) for index, item in enumerate(value))
+        return f"[{', '.join(items)}]"
+    if isinstance(value, dict):
+        pairs = (f"{key}: {_written(item, (*path, key), texts)}" for key, item in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    return texts.get(path) or ("null" if value is None else str(value))
 
 
 def _check_key(key: str, place: Position, raw: RawRecipe) -> None:
-    """Refuse a key that no section or stage has, or that says how runs are told apart."""
+    """Refuse a key that no section or stage has, or that cannot be swept."""
     first, *rest = key.split(".")
     names = stage_names(raw.value.get("stages"))
-    known = [name for name in (*SECTIONS, *names) if name not in _NOT_SWEPT]
-    if key in _NOT_SWEPT or first in (MATRIX, REPEAT):
+    known = [name for name in (*SECTIONS, *names) if name not in NOT_SWEPT]
+    if key in NOT_SWEPT or first in (MATRIX, REPEAT):
         raise RecipeError(f"{first} cannot be swept", position=place)
     if first not in known:
         raise RecipeError(
@@ -232,186 +261,98 @@ def _check_key(key: str, place: Position, raw: RawRecipe) -> None:
         )
 
 
-def _check_values(values: Sequence[tuple[Json, Position]], key: str, place: Position) -> None:
+def _check_values(values: Sequence[Override], key: str, place: Position) -> None:
+    """Refuse an empty list and a value that is listed twice (True is not 1)."""
     if not values:
         raise RecipeError(
             f"{key}: an empty list has nothing to sweep over",
             position=place,
-            hint="give values, or take the key out",
+            hint="give values, or remove the key",
         )
     seen: list[Json] = []
-    for value, where in values:
-        if any(value == one and isinstance(value, bool) == isinstance(one, bool) for one in seen):
+    for override in values:
+        value = override.value
+        if any(value == v and isinstance(value, bool) == isinstance(v, bool) for v in seen):
             raise RecipeError(
-                f"{key}: the value {value!r} is there twice",
-                position=where,
-                hint="take one out; for several seeds write `repeat: N`, and a list that is one "
+                f"{key}: the value {value!r} is listed twice",
+                position=override.position,
+                hint="remove one; for several seeds write `repeat: N`, and put a list that is one "
                 "value in brackets: [a,b]",
             )
         seen.append(value)
 
 
-def _combinations(
-    axes: Mapping[str, _Axis], matrix: Json, includes: Sequence[tuple[Setting, ...]], raw: RawRecipe
-) -> list[Combination]:
-    """Return every combination, the last key varying fastest, less `exclude`, with `include`."""
-    count = 1
-    for axis in axes.values():
-        count *= len(axis.values)
-    if count > _MOST:
-        raise RecipeError(
-            f"{count:,} combinations are more than {_MOST:,}",
-            position=next(iter(axes.values())).place,
-            hint="take values out, or sweep in parts",
-        )
-    products = itertools.product(*(axis.values for axis in axes.values()))
-    found = [Combination(tuple(map(Setting, product))) for product in products if product]
-    if not isinstance(matrix, dict):
-        return found or [Combination(())]
-    for entry in _entries(matrix, _EXCLUDE, raw):
-        for setting in entry:
-            if setting.key not in axes:
-                raise RecipeError(
-                    f"exclude: {setting.key!r} is no key of this matrix",
-                    position=raw.position(*setting.path),
-                    hint=hint_for(setting.key, axes),
-                )
-        found = [one for one in found if not one.has(entry)]
-    found = _included(found, [entry for entry in includes if entry])
-    if not found and not axes and includes:
-        return [Combination(())]  # --set gives all that they would
-    if not found and any(key in matrix for key in (_EXCLUDE, _INCLUDE)):
-        raise RecipeError("nothing is left to sweep over", position=raw.position(MATRIX, _EXCLUDE))
-    return found
-
-
-def _includes(matrix: Json, raw: RawRecipe, given: _Given) -> list[tuple[Setting, ...]]:
-    """Return what `--set` leaves of each entry of `include`."""
-    entries = _entries(matrix, _INCLUDE, raw) if isinstance(matrix, dict) else []
-    seen: list[dict[str, Json]] = []
-    for entry in entries:
-        for setting in entry:
-            _check_key(setting.key, raw.position(*setting.path), raw)
-        values = {setting.key: setting.override.value for setting in entry}
-        if values in seen:
+def _check_overlap(axes: Mapping[str, _Axis], single: Sequence[Override]) -> None:
+    """Refuse a key below a swept key: its value would be overwritten."""
+    places = {override.key: override.position for override in single}
+    places |= {key: axis.place for key, axis in axes.items()}
+    for outer, key in itertools.product(axes, places):
+        if key.startswith(f"{outer}."):
             raise RecipeError(
-                "include: the entry is there twice",
-                position=raw.position(*entry[0].path),
-                hint="take one out; for several seeds write `repeat: N`",
+                f"{key} is a part of {outer}, which the sweep sets as a whole",
+                position=places[key],
+                hint=f"keep one of them, or name the parts: {outer}.KEY",
             )
-        seen.append(values)
-    return [given.left_of(entry) for entry in entries]
 
 
-def _entries(matrix: Mapping[str, Json], word: str, raw: RawRecipe) -> list[tuple[Setting, ...]]:
-    """Return the entries of `exclude` or `include`."""
-    listed = matrix.get(word, [])
-    if not isinstance(listed, list) or not all(isinstance(e, dict) and e for e in listed):
-        raise RecipeError(
-            f"{word} is a list of mappings of keys to one value each",
-            position=raw.position(MATRIX, word),
-            hint=f"for example `{word}: [{{prune.sparsity: 0.5, training.seed: 1}}]`",
-        )
-    return [
-        tuple(
-            Setting(
-                _override(key, value, (MATRIX, word, index, key), raw), (MATRIX, word, index, key)
-            )
-            for key, value in entry.items()
-        )
-        for index, entry in enumerate(listed)
-    ]
-
-
-def _included(
-    product: Sequence[Combination], entries: Sequence[tuple[Setting, ...]]
-) -> list[Combination]:
-    """Return the product, extended by the entries that fit, and the other entries behind it.
-
-    An entry fits a combination whose own values it does not change.
-    """
-    found, added = list(product), list[Combination]()
-    for entry in entries:
-        fits = False
-        for number, own in enumerate(product):
-            mine = {one.key for one in own.settings}
-            if own.has(one for one in entry if one.key in mine):
-                fits = True
-                found[number] = found[number].and_(tuple(s for s in entry if s.key not in mine))
-        if not fits and not any(one.is_same(Combination(entry)) for one in added):
-            added.append(Combination(entry))
-    return [*found, *added]
-
-
-def _repeats(value: Json, place: Position, axes: Mapping[str, _Axis]) -> int | None:
+def _checked_repeat(value: Json, place: Position, axes: Mapping[str, _Axis]) -> int | None:
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _MOST:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_RUNS:
         raise RecipeError(
-            f"repeat: must be a whole number from 1 to {_MOST:,}, not {value!r}", position=place
+            f"repeat: must be a whole number from 1 to {MAX_RUNS:,}, not {value!r}", position=place
         )
-    if SEED in axes:
-        raise RecipeError(
-            f"repeat sets {SEED}, which is swept already",
-            position=place,
-            hint=f"keep one of them: `repeat: {len(axes[SEED].values)}` for as many seeds",
-        )
+    section, _, name = SEED.partition(".")
+    for key, axis in axes.items():
+        inside = [v for v in axis.values if isinstance(v.value, dict) and name in v.value]
+        if key == SEED or (key == section and inside):
+            raise RecipeError(
+                f"repeat sets {SEED}, which is swept already",
+                position=inside[0].position if key != SEED else place,
+                hint="keep one of them: `repeat: N` runs N seeds",
+            )
     return value
 
 
-def _repeated(
-    combinations: Sequence[Combination], count: int, raw: RawRecipe, place: Position
-) -> Iterator[Combination]:
-    """Yield each combination with as many seeds, from the recipe's own upwards."""
-    if len(combinations) * count > _MOST:
-        raise RecipeError(
-            f"{len(combinations) * count:,} runs are more than {_MOST:,}", position=place
-        )
+def _seeds(count: int, raw: RawRecipe, place: Position) -> list[Override]:
+    """Return overrides of `count` seeds, from the recipe's own upwards."""
     training = raw.value.get("training")
     given = training.get("seed", 0) if isinstance(training, dict) else 0
-    begin = given if isinstance(given, int) else 0  # what else is wrong is told when it is checked
-    for one in combinations:
-        _check_seedless(one)
-        for seed in range(begin, begin + count):
-            override = Override(tuple(SEED.split(".")), seed, f"{SEED}={seed}", place, str(seed))
-            yield one.and_((Setting(override),), is_repeat=True)
-
-
-def _check_seedless(combination: Combination) -> None:
-    """Refuse a combination that has a seed of its own beside `repeat`."""
-    section, _, name = SEED.partition(".")
-    for one in combination.settings:
-        value = one.override.value
-        if one.key == SEED or (one.key == section and isinstance(value, dict) and name in value):
-            raise RecipeError(
-                f"repeat sets {SEED}, which is set here, too",
-                position=one.override.position,
-                hint="keep one of them",
-            )
+    first = given if isinstance(given, int) else 0  # a wrong seed is refused with the recipe
+    return [
+        Override(tuple(SEED.split(".")), seed, f"{SEED}={seed}", place, str(seed))
+        for seed in range(first, first + count)
+    ]
 
 
 def _validated(
-    combinations: Sequence[Combination],
-    raw: RawRecipe,
-    path: Path,
-    axes: Mapping[str, _Axis],
+    combinations: Sequence[Combination], raw: RawRecipe, path: Path, axes: Mapping[str, _Axis]
 ) -> tuple[Variant, ...]:
     """Return a checked recipe per combination; raise every problem once."""
     variants: list[Variant] = []
     problems: dict[tuple[Position | None, str], RecipeError] = {}
-    keys = {one.position: axis.place for axis in axes.values() for one in axis.values}
+    keys = {value.position: axis.place for axis in axes.values() for value in axis.values}
     for combination in combinations:
-        mine = raw.copy()
+        copy = raw.copy()
         try:
             for setting in combination.settings:
-                apply_override(setting.override, mine.value, mine.positions)
-            variants.append(Variant(validated(mine, path), combination))
+                apply_override(setting, copy.value, copy.positions)
+            variants.append(Variant(validated(copy, path), combination))
         except RecipeError as error:
-            for one in (error, *error.others):
-                one.others = ()
-                if one.message.startswith("unknown key") and one.position in keys:
-                    one.position = keys[one.position]
-                problems.setdefault((one.position, one.message), one)
+            for problem in (error, *error.others):
+                problem.others = ()
+                if problem.message.startswith("unknown key") and problem.position in keys:
+                    problem.position = keys[problem.position]
+                problems.setdefault((problem.position, problem.message), problem)
     if problems:
         raise together(list(problems.values()))
     return tuple(variants)
+
+
+def _file_name(text: str, longest: int) -> str:
+    name = re.sub(r"[^A-Za-z0-9_.+-]+", "-", text).strip("-")[:longest]
+    return name if name == text else "-".join(filter(None, (name, _hash(text))))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -105,14 +105,11 @@ def recipe_json_schema() -> JsonObject:
     }
 
 
-_ENTRIES = {"type": "array", "items": {"type": "object", "minProperties": 1}}
 _SWEEPING: JsonObject = {
     "matrix": {
-        "description": "Keys with lists of values: a run for every combination. `exclude` takes "
-        "combinations out, `include` adds keys to some, or combinations.",
+        "description": "Keys with lists of values: a run for every combination.",
         "type": "object",
         "minProperties": 1,
-        "properties": {"exclude": _ENTRIES, "include": _ENTRIES},
         "additionalProperties": {"type": "array", "minItems": 1},
     },
     "repeat": {

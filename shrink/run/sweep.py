@@ -27,8 +27,7 @@ from shrink.contract.estimates import PreviewRow
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Failure, Report
 from shrink.contract.report_file import read_report
-from shrink.recipe.combination import Combination
-from shrink.recipe.matrix import Variants
+from shrink.recipe.matrix import Combination, Variants
 from shrink.recipe.plan import Plan, build_plan
 from shrink.report.compare_rendered import HTML_NAME, check_overwritten, render_comparison
 from shrink.report.compared import RunToCompare, Titled, compare_runs
