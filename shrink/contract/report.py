@@ -151,7 +151,7 @@ class Guess:
     """What guessing would score, and what is likely wrong where a model does no better.
 
     Attributes:
-        metric: the main metric.
+        metric: the first metric that a constant answer can be scored by, else the main metric.
         value: what the best constant answer scores on the test examples.
         classes: at most twenty names in the order of the labels.
         num_classes: how many there are.

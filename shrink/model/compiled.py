@@ -16,7 +16,7 @@ from typing import Literal, TypedDict
 from shrink.base.errors import ShrinkError
 from shrink.base.file_kinds import messages, text
 from shrink.base.losses import LOSSES, Value, key_of_loss, loss_of
-from shrink.base.metrics import METRICS
+from shrink.base.metrics import METRICS, metric_of
 from shrink.base.types import Json
 from shrink.contract.details import TaskOutput
 from shrink.model.reference import KERAS_METADATA, report_of
@@ -43,8 +43,29 @@ _METRICS = {
     **dict.fromkeys(("categoricalaccuracy", "sparsecategoricalaccuracy"), "accuracy"),
     "binaryaccuracy": "binary_accuracy",
     "top5accuracy": "top5_accuracy",
+    "precision": "precision",
+    "recall": "recall",
+    "auc": "roc_auc",
+    **dict.fromkeys(("f1score", "fbetascore"), "f1"),
+    **dict.fromkeys(("meaniou", "onehotmeaniou", "binaryiou"), "mean_iou"),
+    **dict.fromkeys(("rootmeansquarederror", "rmse"), "rmse"),
+    **dict.fromkeys(("r2score", "r2"), "r2"),
+    **dict.fromkeys(("meanabsolutepercentageerror", "mape"), "mape"),
 }
 _TOP_K = frozenset({"topkcategoricalaccuracy", "sparsetopkcategoricalaccuracy"})
+_SAME_WITH: Mapping[str, tuple[Json, ...]] = {
+    "thresholds": (None, 0.5, [0.5], 0.0),
+    "threshold": (None, 0.5, 0.0),
+    "top_k": (None,),
+    "beta": (1.0,),
+    "ignore_class": (None,),
+    "target_class_ids": (None, [0, 1]),
+    "class_aggregation": ("uniform_average",),
+    "num_regressors": (0,),
+}
+"""Settings of Keras' metrics for which shrink's metric is the same, the default first.
+
+A threshold of 0 goes with logits."""
 _WRAPPERS = frozenset({"function", "LossFunctionWrapper", "MeanMetricWrapper"})
 _NEUTRAL = {"label_smoothing": 0.0, "ignore_class": None, "axis": -1}
 """Settings of Keras' losses that shrink has no counterpart for, with what makes no difference."""
@@ -106,11 +127,8 @@ class Compiled:
         others: list[str] = []
         for value in _flat(self.metrics):
             stored, config = _named(value)
-            plain = _plain(stored)
-            if plain in _TOP_K and config.get("k", 5) == 5:
-                known.append("top5_accuracy")
-            elif plain in _METRICS:
-                known.append(_METRICS[plain])
+            if (key := _metric(_plain(stored), config)) is not None:
+                known.append(key)
             elif stored:
                 others.append(stored)
         return list(dict.fromkeys(known)), list(dict.fromkeys(others))
@@ -225,6 +243,25 @@ def _loss(value: Json, by_run: bool) -> CompiledLoss | None:
         if key not in known and config.get(key, value) not in (value, None)
     )
     return CompiledLoss(stored, name, stated if isinstance(stated, bool) else None, other)
+
+
+def _metric(plain: str, config: Mapping[str, Json]) -> str | None:
+    """Return the key of the metric that a Keras metric with these settings is."""
+    if plain in _TOP_K:
+        k = config.get("k", 5)
+        key = "top5_accuracy" if k == 5 else f"top_k_{k}"
+        return key if metric_of(key) is not None else None
+    found = _METRICS.get(plain)
+    if found is None or plain == "auc":  # whose thresholds are points of one curve
+        return "average_precision" if found and config.get("curve") == "PR" else found
+    if any(config.get(name, same[0]) not in same for name, same in _SAME_WITH.items()):
+        return None
+    average, class_id = config.get("average"), config.get("class_id")
+    if average in ("macro", "micro", "weighted"):
+        return f"{found}_{average}"
+    if isinstance(class_id, int) and not isinstance(class_id, bool):
+        return f"{found}_{class_id}"
+    return found if average is None and class_id is None else None
 
 
 def _named(value: Json) -> tuple[str, Mapping[str, Json]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from shrink.base.errors import ReportWarning, listed
@@ -52,7 +53,7 @@ def sanity_warnings(
     if base is not None:
         warnings += _of_data(base)
         at_chance = _at_chance(base, base.guess, "baseline-at-chance")
-        warnings += at_chance
+        warnings += at_chance or _skewed_labels(base)
         if not at_chance:
             ends = [complete[name] for name in finals if name in complete and name != baseline]
             warnings += [warning for end in ends for warning in _of_result(end, base, gates)]
@@ -122,21 +123,74 @@ def _few_examples(base: Stage) -> Iterator[ReportWarning]:
     yield ReportWarning("few-test-examples", message, _MORE_EXAMPLES)
 
 
-def _at_chance(stage: Stage, guess: Guess | None, code: str) -> list[ReportWarning]:
-    """Return a warning where the main metric is what an answer without looking would score."""
-    metric, guess = _main_metric(stage), guess or Guess()
+def _as_good_as_constant(stage: Stage, guess: Guess | None) -> tuple[Figure, float, float] | None:
+    """Return metric, value and that of a constant answer where the value is hardly better."""
+    guess = guess or Guess()
+    metric = metric_figure(guess.metric) if guess.metric else None
     value, chance = (stage.figure(metric.name) if metric else None), guess.value
-    if metric is None or value is None or chance is None or guess.metric != metric.name:
-        return []
+    if metric is None or value is None or chance is None:
+        return None
     low, high = _interval(stage, metric.name)
-    if not _hardly_better(metric, value, chance, low, high):
+    return (metric, value, chance) if _hardly_better(metric, value, chance, low, high) else None
+
+
+def _at_chance(stage: Stage, guess: Guess | None, code: str) -> list[ReportWarning]:
+    """Return a warning where a stage scores what an answer that ignores the input would."""
+    guess = guess or Guess()
+    compared = _as_good_as_constant(stage, guess)
+    if compared is None or (compared[0].name == "accuracy" and _skill_on_every_class(stage)):
         return []
+    metric, value, chance = compared
+    low, high = _interval(stage, metric.name)
     word = _how_much(metric, value, chance, low, high)
     guessing = f"{_text(metric, chance)}{_guessed(metric, guess)}"
     message = f"{metric.name} is {_text(metric, value)}, {word} better than guessing ({guessing})"
     if code == "baseline-at-chance":
         message += "; whatever is compared with it says nothing"
     return [ReportWarning(code, message, _causes(guess, stage.kind), stage.name)]
+
+
+def _skill_on_every_class(stage: Stage) -> str:
+    """Return the balanced accuracy or AUC that proves a model better than chance, or "".
+
+    On skewed labels accuracy cannot: always answering the commonest class scores nearly as high.
+    Balanced accuracy is the mean over classes of recall; the standard error is that of the mean of
+    independent binomial shares, each with one hit and one miss added.
+    """
+    area = stage.figure("roc_auc")
+    if area is not None and area >= 0.5 + _HARDLY / 2:
+        return f"roc_auc is {area:.3f}"
+    if len(stage.told.confusion) != 1:
+        return ""
+    counts = stage.told.confusion[0].counts
+    rows = [(row[k], sum(row)) for k, row in enumerate(counts) if sum(row) > 0]
+    if len(rows) < 2:
+        return ""
+    balanced = sum(hits / n for hits, n in rows) / len(rows)
+    shares = [((hits + 1) / (n + 2), n) for hits, n in rows]
+    error = math.sqrt(sum(p * (1 - p) / n for p, n in shares)) / len(rows)
+    chance = 1 / len(rows)
+    clearly = balanced - chance >= _HARDLY * (1 - chance) and balanced - 1.96 * error > chance
+    return f"balanced accuracy is {100 * balanced:.1f} %" if clearly else ""
+
+
+def _skewed_labels(base: Stage) -> list[ReportWarning]:
+    """Return a warning where a skilled model is judged by accuracy on skewed labels."""
+    main, compared = _main_metric(base), _as_good_as_constant(base, base.guess)
+    if compared is None or main is None or main.name != "accuracy":
+        return []
+    _, value, chance = compared
+    skill = _skill_on_every_class(base)
+    return [
+        ReportWarning(
+            "skewed-labels",
+            f"{100 * chance:.1f} % of the test labels are of one class, so accuracy "
+            f"({100 * value:.1f} %) hardly shows what happens to the others; {skill}",
+            "judge by a metric of every class: task: {metrics: [balanced_accuracy, accuracy]}, "
+            "and a gate balanced_accuracy_drop",
+            base.name,
+        )
+    ]
 
 
 def _how_much(
@@ -237,7 +291,9 @@ def _large_drop(stage: Stage, base: Stage, metric: Figure) -> list[ReportWarning
         return []
     lost = -delta.value if metric.larger_is_better else delta.value
     proven = delta.high < 0 if metric.larger_is_better else delta.low > 0
-    chance = base.guess.value if base.guess else None
+    guess, chance = base.guess, None
+    if guess is not None and guess.metric == metric.name and not _skewed_labels(base):
+        chance = guess.value
     half_way = chance is not None and chance != before and lost >= abs(before - chance) / 2
     is_large = metric.is_from_0_to_1 and lost >= _LARGE_DROP
     if not proven or not (is_large or half_way):

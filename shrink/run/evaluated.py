@@ -24,6 +24,7 @@ from shrink.data.slices import Slicing, slicings_of
 from shrink.measure.inference import EXAMPLES
 from shrink.stages.context import StageContext, StageResult
 from shrink.task.artifact import (
+    GUESSED,
     describe_guess,
     evaluate_artifact,
     masks_of,
@@ -128,7 +129,8 @@ def guess(
     """Return what guessing would score, of every stage that others may be compared with."""
     if not context.has_data or (outcome.model is None and kind != "baseline"):
         return None
-    metric = next((name for name in evaluated.metrics if name != LOSS), LOSS)
+    known = (name for name in evaluated.metrics if name in GUESSED)
+    metric = next(known, next((name for name in evaluated.metrics if name != LOSS), LOSS))
     found = describe_guess(context.dataset, metric, outcome.model)
     outputs = () if evaluated.task is None else evaluated.task.outputs
     # The commonest label may be the one that counts for nothing.

@@ -324,12 +324,16 @@ _RANGE_EXAMPLES = 64
 _SCALING = (keras.layers.Rescaling, keras.layers.Normalization)
 
 
+GUESSED = ("accuracy", "binary_accuracy", "mean_squared_error")
+"""Metrics for which the best constant answer is known."""
+
+
 def describe_guess(dataset: Dataset, metric: str, model: keras.Model | None) -> Guess:
     """Return what the report needs to tell whether a model is better than guessing, and why not.
 
     Args:
         dataset: what the metric was measured on.
-        metric: the main metric.
+        metric: the first of `GUESSED` that was measured, else the main metric.
         model: the Keras model, where there is one.
 
     Returns:
@@ -361,7 +365,7 @@ def best_constant(examples: Examples, metric: str) -> float | None:
     labels = examples.labels
     if metric == "accuracy" and labels is not None and len(labels):
         return _largest_share(Counter(np.asarray(labels).ravel().tolist()))
-    if metric not in ("accuracy", "binary_accuracy", "mean_squared_error"):
+    if metric not in GUESSED:
         return None
     one_output = len(tf.nest.flatten(examples.target_spec)) == 1
     if not one_output or not 0 < len(examples) <= _MOST_EXAMPLES_READ:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from shrink.base.errors import ModelError, RecipeError, did_you_mean, hint_for
 from shrink.base.figures import LOSS
 from shrink.base.functions import of_file
-from shrink.base.losses import ignored_class, is_function, kind_of_loss, loss_of, takes_logits
+from shrink.base.losses import Kind, ignored_class, is_function, kind_of_loss, loss_of, takes_logits
 from shrink.base.metrics import METRICS, measured_outputs, metric_of, without_slices
 from shrink.base.types import Tensors
 from shrink.base.user_metric import key_of_entry
@@ -218,13 +218,29 @@ class _Resolver:
         if self._compiled is None or self._stored_by not in loss_by:
             return tuple(dict.fromkeys(defaults)), "data"
         named, others = self._compiled.metric_names()
+        single = all(shape[-1:] == (1,) for shape in self._model.outputs)
+        # class_id 0 of a single output is the only output, which is the positive class.
+        named = [_without_class(name) if single else name for name in named]
+        kinds = {kind_of_loss(loss) for loss in losses}
+        others += [name for name in named if not _kinds(name) & kinds]
+        named = [name for name in named if _kinds(name) & kinds]
         if others:
             self._warnings.append(
                 TaskWarning(
                     "compiled-metrics",
                     f"the model was compiled with {', '.join(others)}, which shrink does not "
-                    "have; the report is without",
-                    "set task.metrics to what matters",
+                    "have for these outputs; the report leaves them out",
+                    "set task.metrics to the metrics that matter",
+                )
+            )
+        if "classes" in kinds and {"precision", "recall"} & set(named):
+            self._warnings.append(
+                TaskWarning(
+                    "compiled-metrics",
+                    "the model was compiled with Precision or Recall, which Keras counts over all "
+                    "classes at a threshold of 0.5; the report has the mean over classes, by the "
+                    "class with the highest output",
+                    "set task.metrics, such as [precision_macro, recall_macro]",
                 )
             )
         if "binary_accuracy" in defaults:
@@ -313,6 +329,16 @@ def _compiled_logits(stored: CompiledLoss | None) -> bool | None:
     if stored is None or stored.name is None or not takes_logits(stored.name):
         return None
     return stored.from_logits
+
+
+def _kinds(key: str) -> frozenset[Kind]:
+    metric = metric_of(key)
+    return frozenset() if metric is None else metric.info.kinds
+
+
+def _without_class(key: str) -> str:
+    metric = metric_of(key)
+    return key if metric is None or "class" not in metric.arguments else metric.name
 
 
 _UNKNOWN = "which shrink does not have"

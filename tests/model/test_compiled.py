@@ -110,13 +110,45 @@ def test_losses_knows_each_way_of_writing(stored: Any, name: str | None, from_lo
     assert (found.name, found.from_logits) == (name, from_logits)
 
 
-def test_metric_names_takes_top_k_for_5_alone() -> None:
-    top = [{"class_name": "TopKCategoricalAccuracy", "config": {"k": k}} for k in (5, 3)]
-    known, others = Compiled(
-        "mse", [[top[0]], ["acc", top[1]], {"class_name": "AUC"}]
-    ).metric_names()
-    assert known == ["top5_accuracy", "accuracy"]
-    assert others == ["TopKCategoricalAccuracy", "AUC"]
+@pytest.mark.parametrize(
+    ("metric", "key"),
+    [
+        (keras.metrics.Precision(name="p"), "precision"),
+        (keras.metrics.Recall(class_id=2), "recall_2"),
+        (keras.metrics.Precision(thresholds=0.9), None),
+        (keras.metrics.Recall(top_k=2), None),
+        (keras.metrics.AUC(), "roc_auc"),
+        (keras.metrics.AUC(curve="PR", num_thresholds=50), "average_precision"),
+        (keras.metrics.RootMeanSquaredError(), "rmse"),
+        (keras.metrics.R2Score(), "r2"),
+        (keras.metrics.MeanAbsolutePercentageError(), "mape"),
+        (keras.metrics.TopKCategoricalAccuracy(k=5), "top5_accuracy"),
+        (keras.metrics.SparseTopKCategoricalAccuracy(k=3), "top_k_3"),
+        (keras.metrics.F1Score(), "f1"),
+        (keras.metrics.F1Score(average="weighted"), "f1_weighted"),
+        (keras.metrics.FBetaScore(beta=2.0), None),
+        (keras.metrics.MeanIoU(num_classes=3), "mean_iou"),
+        (keras.metrics.BinaryAccuracy(threshold=0.0), "binary_accuracy"),
+        (keras.metrics.CosineSimilarity(), None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_metric_names_go_by_class_and_settings(
+    metric: Any, key: str | None, tmp_path: Path
+) -> None:
+    compiled_model(loss=["mse", "mse"], metrics=[[metric], []]).save(tmp_path / "model.keras")
+    stored = read_compiled(tmp_path / "model.keras")
+    assert stored is not None
+    assert stored.metric_names()[0] == ([] if key is None else [key])
+    assert len(stored.metric_names()[1]) == (key is None)
+
+
+@pytest.mark.parametrize("k", [-1, 0, 2.5, True, "all", [3], None])
+def test_metric_names_refuse_settings_that_keras_never_writes(k: Any) -> None:
+    top = {"class_name": "TopKCategoricalAccuracy", "config": {"k": k}}
+    recall = {"class_name": "Recall", "config": {"class_id": [k]}}
+    f1 = {"class_name": "F1Score", "config": {"average": str(k)}}
+    assert Compiled("mse", [top, recall, f1]).metric_names()[0] == []
 
 
 def test_read_compiled_of_an_artifact_follows_its_run(tmp_path: Path) -> None:

@@ -98,6 +98,46 @@ def test_a_baseline_is_compared_with_guessing_by_its_interval(
         assert f"{word} better than guessing" in told[0].message
 
 
+def rare(stage: StageOutcome, counts: list[list[float]]) -> StageOutcome:
+    """Return a stage that scored these counts of true (rows) and decided classes."""
+    total = sum(map(sum, counts))
+    right = int(sum(row[k] for k, row in enumerate(counts)))
+    stage = guessed(stage, value=max(map(sum, counts)) / total, num_classes=len(counts))
+    confusion = [{"output": "", "labels": ["no", "yes"], "counts": counts, "confused": []}]
+    stage = with_result(
+        stage,
+        metrics={"accuracy": right / total},
+        examples=int(total),
+        details={"confusion": confusion},
+    )
+    scores = [1.0] * right + [0.0] * (int(total) - right)
+    return StageOutcome(**{**vars(stage), "scores": {"accuracy": scores}})
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ([[933, 37], [2, 28]], ["skewed-labels"]),  # recall 0.93 of 3 % positives
+        ([[970, 0], [30, 0]], ["baseline-at-chance"]),
+        ([[940, 30], [29, 1]], ["baseline-at-chance"]),
+        ([[98, 0], [1, 1]], ["baseline-at-chance"]),  # right on one of two: no proof
+    ],
+)
+def test_skewed_labels_are_judged_by_balanced_accuracy(
+    counts: list[list[float]], expected: list[str]
+) -> None:
+    told = found([rare(outcome("baseline", 0, 1000, None), counts)])
+    assert [one.code for one in told if one.code != "few-test-examples"] == expected
+    if expected == ["skewed-labels"]:
+        assert "balanced accuracy is 94.8 %" in told[0].message
+
+
+def test_a_stage_that_loses_the_rare_class_is_at_chance_though_its_accuracy_rises() -> None:
+    base = rare(outcome("baseline", 0, 1000, None), [[933, 37], [2, 28]])
+    lost = rare(outcome("quantize", 0, 900, "baseline"), [[970, 0], [30, 0]])
+    assert codes([base, lost]) == [("stage-at-chance", "quantize"), ("skewed-labels", "baseline")]
+
+
 def test_a_stage_that_trained_at_chance_is_not_told_of_the_order_of_classes() -> None:
     told = found([guessed(outcome("train", 25, 1000, None))])[0]
     assert told.code == "baseline-at-chance"

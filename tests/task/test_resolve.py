@@ -318,6 +318,18 @@ def test_resolve_task_takes_what_the_model_was_compiled_with(tmp_path: Path) -> 
     assert several.metrics == ("binary_accuracy",)
 
 
+def test_resolve_task_takes_compiled_metrics_that_go_with_the_outputs(tmp_path: Path) -> None:
+    stored = Compiled("bce", ["Precision", {"class_name": "Recall", "config": {"class_id": 0}}])
+    binary = keras_interface(model_of(sigmoid))
+    task = resolve_task(TaskConfig(), dataset_of(tmp_path, BITS), binary, stored)
+    assert (task.metrics, task.warnings) == (("precision", "recall", "accuracy"), ())
+    stored = Compiled("sparse_categorical_crossentropy", ["AUC", "R2Score", "Precision"])
+    several = keras_interface(model_of(softmax))
+    task = resolve_task(TaskConfig(), dataset_of(tmp_path, CLASSES), several, stored)
+    assert task.metrics == ("roc_auc", "precision", "accuracy")
+    assert ["r2" in one.message or "mean over classes" in one.message for one in task.warnings]
+
+
 def test_resolve_task_writes_the_compiled_loss_for_the_labels_that_there_are(
     tmp_path: Path,
 ) -> None:
