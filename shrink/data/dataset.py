@@ -96,7 +96,9 @@ class Subset(DerivedExamples):
 
 @dataclass(frozen=True)
 class ExtremeLabel:
-    """The smallest or largest class number among targets that have one for each position.
+    """One of the two smallest or largest class numbers of targets with one for each position.
+
+    There are two, as a loss may ignore one class (`ignore_class`).
 
     Attributes:
         split: where it is.

@@ -21,8 +21,10 @@ from shrink.data.folders import shown
 _HINT = "save it as a PNG of class numbers: with a palette, or gray with the number as value"
 _MOST_CLASSES = 256
 _MOST_THREADS = 8
-_MEANING = "2"
-"""Of what is remembered of masks: gray values of 2 and 4 bits were once read scaled."""
+_MEANING = "3"
+"""Version of the remembered facts."""
+VOID = 255
+"""The usual class number of pixels that belong to no class, as in Pascal VOC and Cityscapes."""
 _GRAY = 0
 """PNG's colour type of gray without alpha."""
 
@@ -85,7 +87,7 @@ def resized_mask(mask: np.ndarray, height: int, width: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MaskFacts:
-    """What was seen of some masks: the largest class number of each, int64 (n,)."""
+    """The largest and the second largest class number of each mask, int64 (n, 2)."""
 
     highest: np.ndarray
 
@@ -114,8 +116,8 @@ def examined(images: Sequence[str], masks: Sequence[str], digests: bytes) -> Mas
     return MaskFacts(np.array(highest, np.int64))
 
 
-def _examine(image: str, mask: str) -> int:
-    """Return the largest class number of a mask that is of its image's size."""
+def _examine(image: str, mask: str) -> list[int]:
+    """Return the two largest class numbers of a mask, after checking its size."""
     numbers = read_mask(mask)
     height, width, _ = read_first_image(image)
     if numbers.shape != (height, width):
@@ -125,4 +127,5 @@ def _examine(image: str, mask: str) -> int:
             subject=shown(mask),
             hint="give image and mask the same size; data.image_size then resizes both",
         )
-    return int(numbers.max())
+    present = np.flatnonzero(np.bincount(numbers.reshape(-1)))
+    return [int(present[-1]), int(present[-2:][0])]

@@ -424,13 +424,8 @@ def check_labels(
             hint="build it with an output of fixed size",
         )
     for one in dataset.extremes:
-        if not 0 <= one.value < classes:
-            raise DataError(
-                f"a label of the {one.split} split is {one.value}, and the model has {classes} "
-                f"outputs (labels 0 to {classes - 1})",
-                subject=one.where,
-                hint="name the model for these classes, or correct the labels",
-            )
+        if one.value != ignored and not 0 <= one.value < classes:
+            raise _beyond(one.split, one.value, classes, one.where)
     for name in ("train", "validation", "test"):
         labels = getattr(dataset, name).labels
         if labels is None:
@@ -438,9 +433,17 @@ def check_labels(
         if ignored is not None:
             labels = labels[labels != ignored]
         if labels.size and int(np.max(labels)) >= classes:
-            raise DataError(
-                f"a label of the {name} split is {int(np.max(labels))}, and the model has "
-                f"{classes} outputs (labels 0 to {classes - 1})",
-                subject="data",
-                hint="name the model for these classes, or correct the labels",
-            )
+            raise _beyond(name, int(np.max(labels)), classes, "data")
+
+
+def _beyond(split: str, value: int, classes: int, where: str) -> DataError:
+    hint = f"use a model with {value + 1} outputs, or relabel (subtract 1 if labels start at 1)"
+    if value in (255, -1):
+        hint = "leave these elements out, if they belong to no class: task: {loss: {name: "
+        hint += f"sparse_categorical_crossentropy, ignore_class: {value}}}}}"
+    return DataError(
+        f"a label of the {split} split is {value}, and the model has {classes} outputs "
+        f"(labels 0 to {classes - 1})",
+        subject=where,
+        hint=hint,
+    )

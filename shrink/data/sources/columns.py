@@ -120,15 +120,17 @@ def open_columns(
 
 
 def _extremes(name: str, split: _Split) -> Iterator[ExtremeLabel]:
-    """Yield the smallest and the largest number of maps of whole numbers that are in memory."""
+    """Yield the two smallest and two largest numbers of maps of whole numbers in memory."""
     for array_name, y in split.y.items():
         if not isinstance(y, np.ndarray) or fed_target_dtype(y).kind == "f" or are_labels(y):
             continue
-        flat = y.reshape(len(y), -1)
-        for place in (int(flat.argmin()), int(flat.argmax())):
-            row, rest = divmod(place, flat.shape[1])
-            value = int(flat[row, rest])
-            yield ExtremeLabel(name, value, f"{array_name}[{row}]")
+        flat = y.reshape(-1)
+        ends = {flat.min(), flat.max()}
+        between = flat[~np.isin(flat, list(ends))]
+        ends |= {between.min(), between.max()} if between.size else set()
+        for value in sorted(ends):
+            row = int((flat == value).argmax()) // (flat.size // len(y))
+            yield ExtremeLabel(name, int(value), f"{array_name}[{row}]")
 
 
 def _split(

@@ -16,7 +16,7 @@ from shrink.data.decoding import ImageDecoder
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import DIGEST_BYTES, hash_files
 from shrink.data.folders import ALL, Names, shown
-from shrink.data.masks import examined, read_mask, resized_mask
+from shrink.data.masks import VOID, examined, read_mask, resized_mask
 from shrink.data.membership import Membership, contents_of, leak_notes
 from shrink.data.pairs import Pairs, find_pairs
 from shrink.data.pictures import FilePictures
@@ -97,7 +97,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         pairs.names().under(str(pairs.root)),
         found.digests,
     )
-    highest = max(one.value for one in extremes)
+    highest = max((one.value for one in extremes if one.value != VOID), default=0)
     return Dataset(
         train=opened["train"],
         validation=opened["validation"],
@@ -116,21 +116,23 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
 
 
 def _extremes(found: _Found) -> tuple[ExtremeLabel, ...]:
-    """Return the mask with the largest class number of each split."""
+    """Return the two largest class numbers of each split, and a mask with each."""
     extremes, start = [], 0
     for split in found.pairs.splits:
         images, masks = found.paths(split)
         end = start + 2 * len(images) * DIGEST_BYTES
         highest = examined(images, masks, found.digests[start:end]).highest
-        at, start = int(np.argmax(highest)), end
+        start = end
         name = "train" if split == ALL else split
-        extremes.append(ExtremeLabel(name, int(highest[at]), shown(masks[at])))
+        for value in np.unique(highest)[-2:]:
+            at = int((highest == value).any(axis=1).argmax())
+            extremes.append(ExtremeLabel(name, int(value), shown(masks[at])))
     return tuple(extremes)
 
 
 def _check_classes(extremes: tuple[ExtremeLabel, ...], config: DataConfig) -> None:
     for one in extremes:
-        if config.classes is not None and one.value >= len(config.classes):
+        if config.classes is not None and len(config.classes) <= one.value != VOID:
             raise DataError(
                 f"the mask has the class number {one.value}, and data.classes has "
                 f"{len(config.classes)} names (0 to {len(config.classes) - 1})",

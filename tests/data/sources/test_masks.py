@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tf_keras as keras
 from PIL import Image
 
 from shrink.base.errors import DataError
@@ -19,6 +20,9 @@ from shrink.data.masks import read_mask
 from shrink.data.opening import open_dataset
 from shrink.data.slices import slicings_of
 from shrink.recipe.data_reference import parse_data_reference
+from shrink.task.config import TaskConfig
+from shrink.task.interface import keras_interface
+from shrink.task.resolve import resolve_task
 
 COUNT, HEIGHT, WIDTH = 20, 6, 9
 
@@ -230,4 +234,28 @@ def test_open_dataset_feeds_masks_of_arrays_as_whole_numbers(
     x, y = dataset.train.arrays(np.arange(5))
     assert y.dtype == fed
     np.testing.assert_array_equal(x[..., 0], y)
-    assert [(one.split, one.value) for one in dataset.extremes] == [("train", 0), ("train", 3)]
+    assert [(one.split, one.value) for one in dataset.extremes] == [("train", k) for k in range(4)]
+
+
+@pytest.mark.parametrize("source", ["masks", "npz"])
+def test_void_pixels_are_no_class_and_may_be_ignored(tmp_path: Path, source: str) -> None:
+    folder = write(tmp_path / "data")
+    masks = np.stack([numbers(index) for index in range(COUNT)])
+    masks[:, 0, :] = 255
+    for index, mask in enumerate(masks):
+        Image.fromarray(mask).save(folder / "masks" / f"{index:02}.png")
+    np.savez(tmp_path / "m.npz", x=np.zeros((COUNT, HEIGHT, WIDTH, 1), np.float32), y=masks)
+    dataset = opened(folder if source == "masks" else tmp_path / "m.npz", source)
+    image = keras.Input((HEIGHT, WIDTH, 1))
+    net = keras_interface(keras.Model(image, keras.layers.Conv2D(4, 1)(image)))
+    loss = {"name": "sparse_categorical_crossentropy", "ignore_class": 255}
+    task = resolve_task(TaskConfig.model_validate({"loss": loss}), dataset, net)
+    assert "255" in task.losses[0]
+    with pytest.raises(DataError, match="is 255, and the model has 4 outputs") as caught:
+        resolve_task(TaskConfig(), dataset, net)
+    assert "ignore_class: 255" in str(caught.value.hint)
+    small = keras_interface(keras.Model(image, keras.layers.Conv2D(3, 1)(image)))
+    with pytest.raises(DataError, match="is 3, and the model has 3 outputs"):
+        resolve_task(TaskConfig.model_validate({"loss": loss}), dataset, small)
+    if source == "masks":
+        assert dataset.class_names == ("0", "1", "2", "3")

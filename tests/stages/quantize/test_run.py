@@ -193,6 +193,18 @@ def test_run_mixed_keeps_the_accuracy_of_the_validation_split(
     assert accuracy(result.tflite, trained) > float_accuracy - 0.08
 
 
+@pytest.mark.parametrize(("drop", "warned"), [(0.001, True), (0.05, False)])
+def test_run_mixed_warns_of_a_limit_below_one_validation_example(
+    trained: Path, tmp_path: Path, drop: float, warned: bool
+) -> None:
+    context = context_for(trained / "model.keras", "keras", tmp_path)
+    assert 50 < len(context.dataset.validation) < 1000
+    run(QuantizeConfig(scheme="mixed", accuracy_drop=drop), context)
+    found = [one for one in context.warnings if one.code == "limit-below-resolution"]
+    assert len(found) == warned
+    assert all("at least 1,000 validation examples" in str(one.hint) for one in found)
+
+
 def test_run_refuses_a_tflite_file_that_is_quantized_already(trained: Path, tmp_path: Path) -> None:
     content = quantized(trained, tmp_path).tflite
     (tmp_path / "model.tflite").write_bytes(content or b"")
