@@ -199,7 +199,7 @@ def test_run_mixed_warns_of_a_limit_below_one_validation_example(
 ) -> None:
     context = context_for(trained / "model.keras", "keras", tmp_path)
     assert 50 < len(context.dataset.validation) < 1000
-    run(QuantizeConfig(scheme="mixed", accuracy_drop=drop), context)
+    run(QuantizeConfig(scheme="mixed", accuracy_drop=drop, activations="float32"), context)
     found = [one for one in context.warnings if one.code == "limit-below-resolution"]
     assert len(found) == warned
     assert all("at least 1,000 validation examples" in str(one.hint) for one in found)
