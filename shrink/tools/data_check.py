@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from shrink.contract.job import CheckJob
 from shrink.data.bad_examples import SkippedNote, remembered_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.decoding import read_header
+from shrink.data.decoding import Header, read_header
 from shrink.data.examples import SPLIT_NAMES, Examples, reading_batch
 from shrink.data.fingerprint import content_hashes
 from shrink.data.folders import shown
@@ -32,15 +33,16 @@ from shrink.data.sources.images import open_images
 from shrink.task.task import targets_of
 
 _ENDINGS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "BMP": (".bmp",), "GIF": (".gif",)}
-_HEAD_BYTES = 64
+_HEAD_BYTES = 1 << 16
 
 
 def data_check(job: CheckJob, send: Send) -> DataCheck:
     """Return counts, shapes, value ranges and unreadable examples of the job's data."""
     config = DataConfig.model_validate(job.data)
-    files = _Files([], (), [])
+    files = _Files([], (), [], [])
     if config.source == "images":
-        files = _check_files(config, send)
+        config = _of_one_size(config)
+        files = _check_files(config, send, said_size=DataConfig.model_validate(job.data).image_size)
         config = config.model_copy(update={"on_bad_example": "skip", "bad_examples_limit": 1.0})
     dataset = open_dataset(config, job.seed)
     started = time.perf_counter()
@@ -50,7 +52,7 @@ def data_check(job: CheckJob, send: Send) -> DataCheck:
         splits[name], unreadable = _split(dataset, getattr(dataset, name), name, send)
         bad += unreadable
     total = sum(split.examples for split in splits.values())
-    notes = [note for note in dataset.notes if not isinstance(note, SkippedNote)]
+    notes = [note for note in dataset.notes if not isinstance(note, SkippedNote)] + files.notes
     if not bad and config.target != "input":
         notes += _target_notes(dataset)
     return DataCheck(
@@ -93,15 +95,24 @@ class _Counter:
 
 
 class _Files(NamedTuple):
-    """What image files say: the unreadable ones, those with equal contents, and odd ones."""
+    """Findings about image files: unreadable, equal, and odd ones, and notes."""
 
     bad: list[str]
     duplicates: tuple[tuple[str, ...], ...]
     suspicious: list[str]
+    notes: list[str]
 
 
-def _check_files(config: DataConfig, send: Send) -> _Files:
-    """Decode every image, and compare contents and names of all of them."""
+def _of_one_size(config: DataConfig) -> DataConfig:
+    """Return the section with the first image's size: a run resizes images to the model's input."""
+    if config.image_size is not None:
+        return config
+    _, decoder = open_images(config, skip=True)
+    return config.model_copy(update={"image_size": (decoder.height, decoder.width)})
+
+
+def _check_files(config: DataConfig, send: Send, said_size: tuple[int, int] | None) -> _Files:
+    """Decode every image, and compare contents, names and sizes of all of them."""
     images, decoder = open_images(config, skip=True)
     paths = [path for files, _ in images.splits.values() for path in files]
     counter = _Counter(send, "decoding", len(paths))
@@ -112,18 +123,36 @@ def _check_files(config: DataConfig, send: Send) -> _Files:
         for path, target in zip(files, targets, strict=True)
     }
     groups = duplicates(content_hashes(config))
-    suspicious = [text for path in paths if path not in bad and (text := _wrong_ending(path))]
+    headers = {path: _header(path) for path in paths if path not in bad}
+    suspicious = [text for path, one in headers.items() if (text := _wrong_ending(path, one))]
     for group in groups:
         if len({str(labels.get(path)) for path in group}) > 1:
             same = " = ".join(map(shown, group))
             suspicious.append(f"the same image under different labels: {same}")
     copies = tuple(tuple(map(shown, group)) for group in groups)
-    return _Files(list(bad.values()), copies, suspicious)
+    notes = [] if said_size is not None else _size_notes(headers.values())
+    return _Files(list(bad.values()), copies, suspicious, notes)
 
 
-def _wrong_ending(path: str) -> str | None:
+def _header(path: str) -> Header:
     with Path(path).open("rb") as stream:
-        image_format = read_header(stream.read(_HEAD_BYTES)).format
+        return read_header(stream.read(_HEAD_BYTES))
+
+
+def _size_notes(headers: Iterable[Header]) -> list[str]:
+    sizes = sorted({(one.height, one.width) for one in headers if one.height and one.width})
+    if len(sizes) < 2:
+        return []
+    (low_height, low_width), (high_height, high_width) = sizes[0], sizes[-1]
+    return [
+        f"images have {len(sizes):,} sizes, from {low_height} x {low_width} to {high_height} x "
+        f"{high_width} pixels (height x width); a run resizes them to the model's input, or to "
+        "data.image_size"
+    ]
+
+
+def _wrong_ending(path: str, header: Header) -> str | None:
+    image_format = header.format
     if not image_format or path.lower().endswith(_ENDINGS[image_format]):
         return None
     return f"{shown(path)}: the content is {image_format}, whatever the name says"

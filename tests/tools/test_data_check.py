@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from shrink.contract.job import CheckJob
 from shrink.data.config import DataConfig
@@ -32,3 +33,21 @@ def test_data_check_says_what_targets_look_like(
     config = DataConfig.model_validate({"source": "npz", "path": str(tmp_path / "d.npz"), **keys})
     job = CheckJob(name="d", data=config.model_dump(mode="json"))
     assert data_check(job, lambda *words, **fields: None).notes == tuple(notes)
+
+
+def test_data_check_takes_images_of_several_sizes(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0)
+    for index in range(40):
+        height, width = (12, 16) if index == 0 else (8 + index, 20)
+        pixels = noise.integers(0, 256, (height, width, 3), np.uint8)
+        path = tmp_path / "pictures" / f"class{index % 2}" / f"{index:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(path)
+    (tmp_path / "pictures" / "class0" / "broken.png").write_bytes(path.read_bytes()[:100])
+    config = DataConfig.model_validate({"source": "images", "path": str(tmp_path / "pictures")})
+    job = CheckJob(name="d", data=config.model_dump(mode="json"))
+    found = data_check(job, lambda *words, **fields: None)
+    assert len(found.bad) == 1
+    assert "broken.png" in found.bad[0]
+    assert sum(split.examples for split in found.splits.values()) == 40
+    assert any("40 sizes, from 9 x 20 to 47 x 20" in note for note in found.notes)
