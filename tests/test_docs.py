@@ -162,12 +162,15 @@ def test_yaml_blocks_hold_what_the_reader_accepts(document: dict[str, Any], tmp_
         assert load_variants(tmp_path / "r.yaml").is_sweep
     if "data" in document:
         assert validate_section(DataConfig, document["data"], "docs")
+    if "depends" in document:
+        base = {"name": "r", "model": "m.keras", "data": {"source": "digits"}}
+        assert recipe_from_mapping({**base, "depends": document["depends"]}, "docs").recipe.depends
     if "task" in document:
         assert validate_section(TaskConfig, document["task"], "docs")
     if "search" in document:
         assert validate_section(SearchConfig, document["search"], "docs").space
     # A block of no such kind has to be a CI system's, with a command or a file of ours in it.
-    kinds = {"gates", "stages", "data", "matrix", "task", "search"}
+    kinds = {"gates", "stages", "data", "matrix", "task", "search", "depends"}
     assert words or _names_ours(document) or kinds & document.keys()
 
 

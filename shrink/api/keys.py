@@ -50,8 +50,8 @@ class DataKeys(TypedDict, total=False):
     data_level: int
     """Of source tiles: the level of the pyramid, 0 is the finest."""
     data_depends: Sequence[str] | None
-    """Of source python: files and folders that the function reads other than by Python's `open`,
-    relative to its file; a change of them is new data. Those that it opens are found out."""
+    """Of source python: what the function reads unseen (by C or C++, over the network): files and
+    folders relative to its file, environment variables as $NAME. A change of them is new data."""
     data_validation_split: float
     """Fraction taken for validation, by the seed and stratified, where no such split is given."""
     data_test_split: float

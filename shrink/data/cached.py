@@ -10,7 +10,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TypedDict
 
@@ -56,7 +56,6 @@ def spooled(
     key: Callable[[], str],
     splits: Callable[[], Mapping[str, Iterable[Example]]],
     names: Sequence[str],
-    watched: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> dict[str, dict[str, np.ndarray]]:
     """Return the arrays of each split by name, each (rows, ...), mapped from the cache folder.
 
@@ -65,7 +64,6 @@ def spooled(
             from the disk. Once they are written it may know more than before.
         splits: gives the examples of each split; called only where nothing is under this key.
         names: of the arrays of an example, in order.
-        watched: what is entered while the examples are made.
 
     Raises:
         DataError: no examples, or examples of different shapes or dtypes.
@@ -75,11 +73,10 @@ def spooled(
     if not (folder / _MANIFEST).is_file():
         with files.replacing(folder) as temporary:
             temporary.mkdir()
-            with watched():
-                described = {
-                    split: _write(temporary / split, examples, names)
-                    for split, examples in splits().items()
-                }
+            described = {
+                split: _write(temporary / split, examples, names)
+                for split, examples in splits().items()
+            }
             (temporary / _MANIFEST).write_text(json.dumps(described), encoding="utf-8")
         folder = _moved(folder, entry_path("spool", key()))
     manifest: dict[str, _Written] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))

@@ -255,8 +255,8 @@ class DataConfig(Config):
     level: NonNegative = 0
     """Of source tiles: the level of the pyramid, 0 is the finest."""
     depends: Names | None = None
-    """Of source python: files and folders that the function reads other than by Python's `open`,
-    relative to its file; a change of them is new data. Those that it opens are found out."""
+    """Of source python: what the function reads unseen (by C or C++, over the network): files and
+    folders relative to its file, environment variables as $NAME. A change of them is new data."""
     validation_split: OpenFraction = 0.1
     """Fraction taken for validation, by the seed and stratified, where no such split is given."""
     test_split: OpenFraction = 0.2

@@ -20,11 +20,12 @@ import tensorflow as tf
 
 from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
+from shrink.base.file_hashes import DIGEST_BYTES
 from shrink.base.packages import versions
 from shrink.base.types import Array
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.data.examples import SPLIT_NAMES, Examples, example_bytes, reading_batch
-from shrink.data.fingerprint import DIGEST_BYTES, fingerprint
+from shrink.data.fingerprint import fingerprint
 from shrink.data.folders import shown
 
 _VERSION = 1

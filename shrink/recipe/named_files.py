@@ -61,6 +61,26 @@ def tokens(loaded: LoadedRecipe) -> TokensConfig | None:
     return config.model_copy(update={"vocabulary": str(file.resolve())})
 
 
+def depends(loaded: LoadedRecipe) -> tuple[str, ...]:
+    """Return what `depends` of a recipe names, files and folders made absolute.
+
+    Raises:
+        RecipeError: there is no such file or folder.
+    """
+    folder, found = loaded.folder("depends"), []
+    for index, name in enumerate(loaded.recipe.depends or ()):
+        path = (folder / expand_user(name)).resolve()
+        if not name.startswith("$") and not exists(path):
+            raise RecipeError(
+                f"no such file or folder: {path}",
+                position=loaded.position("depends", index),
+                hint="depends names files and folders relative to the recipe, and environment "
+                "variables as $NAME",
+            )
+        found.append(name if name.startswith("$") else str(path))
+    return tuple(found)
+
+
 def custom_objects(loaded: LoadedRecipe) -> Path | None:
     """Return the Python file with a model's own layers, if a recipe names one.
 

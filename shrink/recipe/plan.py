@@ -27,7 +27,7 @@ from shrink.recipe.against import saved_reports
 from shrink.recipe.data_reference import check_examples
 from shrink.recipe.gate_checks import check_gates
 from shrink.recipe.load import LoadedRecipe, errors_of
-from shrink.recipe.named_files import custom_objects, data_path, slices, tokens
+from shrink.recipe.named_files import custom_objects, data_path, depends, slices, tokens
 from shrink.recipe.of_detectors import check_detector
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
@@ -90,6 +90,8 @@ class Plan:
     """`data.slices` with the files of functions made absolute."""
     tokens: TokensConfig | None = None
     """`data.tokens` with the vocabulary's file made absolute."""
+    depends: tuple[str, ...] = ()
+    """`depends` with files and folders made absolute."""
 
     @property
     def baseline(self) -> Step:
@@ -144,6 +146,7 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
         saved_reports(recipe),
         slices(loaded),
         tokens(loaded),
+        depends(loaded),
     )
     check_gates([step.name for step in steps], loaded)
     _check_metrics(recipe, loaded)

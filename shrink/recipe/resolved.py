@@ -83,6 +83,8 @@ def resolved_recipe(plan: Plan) -> JsonObject:
     value["model"] = str(reference) if reference else value["model"]
     if plan.custom_objects is not None:
         value["custom_objects"] = str(plan.custom_objects)
+    if plan.depends:
+        value["depends"] = list(plan.depends)
     if plan.data_path is not None:
         value["data"]["path"] = str(plan.data_path)
     if plan.tokens is not None and plan.tokens.vocabulary is not None:
@@ -99,7 +101,8 @@ def resolved_recipe(plan: Plan) -> JsonObject:
 def named_files(recipe: JsonObject) -> list[tuple[JsonObject, str]]:
     """Return the sections of a recipe that may name files a run reads, each with the key."""
     stages = (settings for entry in recipe["stages"] for settings in entry.values())
-    own = [(recipe, "model"), (recipe, "custom_objects"), (recipe["data"], "path")]
+    own = [(recipe, "model"), (recipe, "custom_objects"), (recipe, "depends")]
+    own += [(recipe["data"], "path")]
     slices = recipe["data"].get("slices") or ()
     own += [(one, "function") for one in slices if isinstance(one, dict)]
     own += [(recipe["data"].get("tokens") or {}, "vocabulary")]

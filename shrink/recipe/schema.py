@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, SerializeAsAny
 
 from shrink.base.fields import Config
 from shrink.base.foreign import Json, JsonObject
-from shrink.data.config import DataConfig
+from shrink.data.config import DataConfig, Names
 from shrink.engine.config import TrainingConfig
 from shrink.recipe.search_config import SearchConfig
 from shrink.report.config import Gate, gates_json_schema
@@ -39,6 +39,9 @@ class Recipe(Config):
     """A `.keras` or `.h5` file, a SavedModel, a run folder, or `file.py:function`."""
     custom_objects: str | None = None
     """A Python file whose classes and functions the model files name; its code runs."""
+    depends: Names | None = None
+    """What the recipe's Python code reads unseen (by C or C++, over the network): files and folders
+    relative to the recipe, environment variables as $NAME. A change computes the stages anew."""
     data: DataConfig
     """The examples."""
     task: TaskConfig = TaskConfig()
@@ -58,8 +61,8 @@ def dump_recipe(recipe: Recipe) -> JsonObject:
         {stage.kind: stage.model_dump(mode="json", by_alias=True, exclude_none=True)}
         for stage in recipe.stages
     ]
-    order = ("name", "model", "custom_objects", "data", "task", "training", "stages", "gates")
-    return {key: _without_none(value[key]) for key in order if value[key] is not None}
+    order = ("name", "model", "custom_objects", "depends", "data", "task", "training", "stages")
+    return {key: _without_none(value[key]) for key in (*order, "gates") if value[key] is not None}
 
 
 def recipe_json_schema() -> JsonObject:

@@ -249,6 +249,8 @@ def single_recipe(
     training = sections.training
     if code is not None:
         recipe["custom_objects"] = str(code)
+        if before.get("depends") and code == before.get("custom_objects"):
+            recipe["depends"] = before["depends"]
     inherited = {} if custom_objects else {"--custom-objects": code}
     if data is None and recipe["data"].get("source") == "python":
         inherited["--data"] = recipe["data"].get("path")

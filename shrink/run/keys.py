@@ -22,7 +22,7 @@ from shrink.contract.training import Training
 from shrink.data.config import DataConfig, source_code
 from shrink.model.compiled import said_by_run
 from shrink.model.reference import report_of
-from shrink.model.user_modules import code_digest
+from shrink.model.user_reads import code_digest, declared_digests
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.run.lineage import Splits
 from shrink.run.store import Store, StoredStep
@@ -91,6 +91,7 @@ def measurement_key(plan: Plan, sha256: str, data_fingerprint: str, splits: Spli
         {
             "measured": sha256,
             "custom_objects": None if custom is None else code_digest(custom),
+            "depends": declared_digests(Path("/"), plan.depends),
             "data": {key: value for key, value in data.items() if key not in _PLACES},
             "slices": _slices(plan, code_digest),
             "data_fingerprint": data_fingerprint,
@@ -155,6 +156,7 @@ class _Read:
 
     def __init__(self) -> None:
         self.code = functools.cache(code_digest)
+        self.declared = functools.cache(functools.partial(declared_digests, Path("/")))
         self.content = functools.cache(files.sha256)
         self.said_by_run = functools.cache(said_by_run)
 
@@ -178,6 +180,7 @@ def _describe(
         "inputs": {role: _source(source, keys, read) for role, source in step.inputs.items()},
         "claims": list(step.preserves),
         "custom_objects": None if custom is None else read.code(custom),
+        "depends": read.declared(plan.depends),
         "data": {
             **{key: value for key, value in settings.data.items() if key not in _PLACES},
             **source_code(plan.recipe.data.source),

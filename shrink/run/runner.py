@@ -7,10 +7,11 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from shrink.base.cache import key_of
 from shrink.base.console import Console
 from shrink.base.errors import (
     InternalError,
@@ -38,6 +39,7 @@ from shrink.contract.tested import SPLITS
 from shrink.data.early import check_early
 from shrink.data.fingerprint import fingerprint
 from shrink.model.reference import ModelReference
+from shrink.model.user_reads import changed_contents, holding_contents
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.resolved import with_taken_task
 from shrink.run.estimates import keep_timing
@@ -134,7 +136,8 @@ class Runner:
         """
         self.store.sweep()
         name = "run-" + hashlib.sha256(os.fsencode(self.options.output.resolve())).hexdigest()
-        with self.store.in_use(), self.store.lock(name, self._waiting):
+        in_use, locked = self.store.in_use(), self.store.lock(name, self._waiting)
+        with in_use, locked, holding_contents():
             reached("run-locked")
             state = _State(*self._keys())
             check_early(self.plan.data_config)
@@ -214,7 +217,8 @@ class Runner:
             keep_timing(step, stored, state.keys[step.name], begins, self.store)
             return
         origin = None if begins is None else origin_of(self.plan, splits, digest, begins)
-        keep_measurement(self.plan, step, digest, splits, stored, self.store)
+        if not changed_contents():
+            keep_measurement(self.plan, step, digest, splits, stored, self.store)
         keep_timing(step, stored, state.keys[step.name], begins, self.store)
         state.lineages[stored.files[ARTIFACT].stem] = remember(
             self.plan, step, splits, digest, stored, self.store, origin
@@ -303,11 +307,26 @@ class Runner:
                 result = replace(result, duration_s=made.result.duration_s)
                 produced |= with_splits_of(made, work)
             self._learn_keys(state)
-            stored = self.store.add(self._entry(step, state), result, produced)
+            entry = self._entry(step, state)
+            if changed := changed_contents():
+                self._warn_of_change(changed)
+                entry = key_of(entry, str(time.time_ns()))
+            stored = self.store.add(entry, result, produced)
             for key in {state.keys[step.name], *known}:
                 self.store.remove_checkpoints(key)
             self._keep_log(step, work, folder)
             return stored
+
+    def _warn_of_change(self, changed: Sequence[str]) -> None:
+        """Warn once that later runs cannot reuse what was computed beside an edit."""
+        warning = ReportWarning(
+            "code-changed",
+            f"{changed[0]} was changed during the run, so that its stages may have used either "
+            "version: later runs do not reuse their results",
+            "run it again",
+        )
+        if all(known.code != warning.code for known in self.warnings):
+            self.warnings.append(warning)
 
     def _keep_log(self, step: Step, work: Path, folder: RunFolder, failed: str = "") -> Path | None:
         """Keep what a step's workers printed, and return where; None for nowhere.
@@ -388,15 +407,19 @@ class Runner:
             state.outcomes[state.outcomes.index(first)] = replace(first, result=result)
 
     def _keep_as_resolved(self, state: _State) -> None:
-        """Let the resolved recipe find the steps, which names what this one left open."""
-        plan = with_taken_task(self.plan, tasks_of(state.outcomes))
-        if plan.recipe.task == self.plan.recipe.task:
-            return
-        keys = step_keys(plan, state.data_fingerprint, state.splits)
-        for name, stored in state.stored.items():
-            if not self.store.contains(keys[name]):
-                with contextlib.suppress(OSError, ResourceError):  # then it computes them again
-                    self.store.add(keys[name], stored.result, stored.files)
+        """Let the resolved recipe find the steps, which names what this one left open.
+
+        This recipe finds them too, where a later step showed that the user's code reads more.
+        """
+        named = with_taken_task(self.plan, tasks_of(state.outcomes))
+        plans = [named] if named.recipe.task != self.plan.recipe.task else []
+        plans += [self.plan] if runs_code(self.plan) else []
+        for plan in plans:
+            keys = step_keys(plan, state.data_fingerprint, state.splits)
+            for name, stored in state.stored.items():
+                if not self.store.contains(keys[name]):
+                    with contextlib.suppress(OSError, ResourceError):  # then it is computed again
+                        self.store.add(keys[name], stored.result, stored.files)
 
     def _finish(self, state: _State, folder: RunFolder, described: Described) -> RunResult:
         finals = replace(self.plan, steps=self.steps).finals
@@ -405,7 +428,8 @@ class Runner:
         chain = None
         if self.options.measured_on == "test":
             chain = chain_of(self.plan, state.splits, state.data_fingerprint, self.store)
-            self._keep_as_resolved(state)
+            if not changed_contents():
+                self._keep_as_resolved(state)
         data = describe_data(self.plan.data_config, state.data_fingerprint, state.outcomes)
         report = folder.write(state.outcomes, finals, described, self.warnings, chain, data)
         if state.error is not None:

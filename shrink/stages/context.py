@@ -48,7 +48,7 @@ from shrink.model.load import image_input, import_note, load_source
 from shrink.model.reference import ModelReference
 from shrink.model.savable import check_savable
 from shrink.model.scan import check_model_file
-from shrink.model.user_modules import code_digest
+from shrink.model.user_reads import code_digest
 from shrink.pruning.masks import frozen_masks
 from shrink.pruning.sharing import keep_shared
 from shrink.stages.demands import check_demands, check_gated, check_normal

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shrink.base import packages as versions_module
+from shrink.base.errors import RecipeError
 from shrink.base.packages import COMPUTING_PACKAGES, versions
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
@@ -184,7 +188,7 @@ def test_versions_name_every_dependency_that_computes() -> None:
     wanted = [*project["dependencies"], *extras["lmdb"], *extras["tiles"]]
     names = {text.split(">")[0].split("<")[0] for text in [*wanted, *extras["tfds"]]}
     others = {"jinja2", "markupsafe", "packaging", "pydantic", "pydantic-core", "pyyaml"}
-    assert names - set(COMPUTING_PACKAGES) == {*others, "rich", "typer"}
+    assert names - set(COMPUTING_PACKAGES) == {*others, "optuna", "rich", "typer"}
     assert {"ai-edge-quantizer", "pillow", "tflite-micro", "scipy"} <= set(versions())
 
 
@@ -198,43 +202,8 @@ def _train_key(entry: Path) -> str:
     return _keys(_plan(f"{entry}:build", ("train", {"epochs": 1})))["train"]
 
 
-@pytest.mark.parametrize(
-    ("statement", "helper"),
-    [
-        ("import helper", "helper.py"),
-        ("from helper import WIDTH", "helper.py"),
-        ("def build():\n    import helper", "helper.py"),
-        ("import parts.helper as h", "parts/helper.py"),
-        ("from parts import helper", "parts/helper.py"),
-        ("import parts.helper", "parts/__init__.py"),
-        ("import one", "helper.py"),
-    ],
-)
-def test_keys_change_with_a_module_that_the_builder_imports(
-    tmp_path: Path, statement: str, helper: str
-) -> None:
-    entry = _builder(tmp_path / "a", statement)
-    (tmp_path / "a" / "one.py").write_text("def f():\n    from helper import WIDTH\n")
-    (tmp_path / "a" / "parts").mkdir()
-    for name in ("helper.py", "parts/helper.py", "parts/__init__.py"):
-        (tmp_path / "a" / name).write_text("WIDTH = 8")
-    (tmp_path / "a" / "unrelated.py").write_text("WIDTH = 8")
-    before = _train_key(entry)
-    (tmp_path / "a" / "unrelated.py").write_text("WIDTH = 64")
-    assert _train_key(entry) == before
-    (tmp_path / "a" / helper).write_text("WIDTH = 64")
-    assert _train_key(entry) != before
-
-
-def test_keys_of_a_builder_do_not_depend_on_its_place(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        entry = _builder(tmp_path / name, "import helper")
-        (tmp_path / name / "helper.py").write_text("WIDTH = 8")
-    assert _train_key(tmp_path / "a" / "model.py") == _train_key(entry)
-
-
 @pytest.fixture
-def clean_modules(monkeypatch: pytest.MonkeyPatch) -> Any:
+def clean_modules() -> Iterator[None]:
     before, path = set(sys.modules), list(sys.path)
     yield
     sys.path[:] = path
@@ -243,32 +212,167 @@ def clean_modules(monkeypatch: pytest.MonkeyPatch) -> Any:
             del sys.modules[name]
 
 
-_HIDDEN = """
+def _run(entry: Path, function: str = "build") -> object:
+    """Run a user's function as a worker does, for the first time in its process."""
+    from shrink.model.user_modules import function_of, imported
+
+    imported.cache_clear()
+    return function_of(entry, function)()
+
+
+_IMPORTS = """
 import importlib, sys
 from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent / "hidden"))
-helper_a = importlib.import_module("hel" + "per_a")
+import helper_a
+from helper_parts import helper_d
 def build():
+    import helper_c
     return importlib.import_module("hel" + "per_b").WIDTH
 """
 
 
-def test_keys_change_with_modules_that_only_running_shows(
-    tmp_path: Path, clean_modules: None
+@pytest.mark.parametrize(
+    "helper", ["helper_a", "helper_b", "helper_c", "helper_parts/helper_d", "helper_parts/__init__"]
+)
+def test_keys_change_with_modules_that_the_builder_imported(
+    tmp_path: Path, clean_modules: None, helper: str
 ) -> None:
-    from shrink.model.user_modules import function_of
-
-    entry = _builder(tmp_path / "a", _HIDDEN)
-    (tmp_path / "a" / "hidden").mkdir()
-    for name in ("helper_a", "helper_b"):
-        (tmp_path / "a" / "hidden" / f"{name}.py").write_text("WIDTH = 8")
-    assert function_of(entry, "build")() == 8
+    entry = _builder(tmp_path / "a", _IMPORTS)
+    hidden = tmp_path / "a" / "hidden"
+    (hidden / "helper_parts").mkdir(parents=True)
+    names = ("helper_a", "helper_b", "helper_c", "helper_parts/helper_d", "helper_parts/__init__")
+    for name in (*names, "unrelated"):
+        (hidden / f"{name}.py").write_text("WIDTH = 8")
+    assert _run(entry) == 8
     before = _train_key(entry)
-    for name in ("helper_a", "helper_b"):
-        (tmp_path / "a" / "hidden" / f"{name}.py").write_text("WIDTH = 64")
-        changed = _train_key(entry)
-        assert changed != before
-        before = changed
+    (hidden / "unrelated.py").write_text("WIDTH = 64")
+    assert _train_key(entry) == before
+    (hidden / f"{helper}.py").write_text("WIDTH = 64")
+    assert _train_key(entry) != before
+
+
+_READS = """
+import json, os, sqlite3
+from pathlib import Path
+import h5py
+import numpy as np
+HERE = Path(__file__).parent
+AT_IMPORT = os.environ["SHRINK_TEST_A"]
+def build():
+    np.load(HERE / "a.npy")
+    h5py.File(HERE / "b.h5", "r").close()
+    sqlite3.connect(HERE / "c.db").close()
+    json.loads((HERE / "d.json").read_text())
+    open("e.txt").close()
+    for name in os.listdir(HERE / "rows"):
+        (HERE / "rows" / name).read_text()
+    try:
+        open(HERE / "missing.txt")
+    except FileNotFoundError:
+        pass
+    (HERE / "out.txt").write_text("written")
+    (HERE / "gone.txt").write_text("temporary")
+    (HERE / "gone.txt").read_text()
+    (HERE / "gone.txt").unlink()
+    os.environ.copy()
+    os.path.expandvars("$SHRINK_TEST_C")
+    return os.getenv("SHRINK_TEST_B"), "SHRINK_TEST_D" in os.environ
+"""
+
+
+@pytest.fixture
+def reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A builder that has read files and variables in many ways."""
+    import h5py
+    import numpy as np
+
+    entry = _builder(tmp_path / "a", _READS)
+    (tmp_path / "a" / "rows").mkdir()
+    np.save(tmp_path / "a" / "a.npy", np.zeros(3))
+    h5py.File(tmp_path / "a" / "b.h5", "w").close()
+    for name, text in (("d.json", "1"), ("e.txt", "1"), ("rows/1", "1"), ("other.txt", "1")):
+        (tmp_path / "a" / name).write_text(text)
+    monkeypatch.chdir(tmp_path / "a")
+    monkeypatch.setenv("SHRINK_TEST_A", "1")
+    monkeypatch.setenv("SHRINK_TEST_C", "1")
+    _run(entry)
+    return entry
+
+
+@pytest.mark.parametrize(
+    "name", ["a.npy", "b.h5", "c.db", "d.json", "e.txt", "rows/1", "rows/2", "missing.txt"]
+)
+def test_keys_change_with_what_a_builder_has_read(reading: Path, name: str) -> None:
+    before = _train_key(reading)
+    (reading.parent / name).write_bytes(b"other")
+    assert _train_key(reading) != before
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C", "D"])
+def test_keys_change_with_environment_variables_that_a_builder_has_read(
+    reading: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = _train_key(reading)
+    monkeypatch.setenv("SHRINK_TEST_E", "2")
+    assert _train_key(reading) == before
+    monkeypatch.setenv(f"SHRINK_TEST_{name}", "2")
+    assert _train_key(reading) != before
+
+
+@pytest.mark.parametrize("name", ["out.txt", "gone.txt", "other.txt"])
+def test_keys_stay_with_what_a_builder_wrote_or_never_read(reading: Path, name: str) -> None:
+    before = _train_key(reading)
+    (reading.parent / name).write_text("other")
+    assert _train_key(reading) == before
+
+
+def test_keys_of_a_builder_do_not_depend_on_its_place(reading: Path, tmp_path: Path) -> None:
+    shutil.copytree(reading.parent, tmp_path / "b")
+    before = _train_key(reading)
+    os.chdir(tmp_path / "b")
+    assert _train_key(tmp_path / "b" / "model.py") == before
+    (tmp_path / "b" / "d.json").write_text("2")
+    assert _train_key(tmp_path / "b" / "model.py") != before
+
+
+@pytest.mark.parametrize("user", ["custom_objects", "loss", "metric", "slices", "student"])
+def test_keys_change_with_what_any_code_of_the_users_has_read(
+    user: str, model: Path, tmp_path: Path
+) -> None:
+    text = "from pathlib import Path\ndef f():\n    (Path(__file__).parent / 'x.txt').read_text()\n"
+    code, stage = _builder(tmp_path / "a", text), ("train", {"epochs": 1})
+    plans = {
+        "custom_objects": lambda: _plan(model, stage, custom_objects=str(code)),
+        "loss": lambda: _plan(model, stage, task={"loss": f"{code}:f"}),
+        "metric": lambda: _plan(model, stage, task={"metrics": [f"{code}:f"]}),
+        "slices": lambda: _sliced(model, code, "f"),
+        "student": lambda: _plan(model, ("distill", {"student": f"{code}:f", "epochs": 1})),
+    }
+    (tmp_path / "a" / "x.txt").write_text("1")
+    _run(code, "f")
+    before = list(_keys(plans[user]()).values())[-1]
+    (tmp_path / "a" / "x.txt").write_text("2")
+    assert list(_keys(plans[user]()).values())[-1] != before
+
+
+def test_keys_change_with_what_depends_names(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w" / "x.bin").write_text("1")
+
+    def key() -> str:
+        return _keys(_plan(model, depends=[str(tmp_path / "w"), "$SHRINK_TEST_A"]))["baseline"]
+
+    found = {_keys(_plan(model))["baseline"], key()}
+    (tmp_path / "w" / "x.bin").write_text("2")
+    found.add(key())
+    monkeypatch.setenv("SHRINK_TEST_A", "1")
+    found.add(key())
+    assert len(found) == 4
+    with pytest.raises(RecipeError, match="no such file or folder"):
+        _plan(model, depends=["nothing.bin"])
 
 
 def test_keys_change_with_a_module_that_another_file_imported_first(
@@ -278,46 +382,38 @@ def test_keys_change_with_a_module_that_another_file_imported_first(
 
     hidden = tmp_path / "hidden"
     hidden.mkdir()
-    (hidden / "helper_c.py").write_text("WIDTH = 8")
+    (hidden / "helper_e.py").write_text(
+        "from pathlib import Path\nWIDTH = (Path(__file__).parent / 'width.txt').read_text()"
+    )
+    (hidden / "width.txt").write_text("8")
     start = f"import sys\nsys.path.insert(0, {str(hidden)!r})\n"
-    first = _builder(tmp_path / "a", f"{start}import helper_c")
-    second = _builder(tmp_path / "b", f"{start}from helper_c import WIDTH\nimport helper_c as h")
+    first = _builder(tmp_path / "a", f"{start}import helper_e")
+    second = _builder(tmp_path / "b", f"{start}from helper_e import WIDTH\nimport helper_e as h")
     imported(first)
     imported(second)
     before = _train_key(second)
-    (hidden / "helper_c.py").write_text("WIDTH = 64")
-    assert _train_key(second) != before
+    (hidden / "width.txt").write_text("64")
+    changed = _train_key(second)
+    (hidden / "helper_e.py").write_text("WIDTH = 64")
+    assert len({before, changed, _train_key(second)}) == 3
 
 
 @pytest.mark.parametrize("missing", ["helper", "record"])
 def test_keys_can_be_had_when_what_was_imported_is_gone(
     tmp_path: Path, clean_modules: None, cache: Path, missing: str
 ) -> None:
-    from shrink.model.user_modules import imported
-
-    entry = _builder(tmp_path / "a", _HIDDEN)
-    (tmp_path / "a" / "hidden").mkdir()
-    helper = tmp_path / "a" / "hidden" / "helper_a.py"
-    helper.write_text("WIDTH = 8")
-    imported(entry)
+    entry = _builder(tmp_path / "a", _IMPORTS)
+    (tmp_path / "a" / "hidden" / "helper_parts").mkdir(parents=True)
+    for name in ("helper_a", "helper_b", "helper_c", "helper_parts/helper_d"):
+        (tmp_path / "a" / "hidden" / f"{name}.py").write_text("WIDTH = 8")
+    _run(entry)
     before = _train_key(entry)
     if missing == "helper":
-        helper.unlink()
+        (tmp_path / "a" / "hidden" / "helper_a.py").unlink()
     else:
-        for record in (cache / "imports").iterdir():
-            record.write_text("[")
+        for record in (cache / "user-code").iterdir():
+            record.write_bytes(b"[\xff")
     assert _train_key(entry) != before
-
-
-def test_keys_change_with_a_module_that_custom_objects_import(tmp_path: Path, model: Path) -> None:
-    def key() -> str:
-        return _keys(_plan(model, custom_objects=str(tmp_path / "layers.py")))["baseline"]
-
-    (tmp_path / "layers.py").write_text("from factor import FACTOR\n")
-    (tmp_path / "factor.py").write_text("FACTOR = 1.0")
-    before = key()
-    (tmp_path / "factor.py").write_text("FACTOR = 0.05")
-    assert key() != before
 
 
 def _sliced(model: Path, code: Path, name: str = "ink") -> Plan:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shrink.contract.job import StepJob
 from tests.run.fake_worker import FakeWorker, run, statuses
 
 
@@ -89,6 +91,47 @@ def test_run_reads_anew_what_lies_beside_a_python_source(tmp_path: Path) -> None
         artifact = (tmp_path / "out" / "artifacts" / "00-train.keras").read_text()
         found.append((artifact[-5:-4], statuses(report)[0]))
     assert found == [("A", "done"), ("A", "cached"), ("B", "done"), ("C", "done"), ("C", "cached")]
+
+
+@dataclass
+class _Edited(FakeWorker):
+    """Somebody edits the builder while the worker is busy."""
+
+    entry: Path = Path()
+
+    def __call__(self, job: StepJob, work: Path, on_event: Callable[..., None]) -> dict[str, Any]:
+        done = super().__call__(job, work, on_event)
+        self.entry.write_text("def build():\n    return 'new'\n")
+        return done
+
+
+def test_run_keeps_no_result_under_the_key_of_code_that_was_edited_meanwhile(
+    tmp_path: Path,
+) -> None:
+    recipe = _recipe(tmp_path / "a", "def build():\n    return 'old'\n")
+    edited = run(recipe, tmp_path / "out", _Edited(entry=tmp_path / "a" / "model.py"))
+    assert [warning["code"] for warning in edited["warnings"]].count("code-changed") == 1
+    again = run(recipe, tmp_path / "out", FakeWorker())
+    artifact = (tmp_path / "out" / "artifacts" / "00-train.keras").read_text()
+    assert (artifact, statuses(again)[0]) == ("train new 0", "done")
+
+
+_MORE_LATER = """
+from pathlib import Path
+def build():
+    return "model"
+def student():
+    return (Path(__file__).parent / "x.txt").read_text()
+"""
+
+
+def test_run_finds_its_stages_where_a_later_one_showed_more_of_their_code(tmp_path: Path) -> None:
+    recipe = _recipe(tmp_path / "a", _MORE_LATER)
+    (tmp_path / "a" / "x.txt").write_text("1")
+    student = f"{tmp_path / 'a' / 'model.py'}:student"
+    recipe["stages"] = [{"train": {"epochs": 1}}, {"distill": {"student": student, "epochs": 1}}]
+    run(recipe, tmp_path / "out", FakeWorker())
+    assert statuses(run(recipe, tmp_path / "out", FakeWorker())) == ["cached", "cached"]
 
 
 def test_run_goes_on_where_it_was_killed_before_its_code_was_known(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from PIL import Image
 
 from shrink.base.packages import versions
 from shrink.contract.model_source import Trust
+from shrink.model.user_modules import imported
 from shrink.stages.context import StageContext
 from shrink.stages.distill import teaching
 from shrink.stages.distill.config import DistillConfig
@@ -47,8 +48,12 @@ def remembered(tmp_path: Path, task_model: Path | None = None, **data: Any) -> l
 
 
 def code(tmp_path: Path, factor: float) -> None:
-    (tmp_path / "layers.py").write_text("from factor import FACTOR\nclass Scaled: ...\n")
-    (tmp_path / "factor.py").write_text(f"FACTOR = {factor}")
+    (tmp_path / "layers.py").write_text(
+        "from pathlib import Path\n"
+        "FACTOR = (Path(__file__).parent / 'factor.txt').read_text()\nclass Scaled: ...\n"
+    )
+    (tmp_path / "factor.txt").write_text(str(factor))
+    imported(tmp_path / "layers.py")
 
 
 def test_what_is_remembered_of_a_model_depends_on_the_code_of_its_layers(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError
+from shrink.base.file_hashes import hash_files
 from shrink.data.arrays import load_arrays
 from shrink.data.audio_config import AudioConfig
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES, Batch, first_problem
-from shrink.data.fingerprint import hash_files
 from shrink.data.folders import ALL, CLIPS, Names, shown
 from shrink.data.front_end import features, fitted
 from shrink.data.membership import Membership, contents_of, leak_notes

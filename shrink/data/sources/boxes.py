@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from shrink.base.file_hashes import hash_files
 from shrink.base.types import Array
 from shrink.data.annotated import Annotated, BoxFiles
 from shrink.data.box_files import read_boxes
@@ -16,7 +17,6 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import ImageDecoder
 from shrink.data.examples import SPLIT_NAMES
-from shrink.data.fingerprint import hash_files
 from shrink.data.folders import ALL
 from shrink.data.membership import Membership, contents_of, leak_notes
 from shrink.data.pictures import TargetedPictures

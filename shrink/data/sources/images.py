@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from shrink.base.errors import DataError
+from shrink.base.file_hashes import hash_files
 from shrink.data.bad_examples import without_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import ImageDecoder, read_first_image
 from shrink.data.examples import SPLIT_NAMES
-from shrink.data.fingerprint import hash_files
 from shrink.data.folders import (
     ALL,
     IMAGES,

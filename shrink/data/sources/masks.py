@@ -10,11 +10,11 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError
+from shrink.base.file_hashes import DIGEST_BYTES, hash_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, ExtremeLabel
 from shrink.data.decoding import ImageDecoder
 from shrink.data.examples import SPLIT_NAMES
-from shrink.data.fingerprint import DIGEST_BYTES, hash_files
 from shrink.data.folders import ALL, Names, shown
 from shrink.data.masks import VOID, examined, read_mask, resized_mask
 from shrink.data.membership import Membership, contents_of, leak_notes

@@ -7,28 +7,24 @@ arrays. They are read once, on the CPU, and kept in the cache folder.
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 import tensorflow as tf
 
 from shrink.base.cache import key_of
-from shrink.base.errors import DataError, ShrinkError
+from shrink.base.errors import DataError, ModelError, ShrinkError
 from shrink.base.packages import versions
 from shrink.data.cached import ALL, Example, spooled
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import fingerprint
-from shrink.data.python_reads import remembering_reads
 from shrink.data.sources.columns import open_columns
-from shrink.model.user_modules import import_hint, remembering_imports
+from shrink.model.user_modules import function_of
 
 _HINT = "return a tf.data.Dataset or an iterable of (input, target)"
 _Returned: TypeAlias = Iterable[object] | Mapping[str, Iterable[object]]
@@ -57,7 +53,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         }
 
     with tf.device("CPU:0"):  # here a generator's body runs: accelerators are for training
-        spools = spooled(key, flat_splits, names, watched=source.watched)
+        spools = spooled(key, flat_splits, names)
     arrays = {
         f"{name}_{split}" if split != ALL else name: array
         for split, examples in spools.items()
@@ -72,13 +68,6 @@ class _Function:
     def __init__(self, path: Path, name: str) -> None:
         self.path = path
         self.name = name
-        self._held = contextlib.ExitStack()
-
-    @contextlib.contextmanager
-    def watched(self) -> Iterator[None]:
-        """Remember what the function imports and reads until its examples are written."""
-        with remembering_reads(self.path, self.name), self._held:
-            yield
 
     def splits(self) -> dict[str, Iterable[object]]:
         """Return the examples of each split, or of the split `all` where they are not divided."""
@@ -91,33 +80,17 @@ class _Function:
         return dict(returned)
 
     def _call(self) -> _Returned:
-        function = self._load()
         try:
-            return function()
+            function = function_of(self.path, self.name)
+        except ModelError as error:
+            hint = error.hint or "path: file.py:function"
+            raise DataError(error.message, subject=self.path, hint=hint) from error
+        try:
+            return cast(_Returned, function())
         except ShrinkError:
             raise
         except Exception as error:
             raise self.error(f"it raised {type(error).__name__}: {error}") from error
-
-    def _load(self) -> Callable[[], _Returned]:
-        spec = importlib.util.spec_from_file_location(f"shrink_data_{self.path.stem}", self.path)
-        if spec is None or spec.loader is None or not self.path.is_file():
-            raise DataError("no such Python file", subject=self.path, hint="path: file.py:function")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        try:
-            self._held.enter_context(remembering_imports(self.path, module))
-            spec.loader.exec_module(module)
-        except Exception as error:
-            hint = import_hint(error, self.path)
-            raise self.error(
-                f"cannot be imported: {type(error).__name__}: {error}", hint
-            ) from error
-        function = getattr(module, self.name, None)
-        if not callable(function):
-            public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-            raise self.error(f"it is not there; there are {', '.join(public) or 'no functions'}")
-        return function
 
     def error(self, message: str, hint: str | None = None) -> DataError:
         """Return an error that names the function."""

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shrink.base.errors import DataError, ResourceError
+from shrink.base.file_hashes import DIGEST_BYTES, hash_files
 from shrink.base.packages import extra_hint
 from shrink.data.arrays import ArrayExamples, RowNumbers, row_numbers
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
-from shrink.data.fingerprint import DIGEST_BYTES, hash_files
 from shrink.data.folders import ALL, shown
 from shrink.data.membership import Membership
 from shrink.data.slices import listed_values, path_values

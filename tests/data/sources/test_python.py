@@ -121,7 +121,7 @@ def test_open_dataset_raises_data_error_when_examples_are_wrong(
 
 def test_open_dataset_raises_data_error_when_there_is_no_such_function(tmp_path: Path) -> None:
     (tmp_path / "data.py").write_text("def other(): pass")
-    with pytest.raises(DataError, match="it is not there; there are other"):
+    with pytest.raises(DataError, match="it has no function 'examples'; there are other"):
         open_dataset(_config(tmp_path / "data.py"), seed=0)
 
 
