@@ -250,7 +250,8 @@ class DistillKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
     beta: float
     """decoupled: weight of the classes that are not the target (Zhao et al. 2022)."""
     output_weights: Sequence[float]
-    """Of several outputs: how much the teacher's share counts for each, in order."""
+    """Several outputs: weight of the teacher's loss for each output, in the model's order; by
+    default those of the labels' losses (`task.loss_weights`)."""
     feature_layers: Mapping[str, object]
     """Layers whose outputs are followed too: `{teacher's layer: student's layer}`."""
     feature_loss: Literal["hint", "attention", "attention_scores", "relational"]

@@ -244,6 +244,15 @@ class ModelJob(Job):
 
 
 @record
+class CheckModelsJob(Job):
+    """Load the models that later stages name, to refuse a bad one before anything is trained."""
+
+    action: Literal["check-models"] = "check-models"
+    models: tuple[ModelSource, ...] = ()
+    teachers: tuple[ModelSource, ...] = ()
+
+
+@record
 class InspectJob(ModelJob):
     """Describe layers or operators; `groups`: also the channels that can be pruned together."""
 

@@ -7,10 +7,11 @@ import inspect
 import os
 import resource
 import signal
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 import tf_keras as keras
@@ -21,7 +22,7 @@ from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
 from shrink.graph.initial import weights_to_come
 from shrink.graph.scale import scaled
 from shrink.model.archive import weights_where_they_lie
-from shrink.model.keras3.convert import compare_import, import_keras3
+from shrink.model.keras3.convert import compare_import, compare_outputs, import_keras3
 from shrink.model.opaque import graph_model, subclassed_model
 from shrink.model.reference import holds_layers
 from shrink.model.scan import check_model_file, keras_version
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from shrink.model.tfmot.imported import Imported
 
 _NO_CLASSES: Mapping[str, type] = {}
-_CAME_AS = "shrink_imported"
+_CAME_AS, _NOTE = "shrink_imported", "shrink_import_note"
 _LOAD_HINTS = {
     "file": "save it again with tf-keras 2 (model.save('model.keras'))",
     "folder": "save the Keras model itself (model.save('model.keras'), not model.export), or give "
@@ -143,6 +144,8 @@ def import_note(model: keras.Model, source: ModelSource) -> str:
     """
     if (imported := imported_from_tfmot(model)) is not None:
         return imported.note
+    if note := model.__dict__.get(_NOTE):
+        return str(note)
     path = source.path
     if source.kind not in ("keras", "h5") or not keras_version(path).startswith("3"):
         return ""
@@ -158,9 +161,12 @@ def build_model(
 
     Args:
         path: a file that the recipe or the command names; its code runs here.
-        function: the function's name.
+        function: the function's name. A model of Keras 3 is rebuilt with tf-keras' layers.
         arguments: keyword arguments such as `width`.
         as_graph: whether a subclassed model will do; it is traced.
+
+    Raises:
+        ModelError: the function raises, or returns no functional or sequential model.
     """
     build = function_of(path, function)
     try:
@@ -172,10 +178,39 @@ def build_model(
         raise ModelError(
             f"{function}() raised {kind}: {first_line(error) or kind}", subject=path
         ) from error
+    if any(each.__module__.startswith("keras.") for each in type(model).__mro__):
+        return _from_keras3(model, path, function)
     subclassed = isinstance(model, keras.Model) and not model._is_graph_network
     if as_graph and subclassed:
         return subclassed_model(model, path)
     return _checked(model, path)
+
+
+def _from_keras3(model: Any, path: Path, function: str) -> keras.Model:
+    """Return the tf-keras model that computes what a model in memory of Keras 3 computes."""
+    names = {each.__name__ for each in type(model).__mro__}
+    if "Model" not in names:
+        return _checked(model, path)
+    if not names & {"Functional", "Sequential"}:
+        raise _subclassed(path)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "model.keras"
+        try:
+            model.save(file)
+        except Exception as error:
+            raise ModelError(
+                f"{function}() returns a Keras 3 model that cannot be saved: {first_line(error)}",
+                subject=path,
+                hint="build it with layers that Keras can save, or with tf_keras",
+            ) from error
+        try:
+            converted = import_keras3(file, check_archive(file)[1])
+            note = compare_outputs(converted, model)
+        except ModelError as error:
+            error.subject = str(path)
+            raise
+    converted.__dict__[_NOTE] = note
+    return converted
 
 
 def _arguments_of(path: Path, function: str) -> set[str] | None:
@@ -188,22 +223,25 @@ def _arguments_of(path: Path, function: str) -> set[str] | None:
 
 def _checked(model: object, path: Path) -> keras.Model:
     if not isinstance(model, keras.Model):
-        keras3 = type(model).__module__.startswith("keras.")
-        hint = "build it with `import tf_keras as keras`" if keras3 else None
         raise ModelError(
-            f"this is a {type(model).__module__}.{type(model).__name__}, not a tf-keras model",
+            f"this is a {type(model).__module__}.{type(model).__name__}, not a Keras model",
             subject=path,
-            hint=hint,
         )
     if not getattr(model, "_is_graph_network", False):
-        raise ModelError(
-            "a subclassed model has no graph of layers to work on",
-            subject=path,
-            hint="build it with keras.Model(inputs, outputs) or keras.Sequential; as it is it can "
-            "be the teacher of a student that has one, and `shrink export --format savedmodel` "
-            "makes a graph of it that `shrink quantize` takes",
+        raise _subclassed(
+            path,
+            "; as it is it can be the teacher of a student that has one, and `shrink export "
+            "--format savedmodel` makes a graph of it that `shrink quantize` takes",
         )
     return model
+
+
+def _subclassed(path: Path, more: str = "") -> ModelError:
+    return ModelError(
+        "a subclassed model has no graph of layers to work on",
+        subject=path,
+        hint=f"build it with keras.Model(inputs, outputs) or keras.Sequential{more}",
+    )
 
 
 _ROOM_BYTES = 2 << 30

@@ -24,7 +24,7 @@ from shrink.base.types import JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Details
 from shrink.contract.events import Send
-from shrink.contract.job import Planning, StepJob
+from shrink.contract.job import CheckModelsJob, Planning, StepJob
 from shrink.contract.report import Guess, MeasuredAt, Skipped
 from shrink.contract.result import (
     Counts,
@@ -40,6 +40,8 @@ from shrink.data.examples import SPLIT_NAMES
 from shrink.measure.memory import AllocatorPeak, nvml_note
 from shrink.measure.size import gzip_bytes, layer_table, operator_table
 from shrink.model.brought import write_brought
+from shrink.model.load import load_source
+from shrink.model.savable import check_savable
 from shrink.recipe.plan import BASELINE
 from shrink.run.evaluated import Evaluated, guess
 from shrink.run.measured import ArtifactFigures, figure_values, measure, unmeasured
@@ -106,6 +108,16 @@ def execute(job: StepJob, send: Send) -> StepDone:
     )
     produced = {ARTIFACT: artifact.name, SCORES: "scores.json", **_membership(context)}
     return StepDone(result=result, files=produced)
+
+
+def check_models(job: CheckModelsJob, send: Send) -> JsonObject:
+    """Load every model of the job as its stage will, and forget it again."""
+    for sources, as_graph in ((job.models, False), (job.teachers, True)):
+        for source in sources:
+            model = load_source(source, as_graph)
+            if source.function is not None and not as_graph:
+                check_savable(model, source.path)
+    return {}
 
 
 def guessed(

@@ -27,7 +27,7 @@ from shrink.base.progress import Progress
 from shrink.contract.codec import from_plain
 from shrink.contract.estimates import PreviewRow
 from shrink.contract.events import Event
-from shrink.contract.job import MeasuredOn, StepJob
+from shrink.contract.job import CheckModelsJob, MeasuredOn, StepJob
 from shrink.contract.model_source import ModelSource, Trust
 from shrink.contract.report import Status
 from shrink.contract.result import (
@@ -67,7 +67,7 @@ from shrink.run.lineage import (
 )
 from shrink.run.options import RunOptions, RunResult
 from shrink.run.previewed import preview_plan
-from shrink.run.process import LOG_NAME, attempt, show
+from shrink.run.process import LOG_NAME, attempt, run_worker, show
 from shrink.run.steps import (
     check_step_names,
     seconds_before,
@@ -86,6 +86,8 @@ from shrink.run.supervisor import (
 )
 
 ARTIFACT, SCORES = "artifact", "scores"
+_CHECKED: list[ModelSource] = []
+"""Models that earlier runs of this process have loaded, as those of a sweep or a search."""
 
 
 @dataclass
@@ -145,6 +147,7 @@ class Runner:
             new = [s for s in self.steps if not self._is_stored(s, state)]
             state.group_bytes = left_of_group()
             check_host(needs_of_plan(self.plan, new), state.group_bytes)
+            self._check_models(new)
             options = self.options
             folder = RunFolder(options.output, self.plan, options.force, options.trust_model)
             reached("folder-made")
@@ -154,6 +157,31 @@ class Runner:
             # What was not computed must not look to the next preview as if it had been.
             described = {name: described[name] for name in state.stored}
             return self._finish(state, folder, described)
+
+    def _check_models(self, new: Sequence[Step]) -> None:
+        """Load the models that all but the first of the steps to come name, in a worker.
+
+        Raises:
+            ModelError: a file is refused, or a function raises or returns no usable model.
+        """
+        trust = Trust(self.plan.custom_objects, self.options.trust_model)
+        loaded = {source.reference for source in new[0].inputs.values()} if new else set()
+        models: dict[bool, list[ModelSource]] = {False: [], True: []}
+        for step in new[1:]:
+            for role, source in step.inputs.items():
+                reference = source.reference
+                if reference is None or reference.kind == "tflite" or reference in loaded:
+                    continue
+                loaded.add(reference)
+                if (named := reference.source(trust, source.arguments)) not in _CHECKED:
+                    models[role.startswith("teacher")].append(named)
+        if not any(models.values()):
+            return
+        later, teachers = tuple(models[False]), tuple(models[True])
+        job = CheckModelsJob(name="models", models=later, teachers=teachers)
+        with self.store.work_folder() as work:
+            run_worker(job, work, lambda event: show(event, self.console))
+        _CHECKED.extend([*later, *teachers])
 
     def preview(self) -> list[PreviewRow]:
         """Return what a run would do with each step, why, and what that takes."""

@@ -28,6 +28,7 @@ ACTIONS: dict[str, tuple[type[Job], str]] = {
     "step": (jobs.StepJob, "shrink.run.execute:execute"),
     "follow": (jobs.StepJob, "shrink.run.execute:follow"),
     "probe": (jobs.StepJob, "shrink.run.execute:probe"),
+    "check-models": (jobs.CheckModelsJob, "shrink.run.execute:check_models"),
     "outline": (jobs.OutlineJob, "shrink.run.outlined:outline"),
     "measure": (jobs.StepJob, "shrink.run.again:measure_again"),
     "profile": (jobs.ProfileJob, "shrink.tools.profile:profile"),

@@ -7,21 +7,26 @@ from shrink.model.scan import check_model_file
 from shrink.stages.base import StageConfig
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.from_tfmot import brought_from_tfmot
+from shrink.task.interface import artifact_interface
 from shrink.tflite.convert import convert
 
 _CONVERTED = "a SavedModel without Keras' layers: the baseline is its float32 conversion"
 
 
 def run(config: StageConfig | None, context: StageContext) -> StageResult:
-    """Return the model as it came."""
+    """Return the model as it came, after a check that data and task go with it."""
     path = context.input_path()
     if path.suffix == ".tflite":
+        if context.has_data:
+            context.task_of(artifact_interface(path))
         return StageResult(tflite=path.read_bytes())
     if context.input_graph_only():
         check_model_file(path, context.trust())
         converted = convert(path, "float32")
         return StageResult(tflite=converted.content, notes=[*converted.notes, _CONVERTED])
     model = context.load()
+    if context.has_data:
+        context.task(model)
     if imported_from_tfmot(model) is None:
         return StageResult(model=model, brought=context.brought)
     brought, notes = brought_from_tfmot(model)

@@ -102,6 +102,43 @@ def test_a_lambda_layer_is_refused_before_it_runs(tmp_path: Path, ending: str) -
         assert not (tmp_path / "out").exists()  # refused before anything began
 
 
+STUDENT = """
+import keras
+
+
+def build():
+    inputs = keras.Input((4,))
+    return keras.Model(inputs, keras.layers.Dense(3)(inputs))
+
+
+class Subclassed(keras.Model):
+    def call(self, x):
+        return x
+
+
+def subclassed():
+    return Subclassed()
+"""
+
+
+@pytest.mark.parametrize("function", ["build", "subclassed"])
+def test_a_student_file_is_tried_before_the_teacher_is_trained(
+    tmp_path: Path, function: str
+) -> None:
+    write_toy(tmp_path, RECIPE + f"  - distill: {{student: 'student.py:{function}', epochs: 1}}\n")
+    (tmp_path / "student.py").write_text(STUDENT, encoding="utf-8")
+    expect = 3 if function == "subclassed" else 0
+    arguments = ("run", "toy.yaml", "--output", "out")
+    done = shrink(*arguments, cwd=tmp_path, store=tmp_path / "store", expect=expect)
+    if expect:
+        assert "student.py: a subclassed model has no graph of layers" in done.stderr
+        assert "epoch" not in done.stderr
+        assert not (tmp_path / "out").exists()
+        return
+    student = read_report(tmp_path / "out")["stages"][-1]
+    assert any("imported from Keras 3: outputs agree" in note for note in student["notes"])
+
+
 def test_a_lost_loss_fails_its_stage_and_skips_the_rest(tmp_path: Path) -> None:
     optimizer = "training: {optimizer: {name: sgd, learning_rate: 1e20}, "
     write_toy(tmp_path, RECIPE.replace("training: {", optimizer) + "  - quantize\n")

@@ -138,3 +138,68 @@ def test_import_note_scans_nothing_again_of_what_tf_keras_saved(
 def test_import_note_says_how_near_an_import_is(zoo: Path) -> None:
     source = ModelSource("keras", zoo / "residual_net.keras")
     assert import_note(load_source(source), source).startswith("imported from Keras 3: outputs")
+
+
+BUILDER = """
+import keras
+
+
+class Subclassed(keras.Model):
+    def call(self, x):
+        return x
+
+
+def build(width=4):
+    inputs = keras.Input((8, 8, 1))
+    x = keras.layers.Conv2D(int(width), 3, activation="relu")(inputs)
+    x = keras.layers.BatchNormalization()(x)
+    x = keras.layers.GlobalAveragePooling2D()(x)
+    return keras.Model(inputs, keras.layers.Dense(3)(x))
+
+
+def sequential():
+    return keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
+
+
+def subclassed():
+    return Subclassed()
+
+
+def unbuilt():
+    return keras.Sequential([keras.layers.Dense(3)])
+
+
+def layer():
+    return keras.layers.Dense(3)
+"""
+
+
+def of_builder(folder: Path, function: str, **arguments: float) -> ModelSource:
+    (folder / "net.py").write_text(BUILDER, encoding="utf-8")
+    return ModelSource("builder", folder / "net.py", function, arguments)
+
+
+def test_load_source_rebuilds_what_a_builder_makes_with_keras3(tmp_path: Path) -> None:
+    source = of_builder(tmp_path, "build", width=6)
+    model = load_source(source)
+    assert isinstance(model, keras.Model)
+    assert [layer.filters for layer in model.layers if hasattr(layer, "filters")] == [6]
+    assert "imported from Keras 3: outputs agree" in import_note(model, source)
+    source = of_builder(tmp_path, "sequential")
+    assert load_source(source).output_shape == (None, 3)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("subclassed", "subclassed model has no graph of layers"),
+        ("layer", "Dense, not a Keras model"),
+        ("unbuilt", "Keras 3"),
+    ],
+)
+def test_load_source_refuses_other_things_of_keras3(
+    function: str, words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelError, match=words) as caught:
+        load_source(of_builder(tmp_path, function))
+    assert caught.value.subject == str(tmp_path / "net.py")
