@@ -71,8 +71,8 @@ class DataKeys(TypedDict, total=False):
     data_augment: Mapping[str, object] | None
     """Random changes to the examples of the train split; none by default."""
     data_slices: Sequence[str | Mapping[str, object]] | None
-    """By what the report divides the test examples, beside their classes, to tell who lost most:
-    the name of a column or array, `file.py:function`, or a mapping."""
+    """How the report divides the test examples, besides their classes: the name of a column or
+    array, `file.py:function`, or a mapping."""
 
 
 class TaskKeys(TypedDict, total=False):

@@ -29,7 +29,6 @@ from statistics import NormalDist
 
 _EXACT_DEGREES = 30
 _BISECTIONS = 60
-_HALVINGS = 30
 """Of a p value: it is exact to 1e-9."""
 _ROUNDING = 1e-12
 _FEW = 12
@@ -169,31 +168,6 @@ def student_interval(values: Sequence[float], confidence: float, unseen: float) 
         unseen: how far a value may lie from the others where all of them are equal.
     """
     return _student(values, confidence, unseen, None, 0.0)
-
-
-def student_p(values: Sequence[float], unseen: float) -> float:
-    """Return the level at which the widened Student's t begins to exclude 0, two-sided.
-
-    Args:
-        values: differences, finite, one per example.
-        unseen: how far a value may lie from the others where all of them are equal.
-    """
-    if len(values) < 2:
-        return 1.0
-    sample = _moments(values, unseen)
-    if sample.mean == 0:
-        return 1.0
-
-    def excludes(level: float) -> bool:
-        half, centre = _half_and_centre(sample, 1 - level)
-        low, high = min(centre - half, sample.mean), max(centre + half, sample.mean)
-        return low > 0 or high < 0
-
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if excludes(middle) else (middle, high)
-    return high
 
 
 def effective_number(values: Sequence[float], unseen: float) -> float:

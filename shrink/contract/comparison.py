@@ -26,7 +26,7 @@ class ComparedSlice:
         metric: that the value and the difference are of.
         examples: how many.
         delta: to the same slice of the run's own baseline.
-        adjusted_p, verdict: of the difference, over all slices of the stage.
+        verdict: of the difference, judged together with all slices of the stage.
     """
 
     by: str
@@ -35,7 +35,6 @@ class ComparedSlice:
     examples: int
     value: float | None = None
     delta: MetricDelta | None = None
-    adjusted_p: float | None = None
     verdict: Literal["better", "worse", "no proven difference"] | None = None
 
 

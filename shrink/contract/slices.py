@@ -64,21 +64,14 @@ class MeasuredSlicing:
 
 @record
 class SliceTest:
-    """Whether a slice differs from the baseline by more than chance explains.
+    """Whether a slice differs from the baseline, judged together with the stage's other slices.
 
     Attributes:
-        test: `mcnemar`, the exact test of 0/1 scores; `student`, the level at which the widened t
-            interval ends at 0, of other means, and of other metrics where resamples are too few for
-            so many slices; `bootstrap`, the share of paired resamples beyond 0.
-        p: two-sided, of this slice alone.
-        adjusted_p: by Holm's procedure, over all slices of the stage that were tested.
-        low, high: limits of the difference that hold for all these slices at once with 95 %.
-        verdict: by `adjusted_p` at 0.05.
+        low, high: limits of the difference that hold for all slices of the stage together at 95 %
+            (Bonferroni: paired, at 1 - 0.05 / m for each of m slices).
+        verdict: `no proven difference` where these limits contain 0.
     """
 
-    test: Literal["mcnemar", "student", "bootstrap"]
-    p: float
-    adjusted_p: float
     low: float | None
     high: float | None
     verdict: Literal["better", "worse", "no proven difference"]

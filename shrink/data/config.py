@@ -276,8 +276,8 @@ class DataConfig(Config):
     augment: AugmentConfig | None = None
     """Random changes to the examples of the train split; none by default."""
     slices: Slices | None = None
-    """By what the report divides the test examples, beside their classes, to tell who lost most:
-    the name of a column or array, `file.py:function`, or a mapping."""
+    """How the report divides the test examples, besides their classes: the name of a column or
+    array, `file.py:function`, or a mapping."""
 
     @model_validator(mode="after")
     def _check(self) -> DataConfig:

@@ -20,9 +20,9 @@ from shrink.report.compare_table import (
     settings_table,
     summary_of,
 )
-from shrink.report.compared_slices import slices_table
 from shrink.report.content import Table
 from shrink.report.html import template
+from shrink.report.slices import compared_slices_table
 
 _MOST_COLUMNS = 9
 """As many as fit beside each other on a page; the others can be opened."""
@@ -80,7 +80,7 @@ def render_comparison_html(found: Comparison) -> str:
         others=others if len(others.heads) > 1 else None,
         caption=caption_of(found),
         plots=plots_of(found),
-        slices=slices_table(found),
+        slices=compared_slices_table(found),
         deltas=delta_table(found),
         settings=None if found.sweep else settings_table(found),
         reports=list(_reports(found)),

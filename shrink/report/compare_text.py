@@ -13,7 +13,7 @@ from shrink.report.compare_table import (
     settings_table,
     summary_of,
 )
-from shrink.report.compared_slices import slices_table
+from shrink.report.slices import compared_slices_table
 from shrink.report.text import Printer, escape, table
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def render_comparison_markdown(found: Comparison) -> str:
     shown = comparison_table(found)
     parts += [table(shown.heads, shown.rows), escape(caption_of(found))]
     parts += [escape(front_sentence(found, front)) for front in found.fronts[:1]]
-    if (slices := slices_table(found, _MOST_SLICES)) is not None:
+    if (slices := compared_slices_table(found, _MOST_SLICES)) is not None:
         parts += ["## Slices", table(slices.heads, slices.rows), escape(slices.caption)]
     if not found.sweep and (settings := settings_table(found)).rows:
         parts += ["## Settings that differ", table(settings.heads, settings.rows)]

@@ -21,9 +21,9 @@ from shrink.contract.comparison import (
 )
 from shrink.contract.report import Failure, Report, Stage
 from shrink.contract.tested import tested_on
-from shrink.report.compared_slices import compared_slices
 from shrink.report.content import stage_figures, was_stopped
 from shrink.report.fronts import fronts_of
+from shrink.report.slices import compared_slices
 
 _CONFIDENCE = 0.95
 _MOST_NAMED = 6

@@ -170,6 +170,11 @@ def _check_keys(name: str, target: Target, settings: Mapping[str, Json]) -> None
         raise ValueError(f"{name}: the key 'limit' is missing")
     if ratio is not None and settings.get("limit"):
         raise ValueError(f"{name}: give a limit or a ratio, not both")
+    if target.kind == "slice" and compared:
+        raise ValueError(
+            f"{name}: against was removed for slices; leave it out to compare with the baseline, "
+            "or use accuracy_drop with against"
+        )
     if target.kind == "slice" and ratio is not None:
         raise ValueError(f"{name}: takes a limit, in the metric's own unit, and no ratio")
     if not compared and ratio is not None:

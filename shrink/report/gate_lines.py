@@ -101,21 +101,12 @@ def _comparison(gate: GateResult) -> str:
     unit = _unit(target, gate)
     if target is not None and target.kind == "slice" and gate.slice is not None:
         where = f"{slice_text(str(gate.by), gate.slice)}: "
-        return where + (_slice_against(gate, unit) if gate.against else _own(gate, target, unit))
+        return where + _own(gate, target, unit)
     if gate.against is not None:
         return _comparison_with_saved(gate, target)
     if gate.relative_to is not None:
         return _comparison_with_baseline(gate, target)
     return _own(gate, target, unit)
-
-
-def _slice_against(gate: GateResult, unit: Unit) -> str:
-    """Return what a slice was in the saved report, what it is, and how much worse it may be."""
-    of = metric_figure(gate.metric or "").unit
-    then, now = _different(gate.saved, gate.current, of)
-    change, limit = _pair(gate.value or 0.0, gate.limit, unit)
-    sign = "<=" if gate.passed else ">"
-    return f"{then} in {gate.against}, now {now}: worse by {change} {sign} {limit}"
 
 
 def _own(gate: GateResult, target: Target | None, unit: Unit) -> str:

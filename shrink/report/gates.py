@@ -13,7 +13,7 @@ from shrink.contract.report import GateResult, Report, Stage
 from shrink.contract.result import Scores
 from shrink.report.config import Gate
 from shrink.report.deltas import exact_difference, score_interval
-from shrink.report.worst_slice import LostMetric, WorstSlice, worst_slice, worst_slice_against
+from shrink.report.slices import WorstSlice, worst_slice
 
 _LARGEST_OF_ALL = (
     "training_peak_bytes",
@@ -96,10 +96,7 @@ def check_gates(
         if target is None:
             raise InternalError(f"no gate is called {name}")
         checker = _Checker(by_name, baseline, looked_at, scores, target, gate)
-        if target.kind == "slice":
-            for finding in checker.findings():
-                results.append(_slice_result(name, gate, checker, finding, (saved or {}).get(name)))
-        elif gate.against is None:
+        if gate.against is None:
             findings = checker.shares() if gate.ratio is not None else checker.findings()
             results.extend(_result(name, gate, checker, finding) for finding in findings)
         else:
@@ -178,8 +175,6 @@ class _Checker:
         return self._plain(name, stage)
 
     def _worst_slice(self, name: str, stage: Stage) -> _Finding:
-        if self.gate.against is not None:
-            return _Finding(None, name)  # the saved report has what it is compared with
         base = self.stages.get(self.baseline)
         if base is None or not base.slices:
             return _Finding(None, name, f"the baseline {self.baseline} has no slices")
@@ -366,51 +361,6 @@ def _compared_result(
     if reason is not None:
         result["reason"] = reason
     return from_plain(GateResult, result if judged else result | {"judged": False})
-
-
-def _slice_result(
-    name: str, gate: Gate, checker: _Checker, finding: _Finding, saved: Report | None
-) -> GateResult:
-    """Return what a gate on slices decides: against the baseline, or against a saved report."""
-    stage = checker.stages.get(str(finding.stage))
-    if gate.against is None or stage is None or not finding.judged:
-        return _result(name, gate, checker, finding)
-    result: dict[str, object] = {
-        "name": name,
-        "limit": gate.limit,
-        "value": None,
-        "passed": saved is None,
-        "stage": finding.stage,
-        "level": "warn",
-        "against": Path(gate.against).name,
-        "judged": False,
-    }
-    if saved is None:
-        why = f"nothing to compare with: {Path(gate.against).name} is not there yet"
-        return from_plain(GateResult, {**result, "reason": why})
-    alone = len(checker.finals) == 1 and len(saved.ends) == 1 and gate.stage is None
-    then = saved.ends[0] if alone else saved.stage(finding.stage)
-    worst = worst_slice_against(stage, then, gate)
-    if isinstance(worst, str):
-        return from_plain(GateResult, {**result, "reason": worst})
-    if isinstance(worst, LostMetric):
-        missed = {"passed": False, "level": gate.level, "judged": True, "reason": worst.reason}
-        return from_plain(GateResult, {**result, **missed})
-    return from_plain(
-        GateResult,
-        {
-            **result,
-            "value": worst.value,
-            "passed": worst.value <= gate.limit,
-            "level": gate.level,
-            "current": worst.current,
-            "saved": worst.saved,
-            "judged": True,
-            "by": worst.by,
-            "slice": worst.name,
-            "metric": worst.metric,
-        },
-    )
 
 
 def _ending(stage: Stage) -> str:

@@ -20,7 +20,7 @@ from shrink.contract.result import Scores
 from shrink.report.content import is_lower_bound, main_metric, warnings_of, was_stopped
 from shrink.report.deltas import change_texts, proven, stage_delta
 from shrink.report.gate_lines import missed_gates, subject
-from shrink.report.slice_lines import slice_sentence
+from shrink.report.slices import slice_sentence
 
 Tone = Literal["good", "bad", "careful", "neutral"]
 _MOST_NAMES = 3

@@ -32,7 +32,7 @@ from shrink.report.headline import ending, headlines, results_without_headline, 
 from shrink.report.memory_map import memory_map_plots
 from shrink.report.placement import placement_tables
 from shrink.report.plots import loss_plots, memory_groups, sensitivity_plots, timeline_plots
-from shrink.report.slice_lines import slice_tables
+from shrink.report.slices import slice_tables
 from shrink.report.tables import (
     audit_sentences,
     control_tables,

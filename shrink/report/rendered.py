@@ -16,7 +16,7 @@ from shrink.report.content import cached_lines, flat_metrics, recipe_of, warning
 from shrink.report.headline import verdict
 from shrink.report.memory_map import memory_map_sentences
 from shrink.report.placement import placement_sentences
-from shrink.report.slice_lines import slice_table
+from shrink.report.slices import slice_table
 from shrink.report.text import escape, render_markdown, table
 
 _MOST_LABELS = 50
@@ -84,7 +84,7 @@ def _result(report: Report, stage: Stage) -> Iterator[str]:
     )
     if stage.slices and stage.name != report.baseline:
         slices = slice_table(report, stage, _MOST_SLICES)
-        yield "### Who lost most"
+        yield "### Largest losses by slice"
         yield table(slices.heads, slices.rows)
         yield escape(slices.caption)
     if stage.notes:

@@ -37,7 +37,7 @@ from shrink.report.gate_lines import GateLine, gate_lines, missed_sentences
 from shrink.report.headline import Tone, headlines, more_results, origin_sentences, tone, verdict
 from shrink.report.memory_map import memory_map_sentences
 from shrink.report.placement import placement_sentences
-from shrink.report.slice_lines import (
+from shrink.report.slices import (
     has_news,
     slice_sentence,
     slice_table,
@@ -189,7 +189,7 @@ def _render_table(report: Report, printer: Printer) -> None:
 
 
 def _render_slices(slices: Table, sentence: str, printer: Printer) -> None:
-    """Print who lost most, in few columns; the page has all of them."""
+    """Print largest losses by slice, in few columns; the page has all of them."""
     printer.line(slices.title, "bold")
     if sentence:
         printer.wrapped(sentence, "")

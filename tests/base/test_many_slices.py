@@ -1,7 +1,7 @@
-"""Simulates tests and limits for many slices at once, whose metric has few resamples.
+"""Simulates the limits of many slices at once, whose metric has few resamples.
 
 Two models of equal quality are measured by F1 on 400 resamples. At 0.05 for 11 slices together each
-may be found to differ in 0.45 % of the samples at most, and its limits hold 0 in 99.55 %.
+may be found to differ in 0.45 % of the samples at most.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from shrink.base.resampled import Resampled, resampled_difference
-from shrink.base.significance import resampled_test
 
 RESAMPLES, SLICES, SAMPLES = 400, 11, 6_000
 LEVEL = 0.05 / SLICES
@@ -37,18 +36,14 @@ def evidence(truth: np.ndarray, found: np.ndarray, drawn: np.ndarray) -> Resampl
 def test_equal_models_are_rarely_found_to_differ_in_one_of_many_slices(examples: int) -> None:
     random = np.random.default_rng(3)
     drawn = random.multinomial(examples, [1 / examples] * examples, RESAMPLES).astype(float)
-    rejected = held = 0
+    held = 0
     for _ in range(SAMPLES):
         truth = random.random(examples) < 0.4
         models = [truth ^ (random.random(examples) < 0.15) for _ in range(2)]
         before, after = (evidence(truth, found, drawn) for found in models)
-        test = resampled_test(before, after, SLICES, (0.0, 1.0))
         limits = resampled_difference(before, after, 1 - LEVEL, (0.0, 1.0))
-        assert test is not None
         assert limits is not None
         assert limits.low is not None
         assert limits.high is not None
-        rejected += test[1] < LEVEL
         held += limits.low <= 0 <= limits.high
-    assert rejected / SAMPLES <= LEVEL + CHANCE
     assert held / SAMPLES >= 1 - LEVEL - CHANCE

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest
+from scipy.stats import norm
 
 from tests.oracle import metrics
 from tests.oracle.metrics import CLASSES, LABELS, NOISE, Metric
@@ -44,10 +44,12 @@ def check(
         if by in reported:
             _by_value(reported[by], labels, outputs, truth, ledger, at)
     if "class" in reported and _has_classes(truth):
-        now, then = _elements(outputs[0], truth), _elements(before[0], truth)
-        _by_class(reported["class"], now, then, truth, ledger, at, entry is base)
+        now = _elements(outputs[0], truth)
+        then = None if entry is base else _elements(before[0], truth)
+        count = sum(r["test"] is not None for s in entry["slices"] for r in s["slices"])
+        _by_class(reported["class"], now, then, count, ledger, at)
     if entry is not base:
-        _holm(entry, ledger, at)
+        _verdicts(entry, ledger, at)
 
 
 def _has_classes(truth: Truth) -> bool:
@@ -135,15 +137,15 @@ def _of_labels(
 def _by_class(
     slicing: Mapping[str, Any],
     now: Elements,
-    then: Elements,
-    truth: Truth,
+    then: Elements | None,
+    count: int,
     ledger: Ledger,
     at: str,
-    is_base: bool,
 ) -> None:
+    """Compare recalls, and the limits that hold for `count` slices together."""
     for index, row in enumerate(slicing["slices"]):
         figure = f"slices.class.{row['name']}"
-        mine, before = (np.flatnonzero(one[1] == index) for one in (now, then))
+        mine = np.flatnonzero(now[1] == index)
         examples = np.unique(now[0][mine])
         ledger.same(f"{figure}.examples", row["examples"], len(examples), at=at)
         value = row["metrics"]["recall"]
@@ -153,40 +155,58 @@ def _by_class(
         doubt = float(np.mean(~now[3][mine]))
         recall = float(now[2][mine].mean())
         ledger.between(f"{figure}.recall", value, recall - doubt, recall + doubt, at=at)
-        whole = len(examples) == len(mine) and bool(now[3][mine].all() and then[3][before].all())
-        pair = now[2][mine], then[2][before]
-        binary = all(np.isin(one, (0, 1)).all() for one in pair)
-        if is_base or row["examples"] < FEWEST:
+        if then is None or row["examples"] < FEWEST:
             ledger.same(f"{figure}.test", row["test"], None, at=at)
-        elif whole and binary:
-            _mcnemar(figure, row["test"], *pair, ledger, at)
+            continue
+        old = np.flatnonzero(then[1] == index)
+        one_each = len(examples) == len(mine) and bool(now[3][mine].all() and then[3][old].all())
+        pair = then[2][old], now[2][mine]
+        if one_each and all(np.isin(scores, (0, 1)).all() for scores in pair):
+            low, high = _newcombe(*pair, 1 - 0.05 / count)
+            for name, limit in (("low", low), ("high", high)):
+                ledger.same(f"{figure}.test.{name}", row["test"][name], limit, absolute=1e-9, at=at)
 
 
-def _mcnemar(
-    figure: str, test: Any, now: np.ndarray, then: np.ndarray, ledger: Ledger, at: str
-) -> None:
-    lost, won = int((now < then).sum()), int((now > then).sum())
-    p = float(binomtest(lost, lost + won).pvalue) if lost + won else 1.0
-    ledger.same(f"{figure}.test.test", test["test"], "mcnemar", at=at)
-    ledger.same(f"{figure}.test.p", test["p"], p, relative=1e-9, at=at)
+def _newcombe(before: np.ndarray, after: np.ndarray, confidence: float) -> tuple[float, float]:
+    """Return the limits of a difference of paired proportions.
+
+    Newcombe 1998, Statistics in Medicine 17:2635, method 10: Wilson's limits of both proportions,
+    and phi with the correction for continuity.
+    """
+    n, z = len(before), float(norm.isf((1 - confidence) / 2))
+
+    def wilson(p: float) -> tuple[float, float]:
+        centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+        half = z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+        return centre - half, centre + half
+
+    a, b = int((before * after).sum()), int((before * (1 - after)).sum())
+    c, d = int(((1 - before) * after).sum()), int(((1 - before) * (1 - after)).sum())
+    margins = (a + b) * (c + d) * (a + c) * (b + d)
+    cross = float(a * d - b * c)
+    cross = max(cross - n / 2, 0.0) if cross > 0 else float(cross)
+    phi = cross / np.sqrt(margins) if margins else 0.0
+    old, new = (a + b) / n, (a + c) / n
+    (old_low, old_high), (new_low, new_high) = wilson(old), wilson(new)
+
+    def distance(u: float, v: float) -> float:
+        return float(np.sqrt(max(u**2 - 2 * phi * u * v + v**2, 0)))
+
+    low = new - old - distance(new - new_low, old_high - old)
+    return max(low, -1), min(new - old + distance(new_high - new, old - old_low), 1)
 
 
-def _holm(entry: Mapping[str, Any], ledger: Ledger, at: str) -> None:
-    """Compare adjusted levels and verdicts with those that the reported p values come to."""
-    tests = [
-        (slicing["by"], row)
-        for slicing in entry.get("slices", [])
-        for row in slicing["slices"]
-        if row["test"] is not None
-    ]
-    order = sorted(range(len(tests)), key=lambda i: tests[i][1]["test"]["p"])
-    adjusted = np.maximum.accumulate(
-        [(len(tests) - rank) * tests[i][1]["test"]["p"] for rank, i in enumerate(order)]
-    )
-    for i, level in zip(order, np.minimum(adjusted, 1), strict=True):
-        by, row = tests[i]
-        figure = f"slices.{by}.{row['name']}.test"
-        given = row["test"]["adjusted_p"]
-        ledger.same(f"{figure}.adjusted_p", given, float(level), relative=1e-9, at=at)
-        proven = row["test"]["verdict"] != "no proven difference"
-        ledger.same(f"{figure}.verdict", proven, level < 0.05 and row["delta"]["value"] != 0, at=at)
+def _verdicts(entry: Mapping[str, Any], ledger: Ledger, at: str) -> None:
+    """Compare verdicts with what the limits, which hold for all slices together, leave open."""
+    for slicing in entry.get("slices", []):
+        for row in slicing["slices"]:
+            if row["test"] is None:
+                continue
+            low, high = row["test"]["low"], row["test"]["high"]
+            figure = f"slices.{slicing['by']}.{row['name']}.test"
+            proven = row["test"]["verdict"] != "no proven difference"
+            ledger.same(f"{figure}.verdict", proven, low > 0 or high < 0, at=at)
+            ledger.same(f"{figure} (limits)", low <= row["delta"]["value"] <= high, True, at=at)
+            # Limits for several slices together are never narrower than those of one.
+            wider = low <= row["delta"]["low"] and high >= row["delta"]["high"]
+            ledger.same(f"{figure} (together)", wider, True, at=at)

@@ -31,9 +31,9 @@ from shrink.report.compare_rendered import render_comparison
 from shrink.report.compare_table import comparison_table
 from shrink.report.compare_text import render_comparison_terminal
 from shrink.report.compared import RunToCompare, Titled, compare_runs, spread_of
-from shrink.report.compared_slices import slices_table
 from shrink.report.deltas import Verdict
 from shrink.report.fronts import front_points, points_of
+from shrink.report.slices import compared_slices_table
 from tests.report.page import Page
 from tests.report.toys import failure, outcome, report
 
@@ -366,9 +366,7 @@ def sliced(name: str, *changes: tuple[str, float, Verdict]) -> RunToCompare:
             examples=30,
             metrics={"recall": 0.9 + change},
             delta=MetricDelta(value=change, low=change - 0.1, high=change + 0.1),
-            test=SliceTest(
-                test="mcnemar", p=0.01, adjusted_p=0.02, low=None, high=None, verdict=verdict
-            ),
+            test=SliceTest(low=None, high=None, verdict=verdict),
         )
         for one, change, verdict in changes
     )
@@ -381,7 +379,7 @@ def test_slices_stand_beside_each_other_the_largest_loss_first() -> None:
     dog: tuple[str, float, Verdict] = ("dog", -0.2, "worse")
     only: tuple[str, float, Verdict] = ("fox", -0.5, "worse")
     found = compare_runs([sliced("0.3", cat, dog, only), sliced("0.5", cat, dog)], SWEEP)
-    table = slices_table(found)
+    table = compared_slices_table(found)
     assert table is not None
     assert table.heads == ("slice", "prune.sparsity = 0.3", "prune.sparsity = 0.5")
     assert table.rows == (
@@ -391,5 +389,5 @@ def test_slices_stand_beside_each_other_the_largest_loss_first() -> None:
     files = render_comparison(found)
     assert "class dog: recall" in Page(files["compare.html"]).text
     assert "class dog: recall" in files["compare.md"]
-    assert json.loads(files["compare.json"])["rows"][0]["slices"][1]["adjusted_p"] == 0.02
-    assert slices_table(three()) is None
+    assert json.loads(files["compare.json"])["rows"][0]["slices"][1]["verdict"] == "worse"
+    assert compared_slices_table(three()) is None
