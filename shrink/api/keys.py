@@ -70,6 +70,9 @@ class DataKeys(TypedDict, total=False):
     """The largest fraction of examples that on_bad_example: skip may leave out."""
     data_augment: Mapping[str, object] | None
     """Random changes to the examples of the train split; none by default."""
+    data_overlap: Literal["report", "leave_out"]
+    """What to do about test and validation examples that are training examples too, by their inputs
+    as stored: a warning, or they are left out of test and validation."""
     data_slices: Sequence[str | Mapping[str, object]] | None
     """How the report divides the test examples, besides their classes: the name of a column or
     array, `file.py:function`, or a mapping."""

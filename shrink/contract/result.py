@@ -81,6 +81,25 @@ class Measurement:
 
 
 @record
+class SharedExamples:
+    """Examples of one split that are also in another, by their inputs as they are stored.
+
+    Attributes:
+        split: whose examples they are.
+        other: where they are too.
+        count: how many of the split.
+        total: examples of the split.
+        example: the first of them, and the one of the other split that it equals.
+    """
+
+    split: str
+    other: str
+    count: int
+    total: int
+    example: str
+
+
+@record
 class HeldOut:
     """What is known of the test examples; nothing where there is no data.
 
@@ -90,6 +109,8 @@ class HeldOut:
         left_out: how many were left out of each split, for an earlier run trained on them.
         comparable: whether they could be compared with those of earlier runs.
         trained_on: how many examples earlier runs trained on.
+        shared: examples that splits of the data have in common.
+        shared_left_out: whether these were left out of validation and test.
     """
 
     test_given: bool | None = no_key(None)
@@ -97,6 +118,8 @@ class HeldOut:
     left_out: Mapping[str, int] | None = no_key(None)
     comparable: bool | None = no_key(None)
     trained_on: int | None = no_key(None)
+    shared: tuple[SharedExamples, ...] = no_key(())
+    shared_left_out: bool = no_key(False)
 
 
 @record

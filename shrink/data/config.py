@@ -275,6 +275,9 @@ class DataConfig(Config):
     """The largest fraction of examples that on_bad_example: skip may leave out."""
     augment: AugmentConfig | None = None
     """Random changes to the examples of the train split; none by default."""
+    overlap: Literal["report", "leave_out"] = "report"
+    """What to do about test and validation examples that are training examples too, by their inputs
+    as stored: a warning, or they are left out of test and validation."""
     slices: Slices | None = None
     """How the report divides the test examples, besides their classes: the name of a column or
     array, `file.py:function`, or a mapping."""

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from shrink.base.errors import DataError
 from shrink.base.foreign import Json
+from shrink.contract.result import SharedExamples
 from shrink.data.examples import SPLIT_NAMES, Batch, DerivedExamples, Examples, PreparedExamples
 from shrink.data.membership import Membership
 
@@ -131,6 +132,7 @@ class Dataset:
         front_end: of texts, what makes ids of them, the vocabulary included; None for other data.
         has_boxes: whether the target is boxes, as `shrink.data.boxes` has them.
         left_out: what was left out for the sake of earlier runs.
+        shared: returns the examples that splits have in common, before any is left out.
         slice_values: by split, then by slicing: a text or a number for each example, (n,), of the
             slicings of `data.slices` that are no function; see `shrink.data.slices`.
         membership: returns which examples are in which split, after that.
@@ -152,5 +154,6 @@ class Dataset:
     front_end: Mapping[str, Json] | None = None
     has_boxes: bool = False
     left_out: LeftOut | None = None
+    shared: Callable[[], Sequence[SharedExamples]] = list
     slice_values: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     membership: Callable[[], Membership] | None = None

@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -23,6 +23,7 @@ from shrink.base.errors import DataError
 from shrink.base.file_hashes import DIGEST_BYTES
 from shrink.base.packages import versions
 from shrink.base.types import Array
+from shrink.contract.result import SharedExamples
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.data.examples import SPLIT_NAMES, Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
@@ -51,10 +52,16 @@ class Membership:
     Attributes:
         identified_by: what examples are identified by; only the same can be compared.
         splits: uint64 (n,) for train, validation and test, in the order of their examples.
+        files: the file of each example by split, for messages; empty where there is none.
     """
 
     identified_by: str
     splits: dict[str, np.ndarray]
+    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def name(self, split: str, row: int) -> str:
+        """Return what an example is called: its file, or its split and number."""
+        return shown(self.files[split][row]) if self.files else f"{split} example {row}"
 
     def trained(self) -> np.ndarray:
         """Return those that training has seen, by its gradients or by its choices."""
@@ -62,9 +69,8 @@ class Membership:
 
     def kept(self, masks: dict[str, np.ndarray]) -> Membership:
         """Return what is left; a mask, bool (n,), for each split."""
-        return Membership(
-            self.identified_by, {p: hashes[masks[p]] for p, hashes in self.splits.items()}
-        )
+        kept = {split: hashes[masks[split]] for split, hashes in self.splits.items()}
+        return Membership(self.identified_by, kept)
 
     def content(self) -> bytes:
         """Return all of it as the content of a file."""
@@ -134,7 +140,7 @@ def _hashes(examples: Examples) -> np.ndarray:
         step = max(step, _chunk(examples))
     for start in range(0, len(examples), step):
         indices = np.arange(start, min(start + step, len(examples)))
-        hashes[indices] = [_hash(content) for content in _contents(examples, indices)]
+        hashes[indices] = [content_hash(content) for content in _contents(examples, indices)]
     return hashes
 
 
@@ -151,11 +157,12 @@ def _contents(examples: Examples, indices: np.ndarray) -> Sequence[bytes]:
     return [b"".join(array[index].tobytes() for array in rows) for index in range(len(indices))]
 
 
-def _hash(content: bytes) -> int:
+def content_hash(content: bytes) -> int:
+    """Return what stands for the content of an example: 8 bytes of its BLAKE2b."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=_BYTES).digest(), "little")
 
 
-_PAIRS = (("train", "test"), ("train", "validation"), ("validation", "test"))
+_PAIRS = (("train", "test"), ("validation", "test"), ("train", "validation"))
 
 
 def duplicates(hashes: Mapping[str, str]) -> list[list[str]]:
@@ -171,28 +178,42 @@ def duplicates(hashes: Mapping[str, str]) -> list[list[str]]:
     return sorted(repeated, key=lambda group: (-len(group), group))
 
 
-def leak_notes(
-    splits: Mapping[str, Sequence[str]], contents: Mapping[str, np.ndarray], noun: str = "images"
-) -> tuple[str, ...]:
-    """Return a sentence for each two splits that have images in common.
-
-    Args:
-        splits: files of train, validation and test.
-        contents: what stands for the content of each of them, from `contents_of`.
-        noun: what the files are called.
-    """
-    notes = []
-    for one, other in _PAIRS:
-        shared = np.isin(contents[other], contents[one])
-        if shared.any():
-            row = int(np.argmax(np.isin(contents[one], contents[other])))
-            twin = int(np.argmax(contents[other] == contents[one][row]))
-            notes.append(
-                f"{int(shared.sum())} {noun} of the {other} split are in the {one} split too, "
-                f"such as {shown(splits[other][twin])} = {shown(splits[one][row])}: its figures "
-                "flatter"
+def shared_examples(membership: Membership) -> list[SharedExamples]:
+    """Return which splits have examples in common, the gravest first; they are not left out yet."""
+    shared = []
+    for trained, tested in _PAIRS:
+        own, other = membership.splits[tested], membership.splits[trained]
+        copies = np.isin(own, other)
+        if copies.any():
+            row = int(np.argmax(copies))
+            twin = int(np.argmax(other == own[row]))
+            example = f"{membership.name(tested, row)} = {membership.name(trained, twin)}"
+            count = int(copies.sum())
+            shared.append(
+                SharedExamples(
+                    split=tested, other=trained, count=count, total=len(own), example=example
+                )
             )
-    return tuple(notes)
+    return shared
+
+
+def without_shared(membership: Membership) -> dict[str, np.ndarray]:
+    """Return which examples stay, bool (n,) by split, where none is also in an earlier split.
+
+    Raises:
+        DataError: nothing is left to test on.
+    """
+    masks = {split: np.ones(len(own), bool) for split, own in membership.splits.items()}
+    for trained, tested in _PAIRS:
+        masks[tested] &= ~np.isin(membership.splits[tested], membership.splits[trained])
+    if len(masks["test"]) and not masks["test"].any():
+        raise DataError(
+            f"all {len(masks['test']):,} test examples are also training examples, and "
+            "data.overlap: leave_out leaves none",
+            subject="data",
+            hint="give a test split of other examples",
+        )
+    return masks
 
 
 def contents_of(

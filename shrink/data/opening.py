@@ -17,7 +17,13 @@ from shrink.data.config import DataConfig, NormalizeConfig, ask_source
 from shrink.data.dataset import Dataset, Subset, left_out
 from shrink.data.examples import SPLIT_NAMES, Batch, DerivedExamples, Examples, PreparedExamples
 from shrink.data.folders import named_classes
-from shrink.data.membership import Membership, membership_of, read_membership
+from shrink.data.membership import (
+    Membership,
+    membership_of,
+    read_membership,
+    shared_examples,
+    without_shared,
+)
 
 
 class View(DerivedExamples):
@@ -141,8 +147,13 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
     """
     dataset: Dataset = ask_source(config.source, "open_source", Dataset, config, seed)
     names = named_classes(dataset.class_names, dataset.num_classes, config.classes, config.path)
-    membership = functools.cache(functools.partial(_membership, dataset, config, seed))
-    out = left_out(membership(), list(map(read_membership, earlier))) if earlier else None
+    as_given = functools.cache(functools.partial(_membership, dataset, config, seed))
+    masks = without_shared(as_given()) if config.overlap == "leave_out" else None
+    out = None
+    if earlier:
+        own = as_given() if masks is None else as_given().kept(masks)
+        out = left_out(own, list(map(read_membership, earlier)))
+        masks = out.masks if masks is None else _both(masks, out.masks)
     dataset = replace(
         dataset,
         class_names=names,
@@ -151,16 +162,17 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
         train=cached(dataset.train, "train", config, seed),
         validation=cached(dataset.validation, "validation", config, seed),
         left_out=out,
-        membership=membership if out is None else lambda: membership().kept(out.masks),
+        shared=lambda: shared_examples(as_given()),
+        membership=as_given if masks is None else lambda: as_given().kept(masks),
     )
-    if out is not None:
+    if masks is not None:
         dataset = replace(
             dataset,
-            train=_without(dataset.train, out.masks["train"]),
-            validation=_without(dataset.validation, out.masks["validation"]),
-            test=_without(dataset.test, out.masks["test"]),
+            train=_without(dataset.train, masks["train"]),
+            validation=_without(dataset.validation, masks["validation"]),
+            test=_without(dataset.test, masks["test"]),
             slice_values={
-                split: {by: values[out.masks[split]] for by, values in of_split.items()}
+                split: {by: values[masks[split]] for by, values in of_split.items()}
                 for split, of_split in dataset.slice_values.items()
             },
         )
@@ -193,6 +205,14 @@ def _membership(dataset: Dataset, config: DataConfig, seed: int) -> Membership:
     if dataset.known_membership is not None:
         return dataset.known_membership
     return membership_of(_splits(dataset), config, seed)
+
+
+def _both(masks: dict[str, np.ndarray], of_rest: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return one mask for each split of masks and of masks of what these leave."""
+    both = {split: mask.copy() for split, mask in masks.items()}
+    for split, rest in of_rest.items():
+        both[split][np.flatnonzero(both[split])] = rest
+    return both
 
 
 def _splits(dataset: Dataset) -> dict[str, Examples]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
 import time
@@ -292,9 +293,11 @@ def _splits(context: StageContext) -> HeldOut:
     if not context.has_data:
         return HeldOut()
     dataset = context.dataset
-    out, own = dataset.left_out, "test" in dataset.given
-    held_out = HeldOut(test_given=own, test=len(dataset.test))
-    if out is None:
+    held_out = HeldOut(test_given="test" in dataset.given, test=len(dataset.test))
+    with contextlib.suppress(DataError):  # an example that cannot be read ends the stage elsewhere
+        left = context.data_config.overlap == "leave_out"
+        held_out = replace(held_out, shared=tuple(dataset.shared()), shared_left_out=left)
+    if (out := dataset.left_out) is None:
         return held_out
     left_out = {split: out.count(split) for split in SPLIT_NAMES}
     return replace(

@@ -92,6 +92,28 @@ def describe_splits(splits: Splits, held_out: HeldOut) -> tuple[ReportWarning | 
     return None, None
 
 
+OVERLAP = "split-overlap"
+_OVERLAP_HINT = (
+    "set data.overlap: leave_out (--overlap leave_out), or remove the copies from the data"
+)
+
+
+def describe_shared(held_out: HeldOut) -> tuple[list[ReportWarning], str | None]:
+    """Return a warning for each two splits that share examples; a note where these are left out."""
+    if held_out.shared_left_out:
+        counts = [f"{s.count:,} of {s.split} that are also in {s.other}" for s in held_out.shared]
+        return [], f"examples left out (data.overlap): {'; '.join(counts) or 'none'}"
+    warnings = []
+    for shared in held_out.shared:
+        what = "test metrics" if shared.split == "test" else "choices by validation"
+        message = (
+            f"{shared.count:,} of {shared.total:,} examples of the {shared.split} split are in the "
+            f"{shared.other} split too, such as {shared.example}: {what} are optimistic"
+        )
+        warnings.append(ReportWarning(OVERLAP, message, _OVERLAP_HINT))
+    return warnings, None
+
+
 def _unknown(why: str, held_out: HeldOut) -> tuple[ReportWarning | None, str | None]:
     if held_out.test_given:
         return None, f"test split: as the data gives it; {why}"

@@ -60,6 +60,7 @@ from shrink.run.lineage import (
     Splits,
     chain_of,
     describe_data,
+    describe_shared,
     describe_splits,
     origin_of,
     remember,
@@ -428,10 +429,11 @@ class Runner:
         if held_out is None:
             return
         warning, note = describe_splits(state.splits, held_out)
-        self.warnings += [warning] if warning else []
-        if note:
+        copies, copies_note = describe_shared(held_out)
+        self.warnings += [*([warning] if warning else []), *copies]
+        for text in filter(None, (note, copies_note)):
             first = next(outcome for outcome in state.outcomes if outcome.complete)
-            result = replace(first.result, notes=(*first.result.notes, Note(note)))
+            result = replace(first.result, notes=(*first.result.notes, Note(text)))
             state.outcomes[state.outcomes.index(first)] = replace(first, result=result)
 
     def _keep_as_resolved(self, state: _State) -> None:

@@ -20,6 +20,7 @@ from shrink.base.types import Tensors
 from shrink.contract.events import Send
 from shrink.contract.findings import DataCheck, InputRange, SplitRow
 from shrink.contract.job import CheckJob
+from shrink.contract.result import HeldOut
 from shrink.data.bad_examples import SkippedNote, remembered_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
@@ -30,6 +31,7 @@ from shrink.data.folders import shown
 from shrink.data.membership import duplicates
 from shrink.data.opening import open_dataset
 from shrink.data.sources.images import open_images
+from shrink.run.lineage import describe_shared
 from shrink.task.task import targets_of
 
 _ENDINGS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "BMP": (".bmp",), "GIF": (".gif",)}
@@ -53,6 +55,9 @@ def data_check(job: CheckJob, send: Send) -> DataCheck:
         bad += unreadable
     total = sum(split.examples for split in splits.values())
     notes = [note for note in dataset.notes if not isinstance(note, SkippedNote)] + files.notes
+    if not bad:
+        held_out = HeldOut(shared=tuple(dataset.shared()))
+        notes += [warning.message for warning in describe_shared(held_out)[0]]
     if not bad and config.target != "input":
         notes += _target_notes(dataset)
     return DataCheck(

@@ -19,7 +19,7 @@ from shrink.data.dataset import Dataset, Subset, left_out
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.membership import Membership, read_membership
 from shrink.data.opening import open_dataset
-from tests.data.images import write_folders
+from tests.data.images import write_folders, write_image
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(200, 5)).astype(np.float32)
@@ -186,3 +186,151 @@ def test_subset_gives_batches_of_the_examples_that_it_names() -> None:
         np.testing.assert_array_equal(y, Y[[7, 3]])
     assert len(subset) == 3
     np.testing.assert_array_equal(subset.labels, Y[rows])
+
+
+TRAINED, TESTED = range(60), range(57, 67)
+"""Numbers of the examples of the training and the test split: three are in both."""
+
+
+def _array_splits() -> dict[str, Any]:
+    return {
+        f"{name}_{split}": array[list(rows)]
+        for name, array in (("x", X), ("y", Y))
+        for split, rows in (("train", TRAINED), ("test", TESTED))
+    }
+
+
+def _as_npz(folder: Path) -> dict[str, Any]:
+    np.savez(folder / "a.npz", **_array_splits())
+    return {"source": "npz", "path": str(folder / "a.npz")}
+
+
+def _as_hdf5(folder: Path) -> dict[str, Any]:
+    import h5py
+
+    with h5py.File(folder / "a.h5", "w") as file:
+        for name, array in _array_splits().items():
+            file[name] = array
+    return {"source": "hdf5", "path": str(folder / "a.h5")}
+
+
+def _table(make: Any) -> list[dict[str, Any]]:
+    pairs = [("train", row) for row in TRAINED] + [("test", row) for row in TESTED]
+    return [{**make(row), "label": f"c{row % 4}", "split": split} for split, row in pairs]
+
+
+def _as_csv(folder: Path) -> dict[str, Any]:
+    rows = _table(lambda row: {"a": X[row, 0], "b": X[row, 1]})
+    lines = [",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]
+    (folder / "a.csv").write_text("\n".join(lines) + "\n")
+    return {"source": "csv", "path": str(folder / "a.csv")}
+
+
+def _as_parquet(folder: Path) -> dict[str, Any]:
+    import pyarrow
+    from pyarrow import parquet
+
+    rows = _table(lambda row: {"a": float(X[row, 0]), "b": float(X[row, 1])})
+    parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "a.parquet")
+    return {"source": "csv", "path": str(folder / "a.parquet")}
+
+
+def _as_text(folder: Path) -> dict[str, Any]:
+    """Words of the test split that training has not are all the same id."""
+    rows = _table(lambda row: {"text": f"word{row} {row}"})
+    lines = [",".join(rows[0]), *(",".join(row.values()) for row in rows)]
+    (folder / "t.csv").write_text("\n".join(lines) + "\n")
+    return {"source": "text", "path": str(folder / "t.csv"), "tokens": {"length": 4}}
+
+
+def _as_images(folder: Path) -> dict[str, Any]:
+    for split, rows in (("train", TRAINED), ("test", TESTED)):
+        for row in rows:
+            write_image(folder / split / f"c{row % 4}" / f"{split}{row}.png", seed=row)
+    return {"source": "images", "path": str(folder)}
+
+
+def _as_audio(folder: Path) -> dict[str, Any]:
+    from scipy.io import wavfile
+
+    for split, rows in (("train", TRAINED), ("test", TESTED)):
+        for row in rows:
+            clip = np.random.default_rng(row).integers(-1000, 1000, 400).astype(np.int16)
+            path = folder / split / f"c{row % 4}" / f"{split}{row}.wav"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            wavfile.write(path, 8000, clip)
+    return {"source": "audio", "path": str(folder), "audio": {"sample_rate": 8000}}
+
+
+def _as_tfrecord(folder: Path) -> dict[str, Any]:
+    import tensorflow as tf
+
+    def record(row: int) -> bytes:
+        x = tf.train.Feature(bytes_list=tf.train.BytesList(value=[X[row].tobytes()]))
+        y = tf.train.Feature(int64_list=tf.train.Int64List(value=[int(Y[row])]))
+        features = tf.train.Features(feature={"x": x, "y": y})
+        return bytes(tf.train.Example(features=features).SerializeToString())
+
+    for split, rows in (("train", TRAINED), ("test", TESTED)):
+        with tf.io.TFRecordWriter(str(folder / f"{split}-0.tfrecord")) as writer:
+            for row in rows:
+                writer.write(record(row))
+    features = {"x": {"type": "raw", "dtype": "float32", "shape": [5]}, "y": {"type": "int64"}}
+    return {"source": "tfrecord", "path": str(folder), "features": features}
+
+
+def _as_python(folder: Path) -> dict[str, Any]:
+    np.savez(folder / "a.npz", **_array_splits())
+    (folder / "data.py").write_text(
+        "import numpy as np\nfrom pathlib import Path\ndef examples():\n"
+        "    a = np.load(Path(__file__).parent / 'a.npz')\n"
+        "    return {s: list(zip(a['x_' + s], a['y_' + s])) for s in ('train', 'test')}\n"
+    )
+    return {"source": "python", "path": f"{folder / 'data.py'}:examples"}
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        _as_npz, _as_hdf5, _as_csv, _as_parquet, _as_text, _as_images, _as_audio, _as_tfrecord,
+        _as_python,
+    ],
+)  # fmt: skip
+def test_examples_in_two_splits_are_counted_and_left_out(write: Any, tmp_path: Path) -> None:
+    config = DataConfig.model_validate(write(tmp_path))
+    dataset = open_dataset(config, 0)
+    shared = dataset.shared()
+    assert {(one.split, one.total) for one in shared} == {("test", 10)}
+    assert sum(one.count for one in shared) == 3
+    left = open_dataset(config.model_copy(update={"overlap": "leave_out"}), 0)
+    assert (len(left.train), len(left.validation)) == (len(dataset.train), len(dataset.validation))
+    # Labels tell which seven are left: they stand in the order of TESTED.
+    assert len(left.test) == 7
+    assert left.test.labels is not None
+    np.testing.assert_array_equal(np.sort(left.test.labels), np.sort(np.arange(60, 67) % 4))
+    assert left.membership is not None
+    assert not len(np.intersect1d(left.membership().splits["test"], left.membership().trained()))
+
+
+def test_leaving_out_examples_in_two_splits_keeps_slices_and_earlier_runs(tmp_path: Path) -> None:
+    arrays: dict[str, Any] = {
+        **_array_splits(),
+        "g_train": np.arange(60),
+        "g_test": np.arange(57, 67),
+    }
+    np.savez(tmp_path / "a.npz", **arrays)
+    section = {"source": "npz", "path": str(tmp_path / "a.npz"), "slices": ["g"]}
+    config = DataConfig.model_validate({**section, "overlap": "leave_out"})
+    first = open_dataset(_npz(tmp_path / "b.npz", np.arange(60, 63)), 0)
+    dataset = open_dataset(config, 0, [_earlier(first, tmp_path)])
+    kept = dataset.slice_values["test"]["g"].astype(int)
+    np.testing.assert_array_equal(dataset.test.arrays(np.arange(len(kept)))[0], X[kept])
+    seen = _rows(first, "train") | _rows(first, "validation")
+    assert set(kept) == {row for row in range(60, 67) if X[row].tobytes() not in seen}
+
+
+def test_a_test_split_of_training_examples_alone_cannot_be_left_out(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x_train=X[:60], y_train=Y[:60], x_test=X[:9], y_test=Y[:9])
+    section = {"source": "npz", "path": str(tmp_path / "a.npz"), "overlap": "leave_out"}
+    with pytest.raises(DataError, match="all 9 test examples"):
+        open_dataset(DataConfig.model_validate(section), 0)

@@ -16,7 +16,7 @@ from rich.console import Console
 from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, StageError
 from shrink.contract.codec import to_plain
 from shrink.contract.job import StepJob
-from shrink.contract.result import HeldOut, StepResult
+from shrink.contract.result import HeldOut, SharedExamples, StepResult
 from shrink.data.config import DataConfig
 from shrink.run.lineage import (
     LEFT_OUT,
@@ -27,6 +27,7 @@ from shrink.run.lineage import (
     Splits,
     carry_over,
     describe_data,
+    describe_shared,
     describe_splits,
     named_code,
 )
@@ -374,3 +375,20 @@ def test_describe_data_tells_what_the_first_stage_that_ran_counted() -> None:
     assert to_plain(told) == {"source": "npz", "path": "pics.npz", "fingerprint": "ab", **COUNTS}
     failed = replace(train, status="failed", result=StepResult())
     assert describe_data(config, "ab", [failed]).examples is None
+
+
+def test_examples_in_two_splits_are_a_warning_each_or_a_note_where_they_are_left_out() -> None:
+    shared = (
+        SharedExamples(split="test", other="train", count=3, total=10, example="a.png = b.png"),
+        SharedExamples(split="validation", other="train", count=1, total=6, example="c = d"),
+    )
+    warnings, note = describe_shared(HeldOut(test=10, shared=shared))
+    assert note is None
+    assert [warning.code for warning in warnings] == ["split-overlap", "split-overlap"]
+    assert warnings[0].message == (
+        "3 of 10 examples of the test split are in the train split too, such as a.png = b.png: "
+        "test metrics are optimistic"
+    )
+    assert "data.overlap: leave_out" in str(warnings[0].hint)
+    none, said = describe_shared(HeldOut(test=7, shared=shared, shared_left_out=True))
+    assert (none, "3 of test that are also in train" in str(said)) == ([], True)

@@ -18,7 +18,7 @@ from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES, Batch, first_problem
 from shrink.data.folders import ALL, CLIPS, Names, shown
 from shrink.data.front_end import features, fitted
-from shrink.data.membership import Membership, contents_of, leak_notes
+from shrink.data.membership import Membership, contents_of
 from shrink.data.sources.images import divided, in_folders, listed_images, sliced
 from shrink.data.wav import Clip, read_wav
 
@@ -130,8 +130,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         test=opened["test"],
         class_names=found.class_names,
         num_classes=found.num_classes,
-        notes=(*found.notes, *leak_notes(files, contents, "clips")),
+        notes=found.notes,
         given=frozenset(found.splits) - {ALL, "train"},
-        known_membership=Membership("file", contents),
+        known_membership=Membership("file", contents, files),
         slice_values=sliced(found, parts, rows, config.slices or ()),
     )

@@ -18,7 +18,7 @@ from shrink.data.dataset import Dataset
 from shrink.data.decoding import ImageDecoder
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.folders import ALL
-from shrink.data.membership import Membership, contents_of, leak_notes
+from shrink.data.membership import Membership, contents_of
 from shrink.data.pictures import TargetedPictures
 from shrink.data.slices import path_values
 from shrink.data.sources.images import image_decoder
@@ -57,9 +57,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         test=examples("test"),
         class_names=found.classes,
         num_classes=None,
-        notes=leak_notes(files, contents),
         given=given,
-        known_membership=Membership("file", contents),
+        known_membership=Membership("file", contents, files),
         slice_values={
             split: path_values(config.slices or (), files[split], root) for split in SPLIT_NAMES
         },

@@ -25,7 +25,7 @@ from shrink.data.folders import (
     find_images,
     shown,
 )
-from shrink.data.membership import Membership, contents_of, leak_notes
+from shrink.data.membership import Membership, contents_of
 from shrink.data.pictures import TargetedPictures
 from shrink.data.slice_config import SliceConfig
 from shrink.data.slices import listed_values, path_values
@@ -173,17 +173,17 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         images = _without_bad(images, decoder, config)
     parts, rows = divided(images, config, seed)
     opened = {split: TargetedPictures(*parts[split], decoder) for split in SPLIT_NAMES}
-    contents = contents_of({split: parts[split][0] for split in SPLIT_NAMES}, *_hashed(images))
-    leaks = leak_notes({split: parts[split][0] for split in SPLIT_NAMES}, contents)
+    files = {split: parts[split][0] for split in SPLIT_NAMES}
+    contents = contents_of(files, *_hashed(images))
     return Dataset(
         train=opened["train"],
         validation=opened["validation"],
         test=opened["test"],
         class_names=images.class_names,
         num_classes=images.num_classes,
-        notes=(*images.notes, *leaks),
+        notes=images.notes,
         given=frozenset(images.splits) - {ALL, "train"},
-        known_membership=Membership("file", contents),
+        known_membership=Membership("file", contents, files),
         slice_values=sliced(images, parts, rows, config.slices or ()),
     )
 

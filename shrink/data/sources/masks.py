@@ -17,7 +17,7 @@ from shrink.data.decoding import ImageDecoder
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.folders import ALL, Names, shown
 from shrink.data.masks import VOID, examined, read_mask, resized_mask
-from shrink.data.membership import Membership, contents_of, leak_notes
+from shrink.data.membership import Membership, contents_of
 from shrink.data.pairs import Pairs, find_pairs
 from shrink.data.pictures import FilePictures
 from shrink.data.slices import path_values
@@ -92,8 +92,9 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     divided = _divided(found, config, seed)
     decoder = image_decoder(config, divided["train"][0], skip=False)
     opened = {split: MaskedImages(divided[split], decoder) for split in SPLIT_NAMES}
+    files = {split: divided[split][0] for split in SPLIT_NAMES}
     contents = contents_of(
-        {split: divided[split][0] for split in SPLIT_NAMES},
+        files,
         pairs.names().under(str(pairs.root)),
         found.digests,
     )
@@ -104,9 +105,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         test=opened["test"],
         class_names=config.classes or tuple(map(str, range(highest + 1))),
         num_classes=None,
-        notes=leak_notes({split: divided[split][0] for split in SPLIT_NAMES}, contents),
         given=frozenset(pairs.splits) - {ALL, "train"},
-        known_membership=Membership("file", contents),
+        known_membership=Membership("file", contents, files),
         extremes=extremes,
         slice_values={
             split: path_values(config.slices or (), divided[split][0], pairs.root)

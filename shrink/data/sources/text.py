@@ -13,6 +13,7 @@ from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
+from shrink.data.membership import Membership, content_hash
 from shrink.data.slices import listed_values
 from shrink.data.sources.texts import Texts, read_texts
 from shrink.data.splits import derived_splits
@@ -33,6 +34,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     _check_labels(path, texts, rows, config)
     sliced = listed_values(config.slices or (), texts.columns, path)
     opened = open_texts({s: [texts.texts[row] for row in rows[s]] for s in SPLIT_NAMES}, config)
+    hashes = np.array([content_hash(text.encode()) for text in texts.texts], np.uint64)
     labels = texts.targets
     classes = int(labels.max()) + 1 if labels.ndim == 1 else None
     names = texts.class_names or (tuple(map(str, range(classes))) if classes else ())
@@ -48,6 +50,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         num_classes=len(names) or None,
         notes=(*texts.notes, *opened.notes),
         given=frozenset(texts.splits or ()) - {"train"},
+        # Texts that differ may have the same ids: words that the vocabulary lacks are alike.
+        known_membership=Membership("text", {s: hashes[rows[s]] for s in SPLIT_NAMES}),
         slice_values={
             split: {by: values[rows[split]] for by, values in sliced.items()}
             for split in SPLIT_NAMES

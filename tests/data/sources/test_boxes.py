@@ -255,16 +255,16 @@ def test_folder_without_boxes_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", MAKERS)
 def test_pictures_of_one_content_in_two_splits_are_named(form: str, tmp_path: Path) -> None:
     path = MAKERS[form](tmp_path / "data")
-    assert opened(path).notes == ()
+    assert not opened(path).shared()
     whole = opened(path)
     shared = Path(whole.train.file(0))  # type: ignore[attr-defined]
     twin = Path(whole.test.file(0))  # type: ignore[attr-defined]
     twin.write_bytes(shared.read_bytes())
     again = opened(path)
-    (note,) = again.notes
-    assert "1 images of the test split are in the train split too" in note
-    assert shared.name in note
-    assert twin.name in note
+    (found,) = again.shared()
+    assert (found.split, found.other, found.count) == ("test", "train", 1)
+    assert shared.name in found.example
+    assert twin.name in found.example
     membership = again.membership()  # type: ignore[misc]
     assert membership.identified_by == "file"
     assert len(np.intersect1d(membership.splits["train"], membership.splits["test"])) == 1

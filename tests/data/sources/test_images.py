@@ -303,13 +303,6 @@ def test_open_dataset_raises_data_error_when_a_list_is_wrong(
         _open(_csv(tmp_path, text))
 
 
-def test_open_dataset_tells_of_images_in_two_parts(tmp_path: Path) -> None:
-    for part in ("train", "test"):
-        write_folders(tmp_path / part)
-    (note,) = [n for n in _open(tmp_path, validation_split=0.05).notes if "train split" in n]
-    assert "images of the test split are in the train split too" in note
-
-
 def test_open_dataset_skips_bad_images_up_to_the_limit(tmp_path: Path) -> None:
     root = write_folders(tmp_path)
     for name in ("cat/00.png", "dog/03.png"):
