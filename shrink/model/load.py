@@ -20,7 +20,7 @@ from shrink.base.errors import ModelError, ShrinkError, first_line
 from shrink.base.types import Json, JsonObject
 from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
 from shrink.graph.initial import weights_to_come
-from shrink.graph.scale import scaled
+from shrink.graph.scale import scaled, student_notes
 from shrink.model.archive import weights_where_they_lie
 from shrink.model.keras3.convert import compare_import, compare_outputs, import_keras3
 from shrink.model.opaque import graph_model, subclassed_model
@@ -66,7 +66,13 @@ def load_source(source: ModelSource, as_graph: bool = False) -> keras.Model:
             model = graph_model(path)
     else:
         model = load_model(path, source.trust)
-    return scaled(model, arguments) if arguments else model
+    if not arguments:
+        return model
+    student = scaled(model, arguments)
+    notes = student_notes(model, student, inherit=arguments.get("inherit", 0) > 0)
+    own = model.__dict__.get(_NOTE)
+    student.__dict__[_NOTE] = "; ".join([*([own] if own else []), *notes])
+    return student
 
 
 def load_model(path: Path, trust: Trust = NO_TRUST) -> keras.Model:
@@ -133,10 +139,12 @@ def imported_from_tfmot(model: keras.Model) -> Imported | None:
 
 
 def import_note(model: keras.Model, source: ModelSource) -> str:
-    """Return how near a model of Keras 3 or of tfmot comes to what it was; empty for any other.
+    """Return how near a model of Keras 3 or of tfmot, or a scaled one, comes to what it was.
+
+    Empty for any other.
 
     Args:
-        model: as `load_source` returned it, unscaled.
+        model: as `load_source` returned it.
         source: what it was loaded from.
 
     Raises:
@@ -144,8 +152,9 @@ def import_note(model: keras.Model, source: ModelSource) -> str:
     """
     if (imported := imported_from_tfmot(model)) is not None:
         return imported.note
-    if note := model.__dict__.get(_NOTE):
-        return str(note)
+    note = str(model.__dict__.get(_NOTE, ""))
+    if note or source.arguments:
+        return note
     path = source.path
     if source.kind not in ("keras", "h5") or not keras_version(path).startswith("3"):
         return ""

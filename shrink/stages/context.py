@@ -143,7 +143,7 @@ class StageContext:
         untrained: whether sizes alone are asked for, of models whose values nobody has trained.
         teachers: the folder of what teachers gave, shared by all runs.
         sensitivities: the folder of what pruning groups costs, shared by all runs.
-        import_notes: by role, how near a model of Keras 3 came to what it was; else empty.
+        import_notes: by role, how near an imported or scaled model came to what it was; else empty.
         warnings: what the report says on top.
 
     Args:
@@ -235,7 +235,7 @@ class StageContext:
             self._names = keras_names(model)
             if source.function is not None:
                 check_savable(model, source.path)
-        if role not in self.import_notes and not source.arguments:
+        if role not in self.import_notes:
             self.import_notes[role] = import_note(model, source)
         return model
 
