@@ -152,6 +152,19 @@ def unfrozen(network: Network, copy: keras.Model) -> list[str]:
     return [name for name in frozen if name in trainable]
 
 
+def unfrozen_note(names: Sequence[str]) -> str:
+    """Return the sentence of a report that says which frozen layers became trainable."""
+    return (
+        f"frozen layers became trainable, because their weights or inputs changed: {listed(names)}"
+    )
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Return names for a sentence, the first few of many."""
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
+
+
 def keeps_state(layer: keras.layers.Layer) -> bool:
     """Whether a copy with new weights keeps some of a layer's, batch normalizations aside."""
     if is_frozen(layer):

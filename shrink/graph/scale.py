@@ -21,10 +21,12 @@ from shrink.graph.network import Call, Network, Ref, is_batch_norm, read_network
 from shrink.graph.rebuild import (
     Weights,
     keeps_state,
+    listed,
     over_kernels,
     rebuild,
     rebuild_without,
     unfrozen,
+    unfrozen_note,
     weights_of,
 )
 
@@ -85,20 +87,6 @@ def student_notes(model: keras.Model, student: keras.Model, inherit: bool) -> li
     if kept and not inherit:
         notes.append(f"the student keeps what training does not learn: {listed(kept)}")
     return notes
-
-
-def unfrozen_note(names: Sequence[str]) -> str:
-    """Return the sentence that says which frozen layers are trained in a smaller copy."""
-    return (
-        "frozen layers whose weights were cut, or whose inputs changed, keep their weights as a "
-        f"start and are trainable now: {listed(names)}"
-    )
-
-
-def listed(names: Sequence[str], most: int = 8) -> str:
-    """Return names for a sentence, the first few of many."""
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
 
 
 def narrower(model: keras.Model, width: float, *, inherit: bool) -> keras.Model:

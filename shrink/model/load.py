@@ -70,8 +70,7 @@ def load_source(source: ModelSource, as_graph: bool = False) -> keras.Model:
         return model
     student = scaled(model, arguments)
     notes = student_notes(model, student, inherit=arguments.get("inherit", 0) > 0)
-    own = model.__dict__.get(_NOTE)
-    student.__dict__[_NOTE] = "; ".join([*([own] if own else []), *notes])
+    student.__dict__[_NOTE] = "; ".join(filter(None, [model.__dict__.get(_NOTE), *notes]))
     return student
 
 

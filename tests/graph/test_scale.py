@@ -239,7 +239,7 @@ def test_layers_without_kernels_are_no_blocks() -> None:
 
 
 @keras.saving.register_keras_serializable("tests")
-class Positions(L.Layer):
+class Positions(keras.layers.Layer):
     """Adds a learned vector to each position."""
 
     def build(self, shape: tuple[int | None, ...]) -> None:

@@ -6,7 +6,6 @@ One after the other, as a block may do without its neighbour or not (greedy, as 
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Sequence
 
 import tf_keras as keras
@@ -17,8 +16,9 @@ from shrink.contract.choices import Choice, Option
 from shrink.contract.report import Skipped
 from shrink.contract.stage_details import StageDetails
 from shrink.engine.record import TrainingRecord
-from shrink.graph.groups import find_groups
+from shrink.graph.groups import find_groups, matches
 from shrink.graph.network import Network, read_network
+from shrink.graph.rebuild import unfrozen, unfrozen_note
 from shrink.graph.scale import Block, find_blocks, without_blocks
 from shrink.pruning.masks import refuse_unmatched
 from shrink.stages.context import StageContext, StageResult
@@ -47,8 +47,8 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
     wanted = config.blocks or 0
     if wanted > len(able):
         raise StageError(
-            f"{wanted} blocks were to go, and {len(able)} can: a block has to give the shape that "
-            "it takes, and everything to pass through it or beside it as its shortcut",
+            f"{wanted} blocks were to be removed, and the model has {len(able)}: a block has a "
+            "kernel, its input and output have the same shape, and only its own shortcut passes it",
             subject=context.name,
             hint="ask for fewer prune.blocks, or take method: channels",
         )
@@ -62,7 +62,7 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
     with context.devices.scope():
         before = validation_loss(model, context)
         gone, choices = _chosen(network, able, wanted, context)
-        smaller = without_blocks(network, gone)
+        smaller = without_blocks(network, gone, exclude=config.exclude)
         after = validation_loss(smaller, context)
     config = _with_teacher(config, smaller, context)
     record = _fine_tuned(smaller, model, config, context) if config.passes else None
@@ -77,8 +77,10 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
         f"parameters: {count:,} to {left:,} ({left / max(count, 1):.1%})",
         *(one.sentence for one in choices),
     ]
+    if changed := unfrozen(network, smaller):
+        notes.append(unfrozen_note(changed))
     fixed = tuple(
-        Skipped(layer=named(one, network), reason="does not give the shape that it takes")
+        Skipped(layer=named(one, network), reason=_reason(one))
         for one in blocks
         if not one.is_removable
     )
@@ -117,8 +119,11 @@ def named(block: Block, network: Network) -> str:
 
 
 def _is_excluded(block: Block, network: Network, config: PruneConfig) -> bool:
-    names = [network.name(call.layer) for call in block.calls]
-    return any(fnmatch.fnmatchcase(name, one) for name in names for one in config.exclude)
+    return any(matches(network.name(call.layer), config.exclude) for call in block.calls)
+
+
+def _reason(block: Block) -> str:
+    return "its output has another shape than its input" if block.has_kernel else "has no kernel"
 
 
 def _with_teacher(config: PruneConfig, model: keras.Model, context: StageContext) -> PruneConfig:
