@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from shrink.base.foreign import Json
+from shrink.contract.details import Usage
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.contract.model_source import ModelSource
 from shrink.contract.record import record
@@ -134,6 +135,7 @@ class StepJob(Job):
         task: the `task` section.
         split_seed: of the splits, the same for all steps.
         earlier_splits: files that say what earlier runs trained on.
+        usage: of the recipe's model, where its run wrote a record.
         task_model: the recipe's model file, whose own loss is taken where the recipe has none.
         checkpoints: the folder for them; None for none.
         teachers: the folder of cached teacher outputs; None for one that goes with the job.
@@ -161,6 +163,7 @@ class StepJob(Job):
     split_seed: int
     earlier_splits: tuple[Path, ...] = ()
     task_model: Path | None = None
+    usage: Usage | None = None
     checkpoints: Path | None = None
     teachers: Path | None = None
     sensitivities: Path | None = None

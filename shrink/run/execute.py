@@ -50,7 +50,6 @@ from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
 from shrink.stages.preserved import Preserved
-from shrink.task.interface import describe_interface
 from shrink.tflite.convert import convert
 from shrink.tflite.structure import read
 
@@ -279,12 +278,13 @@ def _shown(
     content = tflite.read_bytes()
     own: JsonObject = {"task": to_plain(evaluated.task)}
     own["confusion"] = to_plain(evaluated.confusion)
-    if outcome.model is not None:
-        return {**own, "layers": to_plain(layer_table(outcome.model, content))}
     # A compiled file keeps the inputs and outputs of the file that it was made from.
     runs = context.input_path().read_bytes() if outcome.not_run else content
-    interface = describe_interface(runs, context.dataset, context.data_config)
-    own["interface"] = to_plain(interface)
+    usage = context.usage(runs)
+    context.warn_of_unnamed_outputs(usage)
+    own["interface"] = to_plain(usage)
+    if outcome.model is not None:
+        return {**own, "layers": to_plain(layer_table(outcome.model, content))}
     return {**own, "operators": to_plain(operator_table(read(content)))}
 
 
