@@ -22,7 +22,12 @@ from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
 from shrink.graph.initial import weights_to_come
 from shrink.graph.scale import scaled, student_notes
 from shrink.model.archive import weights_where_they_lie
-from shrink.model.keras3.convert import compare_import, compare_outputs, import_keras3
+from shrink.model.keras3.convert import (
+    changes_in_words,
+    compare_import,
+    compare_outputs,
+    import_keras3,
+)
 from shrink.model.opaque import graph_model, subclassed_model
 from shrink.model.reference import holds_layers
 from shrink.model.scan import check_model_file, keras_version
@@ -157,9 +162,14 @@ def import_note(model: keras.Model, source: ModelSource) -> str:
     path = source.path
     if source.kind not in ("keras", "h5") or not keras_version(path).startswith("3"):
         return ""
-    check_model_file(path, source.trust)  # again, as Keras 3 itself loads it now
+    content = check_model_file(path, source.trust)  # again, as Keras 3 itself loads it now
     with bounded_loading(path):
-        return compare_import(model, path)
+        return _with_changes(compare_import(model, path), model, content.config)
+
+
+def _with_changes(note: str, model: keras.Model, config: Json) -> str:
+    changes = changes_in_words(model, config)
+    return f"{note}; {changes}" if changes else note
 
 
 def build_model(
@@ -212,8 +222,9 @@ def _from_keras3(model: Any, path: Path, function: str) -> keras.Model:
                 hint="build it with layers that Keras can save, or with tf_keras",
             ) from error
         try:
-            converted = import_keras3(file, check_archive(file)[1])
-            note = compare_outputs(converted, model)
+            config = check_archive(file)[1]
+            converted = import_keras3(file, config)
+            note = _with_changes(compare_outputs(converted, model), converted, config)
         except ModelError as error:
             error.subject = str(path)
             raise
