@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -95,17 +95,23 @@ class Attempts:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a stage asks of the examples.
+    """What a stage needs of the examples, and of the model that the worker starts from.
 
     Attributes:
         stage: its name.
         classes: whether it measures how many examples are classified rightly.
         class_weights: that its training is given.
+        student: how the model is scaled to be its student; empty where it is not.
+        blocks: how many blocks it removes from the model.
+        exclude: shell patterns of layers that these blocks must not have.
     """
 
     stage: str
     classes: bool
     class_weights: ClassWeights | None
+    student: Mapping[str, float] = field(default_factory=dict)
+    blocks: int = 0
+    exclude: tuple[str, ...] = ()
 
 
 MeasuredOn = Literal["test", "validation", "nothing"]

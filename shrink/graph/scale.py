@@ -15,7 +15,7 @@ import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, RecipeError
-from shrink.graph.groups import ChannelGraph, Group, find_groups
+from shrink.graph.groups import ChannelGraph, Group, find_groups, matches
 from shrink.graph.layers import COPY_RULES
 from shrink.graph.network import Call, Network, Ref, is_batch_norm, read_network
 from shrink.graph.rebuild import (
@@ -49,14 +49,7 @@ def scaled(model: keras.Model, scale: Mapping[str, float]) -> keras.Model:
         ModelError: there is nothing that could be left out.
         RecipeError: a factor is above 1.
     """
-    for name in ("width", "depth"):
-        if scale.get(name, 1.0) > 1:
-            raise RecipeError(
-                f"student.{name} is {scale[name]:g}, and a model without a builder of its own can "
-                "only become smaller",
-                subject=f"student.{name}",
-                hint=f"give a {name} of at most 1, or the student as file.py:build",
-            )
+    _check_factors(scale)
     inherit = scale.get("inherit", 0) > 0
     if scale.get("depth", 1.0) == 1:
         return narrower(model, scale.get("width", 1.0), inherit=inherit)
@@ -71,6 +64,39 @@ def scaled(model: keras.Model, scale: Mapping[str, float]) -> keras.Model:
     for name in changed:
         student.get_layer(name).trainable = True
     return student
+
+
+def check_scale(model: keras.Model, scale: Mapping[str, float]) -> None:
+    """Raise what `scaled` would for this model, without building anything."""
+    _check_factors(scale)
+    if scale.get("depth", 1.0) < 1:
+        blocks_to_remove(read_network(model), scale["depth"])
+    if scale.get("width", 1.0) < 1:
+        graph = find_groups(model, rules=COPY_RULES)
+        if not any(_removed_count(group, scale["width"]) for group in graph.groups):
+            raise _nothing(model, graph, scale["width"])
+
+
+def removable_blocks(network: Network, exclude: Sequence[str] = ()) -> list[Block]:
+    """Return the blocks that can be removed, but those with a layer of an excluded name."""
+    return [
+        block
+        for block in find_blocks(network)
+        if block.is_removable
+        and not any(matches(network.name(call.layer), exclude) for call in block.calls)
+    ]
+
+
+def check_blocks(model: keras.Model, blocks: int, exclude: Sequence[str] = ()) -> None:
+    """Raise `ModelError` where a model has fewer removable blocks than are to be removed."""
+    able = len(removable_blocks(read_network(model), exclude))
+    if blocks > able:
+        raise ModelError(
+            f"{blocks} blocks were to be removed, and the model has {able}: a block has a kernel, "
+            "its input and output have the same shape, and only its own shortcut passes it",
+            subject="prune.blocks",
+            hint="ask for fewer prune.blocks, or take method: channels",
+        )
 
 
 def student_notes(model: keras.Model, student: keras.Model, inherit: bool) -> list[str]:
@@ -154,10 +180,24 @@ def without_blocks(
     return rebuild_without(network, calls, aliases, fresh=not inherit, exclude=exclude)
 
 
+def _check_factors(scale: Mapping[str, float]) -> None:
+    for name in ("width", "depth"):
+        if scale.get(name, 1.0) > 1:
+            raise RecipeError(
+                f"student.{name} is {scale[name]:g}, and a model without a builder of its own can "
+                "only become smaller",
+                subject=f"student.{name}",
+                hint=f"give a {name} of at most 1, or the student as file.py:build",
+            )
+
+
+def _removed_count(group: Group, width: float) -> int:
+    return len(group) - max(1, round(width * len(group)))
+
+
 def _removed(group: Group, width: float, weights: Weights) -> np.ndarray:
-    count = len(group) - max(1, round(width * len(group)))
     scores = over_kernels(group, weights, np.square)
-    return group.channels[np.argsort(scores, kind="stable")[:count]]
+    return group.channels[np.argsort(scores, kind="stable")[: _removed_count(group, width)]]
 
 
 def _dropped(run: list[Block], depth: float) -> list[Block]:

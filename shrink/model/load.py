@@ -20,7 +20,7 @@ from shrink.base.errors import ModelError, ShrinkError, first_line
 from shrink.base.types import Json, JsonObject
 from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
 from shrink.graph.initial import weights_to_come
-from shrink.graph.scale import scaled, student_notes
+from shrink.graph.scale import check_scale, scaled, student_notes
 from shrink.model.archive import weights_where_they_lie
 from shrink.model.keras3.convert import (
     changes_in_words,
@@ -61,10 +61,10 @@ def load_source(source: ModelSource, as_graph: bool = False) -> keras.Model:
     """
     path, arguments = source.path, dict(source.arguments)
     if source.function is not None:
-        taken = _arguments_of(path, source.function)
-        own = {n: v for n, v in arguments.items() if taken is None or n in taken}
+        scale = _left_by_builder(source, arguments)
+        own = {name: value for name, value in arguments.items() if name not in scale}
         model = build_model(path, source.function, own, as_graph)
-        arguments = {name: value for name, value in arguments.items() if name not in own}
+        arguments = scale
     elif as_graph and path.is_dir() and not holds_layers(path):
         check_model_file(path, source.trust)
         with bounded_loading(path):
@@ -77,6 +77,30 @@ def load_source(source: ModelSource, as_graph: bool = False) -> keras.Model:
     notes = student_notes(model, student, inherit=arguments.get("inherit", 0) > 0)
     student.__dict__[_NOTE] = "; ".join(filter(None, [model.__dict__.get(_NOTE), *notes]))
     return student
+
+
+def check_student(model: keras.Model, source: ModelSource, arguments: Mapping[str, float]) -> None:
+    """Raise where a student cannot be made of this model by these arguments, before any training.
+
+    Args:
+        model: as `load_source` returned it.
+        source: what it was loaded from.
+        arguments: of the student; with `inherit` of one that is cut from a later state of the
+            model, else of one that the same function builds.
+
+    Raises:
+        ModelError: there is nothing that could be left out.
+        RecipeError: a scale above 1 of a model that has no builder for it.
+    """
+    if source.function is not None and "inherit" not in arguments:
+        arguments = _left_by_builder(source, arguments)
+    check_scale(model, arguments)
+
+
+def _left_by_builder(source: ModelSource, arguments: Mapping[str, float]) -> dict[str, float]:
+    """Return the arguments that the source's function does not take."""
+    taken = _arguments_of(source.path, str(source.function))
+    return {n: v for n, v in arguments.items() if taken is not None and n not in taken}
 
 
 def load_model(path: Path, trust: Trust = NO_TRUST) -> keras.Model:

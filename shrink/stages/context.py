@@ -43,9 +43,10 @@ from shrink.engine.record import TrainingRecord
 from shrink.engine.resume import Recovery
 from shrink.engine.trainer import TrainingSetup
 from shrink.engine.whole_split import WholeSplit
+from shrink.graph.scale import check_blocks
 from shrink.model.brought import brought_by
 from shrink.model.compiled import Compiled, read_compiled
-from shrink.model.load import image_input, import_note, load_source
+from shrink.model.load import check_student, image_input, import_note, load_source
 from shrink.model.reference import ModelReference
 from shrink.model.savable import check_savable
 from shrink.model.scan import check_model_file
@@ -233,6 +234,11 @@ class StageContext:
         with self.devices.scope():
             model = load_source(source, as_graph=role.partition("-")[0] == "teacher")
         if role == "model":
+            for demand in self._job.demands:
+                if demand.student:
+                    check_student(model, source, demand.student)
+                if demand.blocks:
+                    check_blocks(model, demand.blocks, demand.exclude)
             self._names = keras_names(model)
             if source.function is not None:
                 check_savable(model, source.path)

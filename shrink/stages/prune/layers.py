@@ -16,10 +16,16 @@ from shrink.contract.choices import Choice, Option
 from shrink.contract.report import Skipped
 from shrink.contract.stage_details import StageDetails
 from shrink.engine.record import TrainingRecord
-from shrink.graph.groups import find_groups, matches
+from shrink.graph.groups import find_groups
 from shrink.graph.network import Network, read_network
 from shrink.graph.rebuild import unfrozen, unfrozen_note
-from shrink.graph.scale import Block, find_blocks, without_blocks
+from shrink.graph.scale import (
+    Block,
+    check_blocks,
+    find_blocks,
+    removable_blocks,
+    without_blocks,
+)
 from shrink.pruning.masks import refuse_unmatched
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.objective import temperature_choice
@@ -35,23 +41,16 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
     """Remove whole blocks from the model, then fine-tune what is left.
 
     Raises:
-        StageError: the model has not so many blocks that could go, or there are no validation
-            examples to choose by.
+        ModelError: the model has not so many blocks that could go.
+        StageError: there are no validation examples to choose by.
     """
     model = context.load()
     network = read_network(model)
     names = [network.name(layer) for layer in network.layers()]
     refuse_unmatched(config.exclude, names, "prune.exclude")
-    blocks = find_blocks(network)
-    able = [one for one in blocks if one.is_removable and not _is_excluded(one, network, config)]
-    wanted = config.blocks or 0
-    if wanted > len(able):
-        raise StageError(
-            f"{wanted} blocks were to be removed, and the model has {len(able)}: a block has a "
-            "kernel, its input and output have the same shape, and only its own shortcut passes it",
-            subject=context.name,
-            hint="ask for fewer prune.blocks, or take method: channels",
-        )
+    blocks, wanted = find_blocks(network), config.blocks or 0
+    check_blocks(model, wanted, config.exclude)
+    able = removable_blocks(network, config.exclude)
     if not len(context.dataset.validation):
         raise StageError(
             "blocks are chosen on validation examples, and there are none",
@@ -116,10 +115,6 @@ def named(block: Block, network: Network) -> str:
     """Return a block as people find it in a summary: `conv2d_3 to add_1`."""
     names = [network.name(block.calls[0].layer), network.name(block.calls[-1].layer)]
     return " to ".join(dict.fromkeys(names))
-
-
-def _is_excluded(block: Block, network: Network, config: PruneConfig) -> bool:
-    return any(matches(network.name(call.layer), config.exclude) for call in block.calls)
 
 
 def _reason(block: Block) -> str:
