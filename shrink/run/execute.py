@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
 import threading
 import time
@@ -13,6 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
@@ -296,13 +298,30 @@ def _splits(context: StageContext) -> HeldOut:
     held_out = HeldOut(test_given="test" in dataset.given, test=len(dataset.test))
     with contextlib.suppress(DataError):  # an example that cannot be read ends the stage elsewhere
         left = context.data_config.overlap == "leave_out"
-        held_out = replace(held_out, shared=tuple(dataset.shared()), shared_left_out=left)
+        held_out = replace(
+            held_out,
+            test_examples=_test_examples(dataset),
+            shared=tuple(dataset.shared()),
+            shared_left_out=left,
+        )
     if (out := dataset.left_out) is None:
         return held_out
     left_out = {split: out.count(split) for split in SPLIT_NAMES}
     return replace(
         held_out, left_out=left_out, comparable=out.comparable, trained_on=out.trained_on
     )
+
+
+def _test_examples(dataset: Dataset) -> str | None:
+    """Return a hash of the test examples with their labels, whatever their order."""
+    if dataset.membership is None:
+        return None
+    hashes = np.asarray(dataset.membership().splits["test"], "<u8")
+    labels = np.zeros(len(hashes)) if dataset.test.labels is None else dataset.test.labels
+    labels = np.asarray(labels, "<i8")
+    order = np.lexsort((labels, hashes))
+    content = hashes[order].tobytes() + labels[order].tobytes()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _membership(context: StageContext) -> dict[str, str]:

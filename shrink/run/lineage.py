@@ -11,8 +11,6 @@ Layout beside the steps of a store, and in the file `lineage.json` of a run fold
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -39,7 +37,6 @@ def describe_data(
     config: DataConfig,
     fingerprint: str,
     outcomes: Sequence[StageOutcome],
-    splits: Splits | None = None,
 ) -> DataSet:
     """Return what a report says of its data.
 
@@ -47,7 +44,6 @@ def describe_data(
         config: the `data` section; of its path only the last name is told, as a report travels.
         fingerprint: of what the source holds.
         outcomes: of the stages, the first finished one of which counted the examples.
-        splits: how they are divided.
 
     Returns:
         it; `examples` and `classes` are None where no stage came so far.
@@ -60,23 +56,8 @@ def describe_data(
         fingerprint=fingerprint,
         examples=found.examples,
         classes=found.classes,
-        test_examples=None
-        if splits is None or found.examples is None
-        else _test_examples(config, fingerprint, first.splits, splits),
+        test_examples=first.splits.test_examples,
     )
-
-
-def _test_examples(config: DataConfig, fingerprint: str, held_out: HeldOut, splits: Splits) -> str:
-    """Return a hash of which examples are tested on: the data, and how it is divided."""
-    drawn = [splits.seed, config.validation_split, config.test_split]
-    left_out = (held_out.left_out or {}).get("test", 0)
-    division = [
-        fingerprint,
-        held_out.test,
-        None if held_out.test_given else drawn,
-        [left_out, *splits.earlier] if left_out else None,
-    ]
-    return hashlib.sha256(json.dumps(division).encode()).hexdigest()[:16]
 
 
 LEFT_OUT = "trained-examples-left-out"

@@ -252,7 +252,7 @@ class Runner:
             keep_measurement(self.plan, step, digest, splits, stored, self.store)
         keep_timing(step, stored, state.keys[step.name], begins, self.store)
         counted = step_outcome(step, "done", result=stored.result)
-        data = describe_data(self.plan.data_config, digest, [counted], splits)
+        data = describe_data(self.plan.data_config, digest, [counted])
         state.lineages[stored.files[ARTIFACT].stem] = remember(
             self.plan, step, splits, data, stored, self.store, origin
         )
@@ -488,8 +488,7 @@ class Runner:
         self._report_inherited(state)
         folder.keep_lineages(state.lineages, _split_files(state))
         chain = None
-        config, digest = self.plan.data_config, state.data_fingerprint
-        data = describe_data(config, digest, state.outcomes, state.splits)
+        data = describe_data(self.plan.data_config, state.data_fingerprint, state.outcomes)
         if self.options.measured_on == "test":
             chain = chain_of(self.plan, state.splits, data, self.store)
             if not changed_contents():

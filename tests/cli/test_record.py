@@ -150,6 +150,22 @@ def test_classes_are_those_of_the_outputs_in_a_folder_that_lacks_one(root: Path)
     assert "taken from the model's record" in error
 
 
+def test_a_gate_against_other_labels_is_missed(root: Path) -> None:
+    x, y = numbers()
+    np.savez(root / "other.npz", values=x, y=np.roll(y, 7))  # the same inputs
+    for data, expect in (("numbers.npz", 0), ("other.npz", 1)):
+        recipe = json.loads((root / "npz.yaml").read_text())
+        recipe["data"]["path"] = data
+        recipe |= {"model": "npz/artifacts/00-train.keras", "name": "gated"}
+        recipe["stages"] = [{"quantize": {"scheme": "float16"}}]
+        recipe["gates"] = {"accuracy": {"against": "npz", "limit": 1}}
+        (root / "gated.yaml").write_text(json.dumps(recipe), encoding="utf-8")
+        command(root, "run", "gated.yaml", "--output", "gated", expect=expect)
+    (gate,) = read_report(root / "gated")["gates"]
+    assert (gate["passed"], gate["value"]) == (False, None)
+    assert "npz was measured on other data" in gate["reason"]
+
+
 def test_a_first_run_names_every_output(root: Path) -> None:
     words = ("train", "nets.py:picture", "--data", "fewer", "--epochs", "1", "--output", "three")
     command(root, *words, "--normalize-scale", "0.004")
