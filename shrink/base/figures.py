@@ -45,6 +45,9 @@ class Figure:
             definitions are not compared.
         everywhere: whether each stage has it, or says why not; if not, those alone that have it
             name it.
+        head: heading of a narrow column.
+        title: what it is called on pages and axes.
+        meaning: a sentence for the documentation.
         range: what it and its interval cannot leave; None where nothing is known of that.
     """
 
@@ -54,6 +57,9 @@ class Figure:
     larger_is_better: bool = False
     definition: int = 1
     everywhere: bool = True
+    head: str = ""
+    title: str = ""
+    meaning: str = ""
     range: Range | None = None
 
     @property
@@ -79,30 +85,162 @@ class Figure:
 FIGURES: dict[str, Figure] = {
     figure.name: figure
     for figure in (
-        Figure("file_bytes", "size", "bytes"),
-        Figure("gzip_bytes", "size", "bytes"),
-        Figure("tflite_bytes", "size", "bytes"),
-        Figure("parameters", "size", "count"),
-        Figure("nonzero_parameters", "size", "count"),
-        Figure("macs", "size", "count"),
-        Figure("training_peak_bytes", "memory", "bytes", definition=2),
-        Figure("training_peak_predicted_bytes", "memory", "bytes", definition=2),
-        Figure("training_peak_allocator_bytes", "memory", "bytes"),
-        Figure("training_peak_small_bytes", "memory", "bytes"),
-        Figure("training_host_peak_bytes", "memory", "bytes"),
-        Figure("stage_host_peak_bytes", "memory", "bytes"),
-        Figure("stage_host_peak_predicted_bytes", "memory", "bytes"),
-        Figure("inference_peak_bytes", "memory", "bytes"),
-        Figure("arena_bytes", "memory", "bytes", definition=2),
-        Figure("arena_estimate_bytes", "memory", "bytes"),
-        Figure("arena_32_bytes", "memory", "bytes"),
-        Figure("arena_32_reference_bytes", "memory", "bytes"),
-        Figure("p50_ms", "latency", "ms"),
-        Figure("p90_ms", "latency", "ms"),
-        Figure("cpu_operators", "latency", "count", everywhere=False),
+        Figure(
+            *("file_bytes", "size", "bytes"),
+            head="file",
+            title="artifact file size",
+            meaning="The artifact.",
+        ),
+        Figure(
+            *("gzip_bytes", "size", "bytes"),
+            head="gzip",
+            title="size under gzip -9",
+            meaning="The artifact under gzip -9.",
+        ),
+        Figure(
+            *("tflite_bytes", "size", "bytes"),
+            head="tflite",
+            title="TFLite file size",
+            meaning="The TFLite file; of a Keras stage its float32 conversion, so that "
+            "stages compare.",
+        ),
+        Figure(
+            *("parameters", "size", "count"),
+            head="parameters",
+            title="parameters",
+            meaning="Weights.",
+        ),
+        Figure(
+            *("nonzero_parameters", "size", "count"),
+            head="nonzero",
+            title="nonzero parameters",
+            meaning="Weights that are not zero.",
+        ),
+        Figure(
+            *("macs", "size", "count"),
+            head="MACs",
+            title="MACs per example",
+            meaning="Multiply-accumulates of one example.",
+        ),
+        Figure(
+            *("training_peak_bytes", "memory", "bytes"),
+            head="training",
+            title="training peak",
+            meaning="The most memory that any one device held while training.",
+            definition=2,
+        ),
+        Figure(
+            *("training_peak_predicted_bytes", "memory", "bytes"),
+            head="predicted training",
+            title="predicted training peak",
+            meaning="The planner's prediction of it, fixed before training.",
+            definition=2,
+        ),
+        Figure(
+            *("training_peak_allocator_bytes", "memory", "bytes"),
+            head="allocator",
+            title="training peak, allocator's part",
+            meaning="The part of it that the device's allocator counts.",
+        ),
+        Figure(
+            *("training_peak_small_bytes", "memory", "bytes"),
+            head="small tensors",
+            title="training peak, small tensors' part",
+            meaning="The part of it in small tensors on a CPU, which bypass that allocator.",
+        ),
+        Figure(
+            *("training_host_peak_bytes", "memory", "bytes"),
+            head="training host",
+            title="host memory while training",
+            meaning="The most resident memory of the worker process up to the end of "
+            "training, from the kernel.",
+        ),
+        Figure(
+            *("stage_host_peak_bytes", "memory", "bytes"),
+            head="process",
+            title="host memory of the process",
+            meaning="The most resident memory of the stage's process, conversion and "
+            "measuring included, whether it trains or not.",
+        ),
+        Figure(
+            *("stage_host_peak_predicted_bytes", "memory", "bytes"),
+            head="predicted process",
+            title="predicted host memory of the process",
+            meaning="Its prediction, before the process started.",
+        ),
+        Figure(
+            *("inference_peak_bytes", "memory", "bytes"),
+            head="inference",
+            title="inference peak",
+            meaning="Resident memory that loading and running the artifact adds, against a "
+            "one-operator model.",
+        ),
+        Figure(
+            *("arena_bytes", "memory", "bytes"),
+            head="arena",
+            title="tensor arena",
+            meaning="The smallest tensor arena in which TFLite Micro allocates the model, "
+            "to 16 bytes.",
+            definition=2,
+        ),
+        Figure(
+            *("arena_estimate_bytes", "memory", "bytes"),
+            head="arena estimate",
+            title="tensor arena, estimated",
+            meaning="The arena that a plan of the file's tensors needs, where TFLite Micro "
+            "does not run it.",
+        ),
+        Figure(
+            *("arena_32_bytes", "memory", "bytes"),
+            head="arena 32-bit",
+            title="tensor arena on 32-bit targets, estimated",
+            meaning="An estimate of the arena on 32-bit targets with CMSIS-NN.",
+        ),
+        Figure(
+            *("arena_32_reference_bytes", "memory", "bytes"),
+            head="arena 32-bit reference",
+            title="the same with reference kernels",
+            meaning="The same with the reference kernels.",
+        ),
+        Figure(
+            *("p50_ms", "latency", "ms"),
+            head="p50",
+            title="median latency",
+            meaning="Median latency on this host, one thread.",
+        ),
+        Figure(
+            *("p90_ms", "latency", "ms"),
+            head="p90",
+            title="90th percentile of latency",
+            meaning="90th percentile of latency on this host, one thread.",
+        ),
+        Figure(
+            *("cpu_operators", "latency", "count"),
+            head="on CPU",
+            title="operators on the CPU",
+            meaning="Of a file that `compact` placed on an accelerator: operators that stay "
+            "on the CPU.",
+            everywhere=False,
+        ),
     )
 }
 """The figures that reports have, whatever the task; metrics come on top."""
+STAGE_COLUMNS = (
+    *("tflite_bytes", "training_peak_bytes", "arena_bytes", "cpu_operators", "p50_ms", "macs"),
+    *("parameters", "gzip_bytes", "inference_peak_bytes"),
+)
+"""Columns of the table of stages, in its order; those without a value are left out."""
+MORE_COLUMNS = (
+    *("file_bytes", "nonzero_parameters", "training_peak_predicted_bytes"),
+    *("training_host_peak_bytes", "stage_host_peak_bytes", "stage_host_peak_predicted_bytes"),
+    "p90_ms",
+)
+"""Columns that only Markdown and HTML have room for."""
+COSTS = (
+    *("tflite_bytes", "arena_bytes", "p50_ms", "macs", "parameters", "nonzero_parameters"),
+    *("gzip_bytes", "training_peak_bytes", "inference_peak_bytes", "cpu_operators"),
+)
+"""What a metric is weighed against, the most important first: plots, comparisons, headlines."""
 
 
 def definitions() -> dict[str, int]:

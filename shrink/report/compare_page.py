@@ -9,7 +9,6 @@ from urllib.parse import quote
 from shrink.base.figures import figure_of
 from shrink.contract.comparison import ComparedRow, Comparison
 from shrink.report import svg
-from shrink.report.compare_plots import pair_plot
 from shrink.report.compare_table import (
     STATUS,
     caption_of,
@@ -22,6 +21,7 @@ from shrink.report.compare_table import (
 )
 from shrink.report.content import Table
 from shrink.report.html import template
+from shrink.report.scatter import compared_plot
 from shrink.report.slices import compared_slices_table
 
 _MOST_COLUMNS = 9
@@ -101,7 +101,7 @@ def plots_of(found: Comparison) -> Plots | None:
     order = [found.fronts[0].y, *(name for f in found.fronts for name in (f.x, f.y))]
     figures = list(dict.fromkeys(order))
     numbers = {name: number for number, name in enumerate(figures)}
-    drawn = tuple(Chosen(numbers[f.x], numbers[f.y], pair_plot(found, f)) for f in found.fronts)
+    drawn = tuple(Chosen(numbers[f.x], numbers[f.y], compared_plot(found, f)) for f in found.fronts)
     known = {frozenset((one.x, one.y)) for one in drawn}
     everything = range(len(figures))
     without = tuple((x, y) for x in everything for y in everything if {x, y} not in known)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from shrink.base.figures import (
+    COSTS,
     DURATION,
     Figure,
     figure_of,
@@ -23,7 +24,7 @@ from shrink.contract.comparison import (
     Spread,
 )
 from shrink.contract.details import FigureDelta
-from shrink.report.content import NULL, Table, metric_head
+from shrink.report.content import NULL, Table, figure_head, metric_head
 from shrink.report.deltas import change_texts
 from shrink.report.fronts import change_of, single_rows
 
@@ -36,29 +37,6 @@ STATUS: dict[RowStatus, str] = {
     "not run": "NOT RUN",
 }
 """The outcomes in words, the worst last."""
-_HEADS = {
-    "tflite_bytes": "tflite",
-    "gzip_bytes": "gzip",
-    "arena_bytes": "arena",
-    "p50_ms": "p50",
-    "training_peak_bytes": "training",
-    "inference_peak_bytes": "inference",
-    "macs": "MACs",
-    "nonzero_parameters": "nonzero",
-    "cpu_operators": "on CPU",
-}
-_SHOWN = (
-    "tflite_bytes",
-    "arena_bytes",
-    "p50_ms",
-    "macs",
-    "parameters",
-    "nonzero_parameters",
-    "gzip_bytes",
-    "training_peak_bytes",
-    "inference_peak_bytes",
-    "cpu_operators",
-)
 _SEEDS = "- "
 """What the runs of a combination begin with, below it."""
 AnyRow = ComparedRow | RepeatedRow
@@ -145,8 +123,8 @@ def _columns(found: Comparison) -> Iterator[tuple[str, Cell]]:
         unit = "points" if metric_figure(name).unit == "fraction" else "change"
         yield metric_head(name), _metric_cell(name)
         yield f"{unit} [95 %]", _change_cell(name)
-    for cost in _SHOWN:
-        yield _HEADS.get(cost, cost), _figure_cell(cost)
+    for cost in COSTS:
+        yield figure_head(cost), _figure_cell(cost)
         if cost == "tflite_bytes":
             yield "ratio", _ratio_cell(cost)
     others = (n for row in found.rows for n in row.figures if figure_of(n).group == "metrics")

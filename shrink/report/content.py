@@ -11,6 +11,7 @@ from shrink.base.errors import RecipeError, ReportWarning, distinct, listed
 from shrink.base.figures import (
     FIGURES,
     LOSS,
+    STAGE_COLUMNS,
     figure_of,
     format_ratio,
     format_value,
@@ -78,17 +79,10 @@ def columns(report: Report) -> list[Column]:
         first.append(Column("status", status_word))
     return [
         *first,
-        figure_column("tflite", "tflite_bytes"),
+        figure_column("tflite_bytes"),
         Column("ratio", _tflite_ratio),
         *_int8_columns(report),
-        figure_column("training", "training_peak_bytes"),
-        figure_column("arena", "arena_bytes"),
-        *_placed_columns(report),
-        figure_column("p50", "p50_ms"),
-        figure_column("MACs", "macs"),
-        figure_column("parameters", "parameters"),
-        figure_column("gzip", "gzip_bytes"),
-        figure_column("inference", "inference_peak_bytes"),
+        *(figure_column(name) for name in STAGE_COLUMNS[1:]),
         Column("time", _duration_cell),
     ]
 
@@ -99,22 +93,16 @@ def filled_cells(candidates: Sequence[Column], report: Report) -> list[list[str]
     return [column for column in cells if set(column[1:]) != {NULL}]
 
 
-def _placed_columns(report: Report) -> list[Column]:
-    """Return the column of operators left on the CPU, where a file was placed on an accelerator."""
-    placed = any(stage.figure("cpu_operators") is not None for stage in report.stages)
-    return [figure_column("on CPU", "cpu_operators")] if placed else []
-
-
 def _int8_columns(report: Report) -> list[Column]:
     """Return a column for each figure that a budget of some stage holds of the int8 file."""
-    heads = {"file_bytes": "int8 file", "arena_bytes": "int8 arena"}
 
-    def column(figure: str, head: str) -> Column:
-        text = figure_of(figure).text
-        return Column(head, lambda stage: text(_int8_budgets(stage).get(figure)))
+    def column(name: str) -> Column:
+        figure = figure_of(name)
+        text = figure.text
+        return Column(f"int8 {figure.head}", lambda stage: text(_int8_budgets(stage).get(name)))
 
     held = {name for stage in report.stages for name in _int8_budgets(stage)}
-    return [column(figure, head) for figure, head in heads.items() if figure in held]
+    return [column(name) for name in ("file_bytes", "arena_bytes") if name in held]
 
 
 def _int8_budgets(stage: Stage) -> dict[str, float]:
@@ -136,9 +124,14 @@ def status_word(stage: Stage) -> str:
     return "stopped" if was_stopped(stage) else stage.status
 
 
-def figure_column(head: str, name: str) -> Column:
+def figure_column(name: str) -> Column:
     """Return the column of one figure; one that is known to be too low says so."""
-    return Column(head, lambda stage: figure_text(stage, name))
+    return Column(figure_head(name), lambda stage: figure_text(stage, name))
+
+
+def figure_head(name: str) -> str:
+    """Return the heading of a column: of a figure, else of a metric."""
+    return FIGURES[name].head if name in FIGURES else metric_head(name)
 
 
 def figure_text(stage: Stage, name: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shrink.base.figures import (
+    COSTS,
     FIGURES,
     LOSS,
     figure_of,
@@ -26,7 +27,6 @@ from shrink.report.text import escape, table
 if TYPE_CHECKING:
     from rich.console import Console
 
-_RESULT_FIGURES = ("tflite_bytes", "parameters", "macs", "arena_bytes", "p50_ms")
 _NO_METRICS = (LOSS, "duration_s")
 _OUTCOMES = {"PASS": "passed", "FAIL": "missed", "WARN": "missed", "SKIP": "not checked"}
 _MISSING = "-"
@@ -292,7 +292,7 @@ def _result_table(diff: Changes) -> tuple[tuple[str, ...], list[tuple[str, ...]]
         return (), []
     every = dict.fromkeys(name for _, one in results for name in one.figures)
     metrics = [n for n in every if figure_of(n).group == "metrics" and n not in _NO_METRICS]
-    shown = [*metrics[:1], *(name for name in _RESULT_FIGURES if name in every)]
+    shown = [*metrics[:1], *(name for name in COSTS if name in every)]
     rows = [
         (
             one.stage,

@@ -7,23 +7,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shrink.base.figures import DURATION, LOSS, figure_of
+from shrink.base.figures import COSTS, DURATION, LOSS, figure_of
 from shrink.contract.comparison import ComparedRow, Front, RepeatedRow
 from shrink.contract.details import Limits, MetricDelta
 
-COSTS = (
-    "tflite_bytes",
-    "gzip_bytes",
-    "nonzero_parameters",
-    "parameters",
-    "macs",
-    "arena_bytes",
-    "training_peak_bytes",
-    "inference_peak_bytes",
-    "p50_ms",
-    "cpu_operators",
-)
-"""What runs may be drawn against, the first that differs by default."""
 _ROUNDING = 1e-9
 _MOST_METRICS = 4
 _MOST_POINTS_IN_ALL_PAIRS = 30

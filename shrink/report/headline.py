@@ -8,6 +8,7 @@ from typing import Literal
 
 from shrink.base.errors import listed
 from shrink.base.figures import (
+    COSTS,
     Figure,
     figure_of,
     format_ratio,
@@ -120,12 +121,6 @@ _PROVEN = {
 }
 _MANY_ZEROS = 0.1
 _SAME = 0.02
-_TILES = (
-    ("tflite_bytes", "TFLite file"),
-    ("arena_bytes", "Tensor arena"),
-    ("p50_ms", "Latency, median"),
-    ("macs", "Multiply-accumulates"),
-)
 
 
 @dataclass(frozen=True)
@@ -257,12 +252,13 @@ def _metric_tile(stage: Stage, base: Stage, metric: str | None) -> Iterator[Tile
 
 
 def _figure_tiles(stage: Stage, base: Stage) -> Iterator[Tile]:
-    for name, label in _TILES:
+    for name in COSTS[:4]:
         figure, value, before = figure_of(name), stage.figure(name), base.figure(name)
         if value is not None:
             was = _was(figure, before, stage is base)
             ratio = f", {format_ratio(value / before)}" if before and stage is not base else ""
-            yield Tile(label, figure.text(value), was + ratio)
+            title = figure.title[0].upper() + figure.title[1:]
+            yield Tile(title, figure.text(value), was + ratio)
 
 
 def _zeros(stage: Stage, base: Stage) -> Iterator[Tile]:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from shrink.base.errors import listed
+from shrink.base.figures import FIGURES
 from shrink.contract.details import Task
 from shrink.contract.report import DataSet, Report, Stage
 from shrink.report.confusion import confusion_tables
 from shrink.report.content import (
+    NULL,
     Column,
     Table,
     artifact_paths,
@@ -32,6 +34,7 @@ from shrink.report.headline import ending, headlines, results_without_headline, 
 from shrink.report.memory_map import memory_map_plots
 from shrink.report.placement import placement_tables
 from shrink.report.plots import loss_plots, memory_groups, sensitivity_plots, timeline_plots
+from shrink.report.scatter import other_tradeoffs, tradeoff_plot
 from shrink.report.slices import slice_tables
 from shrink.report.tables import (
     audit_sentences,
@@ -41,7 +44,6 @@ from shrink.report.tables import (
     operator_tables,
 )
 from shrink.report.text import more_columns
-from shrink.report.tradeoff import other_tradeoffs, tradeoff_plot
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -126,13 +128,6 @@ def _classes(value: Sequence[str] | None) -> str | None:
 
 TEMPLATES = Path(__file__).parent / "templates"
 _MOST_ITEMS = 200
-_HEADS = {
-    "tflite": "TFLite file",
-    "training": "training peak",
-    "p50": "latency",
-    "inference": "inference peak",
-}
-"""Heads in full, where a terminal has no room for them."""
 _LONGEST_TEXT = 2_000
 _CODE = re.compile(r"`([^`\n]+)`")
 _LONGEST_RECIPE = 200_000
@@ -144,7 +139,8 @@ def render_html(report: Report) -> str:
     Every text of the report is escaped: by the template, and by `svg` inside the plots. Long lists
     and texts are cut, and say so.
     """
-    found = columns(report)
+    stages = report.stages
+    found = [c for c in columns(report) if not stages or {c.cell(s) for s in stages} != {NULL}]
     return template("report.html").render(
         report=report,
         name=report.recipe.name,
@@ -222,7 +218,8 @@ def _table(found: Sequence[Column], report: Report) -> Table:
 
 def _rows(found: Sequence[Column], stages: Sequence[Stage]) -> Table:
     rows = (tuple(column.cell(stage) for column in found) for stage in stages)
-    return Table(tuple(_HEADS.get(c.head, c.head) for c in found), tuple(rows))
+    titles = {figure.head: figure.title for figure in FIGURES.values()}
+    return Table(tuple(titles.get(c.head, c.head) for c in found), tuple(rows))
 
 
 def _more_results(found: Sequence[Column], report: Report) -> Table | None:

@@ -11,14 +11,11 @@ from shrink.base.figures import format_value
 from shrink.contract.compaction import Holder, MemoryMap
 from shrink.contract.report import Report
 from shrink.report import svg
-from shrink.report.tradeoff import Mark, Space, names
 
 _HEIGHT = 170
 _MOST_STEPS = 180
 _MOST_HOLDERS = 3
 _LONGEST_NAME = 40
-_LONGEST_LABEL = 17
-_LIFT = 11.0
 """Pixels that names stand above peaks, off the line that goes on beside them."""
 _BEFORE, _AFTER = "val_loss", "loss"
 """Classes of the style sheet: dashed in the second colour, and solid in the first."""
@@ -76,7 +73,7 @@ def _plot(
     curves = [("before", _BEFORE, before, [(float(n), n + 1.0) for n in range(count)])]
     curves += [("after", _AFTER, after, _widths(after, count))] if after else []
     outlines: dict[str, list[svg.Point]] = {}
-    marks, dots = [], []
+    marks: list[str] = []
     for word, kind, one, widths in curves:
         spans = [_Span(*w, live) for w, live in zip(widths, one.live_bytes, strict=True)]
         thinned = _thinned(spans)
@@ -84,10 +81,10 @@ def _plot(
         peak = spans[_peak_number(one) - 1]
         number = _given_number(one)  # as the axis counts
         label = f"{number or ''} {one.peak_operator.removesuffix('_2D')}".strip()
-        marks.append(Mark(label, x((peak.start + peak.end) / 2), y(peak.live)))
-        dots.append(svg.dot(marks[-1].x, marks[-1].y, f"dot {kind}", f"{word}: {_peak(one)}"))
-    named = names(marks, [], _HEIGHT, Space(longest=_LONGEST_LABEL, lift=_LIFT))
-    chart = svg.Chart(x, y, x_ticks, y_ticks, titles, outlines, [*dots, *named])
+        at, height = x((peak.start + peak.end) / 2), y(peak.live)
+        marks.append(svg.dot(at, height, f"dot {kind}", f"{word}: {_peak(one)}"))
+        marks.append(svg.text(at, height, label, "label end" if at > 60 else "label", 0, -9))
+    chart = svg.Chart(x, y, x_ticks, y_ticks, titles, outlines, marks)
     caption = f"{caption[0].upper()}{caption[1:]}"
     title = f"{name}: memory by operator"
     return svg.Plot(name, caption, chart.image(identifier, _HEIGHT, title, caption))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from shrink.base import files
 from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, listed
-from shrink.base.figures import figure_of, metric_figure
+from shrink.base.figures import COSTS, figure_of, metric_figure
 from shrink.contract.codec import to_plain
 from shrink.contract.details import Limits, TensorType, Usage
 from shrink.contract.report import Report, Stage
@@ -22,15 +22,6 @@ from shrink.report.text import escape, render_markdown, table
 
 _MOST_LABELS = 50
 _MOST_SLICES = 10
-_MEANINGS = {
-    "tflite_bytes": "size of the TFLite file",
-    "parameters": "weights",
-    "macs": "multiply-accumulates per example",
-    "arena_bytes": "tensor arena on a microcontroller",
-    "inference_peak_bytes": "memory that loading and running adds on the host",
-    "p50_ms": "median latency on the host",
-    "p90_ms": "90th percentile of latency on the host",
-}
 
 
 def render_card(report: Report, report_sha256: str) -> str:
@@ -132,11 +123,11 @@ def _figures(report: Report, stage: Stage) -> str:
         span = f"{figure.text(low)} to {figure.text(high)}" if low is not None else "-"
         before = figure.text((base.metrics or {}).get(name))
         rows.append(f"| {escape(name)} | {figure.text(value)} | {span} | {before} |")
-    for name, meaning in _MEANINGS.items():
+    for name in (*COSTS, "p90_ms"):
         figure, value = figure_of(name), stage.figure(name)
         if value is not None:
             before = figure.text(base.figure(name))
-            rows.append(f"| {meaning} | {figure.text(value)} | - | {before} |")
+            rows.append(f"| {figure.title} | {figure.text(value)} | - | {before} |")
     return "\n".join(rows)
 
 

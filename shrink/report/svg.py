@@ -154,23 +154,25 @@ def rule(start: Point, end: Point, kind: str) -> str:
     return f'<line class="{kind}" {ends}/>'
 
 
-def shifted(parts: str, dx: float) -> str:
-    """Return parts moved to the right by pixels, whatever the width."""
-    return f'<g transform="translate({dx:.0f} 0)">{parts}</g>' if dx else parts
+def numbered(marks: Sequence[tuple[float, float, str]]) -> tuple[list[str], str]:
+    """Return a number above each mark, and what the numbers are: `1 train, 2 prune.`
 
-
-def leader(x: float, y: float, start: float, end: Point) -> str:
-    """Return a line from beside a mark at a point in percent; all else is in pixels from there.
+    Marks that cover each other share one text, such as `1, 2`.
 
     Args:
-        x: of the mark, in percent.
-        y: of the mark, in percent.
-        start: how far beside the mark the line begins, pixels to the right.
-        end: where it ends, pixels to the right and down.
+        marks: places in percent from the lower left, and names.
     """
-    place = f'x="{x:.2f}%" y="{100 - y:.2f}%" overflow="visible" aria-hidden="true"'
-    ends = f'x1="{start:.0f}" y1="0" x2="{end[0]:.0f}" y2="{end[1]:.0f}"'
-    return f'<svg {place}><line class="leader" {ends}/></svg>'
+    groups: list[list[int]] = []
+    for index, (x, y, _) in enumerate(marks):
+        near = (g for g in groups if abs(marks[g[0]][0] - x) < 3 and abs(marks[g[0]][1] - y) < 6)
+        group = next(near, None)
+        groups.append([index]) if group is None else group.append(index)
+    parts = []
+    for group in groups:
+        x, y, _ = marks[group[0]]
+        label = ", ".join(str(index + 1) for index in group)
+        parts.append(text(x, y, label, "label end" if x > 85 else "label", -8 if x > 85 else 8, -6))
+    return parts, ", ".join(f"{i} {name}" for i, (_, _, name) in enumerate(marks, 1)) + "."
 
 
 def axes(

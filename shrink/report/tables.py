@@ -9,7 +9,6 @@ from shrink.contract.details import Audit, Control, MetricDelta, Row
 from shrink.contract.report import Report, Stage
 from shrink.report import svg
 from shrink.report.content import NULL, Table
-from shrink.report.tradeoff import Mark, names
 
 
 def control_tables(report: Report) -> list[Table]:
@@ -182,12 +181,11 @@ def _error_curve(points: Sequence[tuple[int, Row]]) -> tuple[int, str]:
     curve = [(x(number), y(value)) for (number, _), value in zip(points, values, strict=True)]
     parts.append(svg.stretched([svg.line(curve, "curve loss")]))
     worst = sorted(zip(values, curve, points, strict=True), key=lambda one: one[0])[:_WORST_NAMED]
-    named = []
     for value, (at, height), (number, row) in worst:
         name = f"{number} {_operator_name(row)}"
         parts.append(svg.dot(at, height, "dot", f"{name}: {value:.1f} dB"))
-        named.append(Mark(name, at, height))
-    return _HEIGHT, "".join([*parts, *names(named, [], _HEIGHT)])
+        parts.append(svg.text(at, height, str(number), "label", 8, -6))
+    return _HEIGHT, "".join(parts)
 
 
 def _operator_name(row: Row) -> str:

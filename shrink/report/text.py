@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shrink.base.figures import metric_figure
+from shrink.base.figures import MORE_COLUMNS, metric_figure
 from shrink.contract.report import Report
 from shrink.report.confusion import confusion_tables
 from shrink.report.content import (
@@ -312,17 +312,11 @@ def more_columns(report: Report) -> list[Column]:
     for name in metrics_of(report):
         if name != main_metric(report):
             unit = "points" if metric_figure(name).unit == "fraction" else "change"
-            first.append(figure_column(metric_head(name), name))
+            first.append(figure_column(name))
             first.append(Column(f"{metric_head(name)} {unit}", change_cell(report, name)))
     return [
         *first,
-        figure_column("file", "file_bytes"),
-        figure_column("nonzero", "nonzero_parameters"),
-        figure_column("predicted training", "training_peak_predicted_bytes"),
-        figure_column("training host", "training_host_peak_bytes"),
-        figure_column("process", "stage_host_peak_bytes"),
-        figure_column("predicted process", "stage_host_peak_predicted_bytes"),
-        figure_column("p90", "p90_ms"),
+        *map(figure_column, MORE_COLUMNS),
     ]
 
 

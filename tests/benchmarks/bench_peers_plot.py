@@ -60,7 +60,7 @@ _STYLE = (
     ".label{paint-order:stroke;stroke:#fff;stroke-width:3px}"
 )
 _LEAST_SHOWN = 74.0
-_WIDTH, _HEIGHT, _MARGIN = 820, 560, 150
+_WIDTH, _HEIGHT, _MARGIN, _ROW = 640, 560, 330, 15
 _LEGEND = (
     '<text x="12" y="22" class="title">One trained ResNet8 on CIFAR-10</text>'
     '<circle class="ours" cx="18" cy="40" r="5"/><text x="30" y="44">shrink; '
@@ -163,7 +163,6 @@ def compared(points: Sequence[Point]) -> list[str]:
 def drawn(points: Sequence[Point]) -> str:
     """Return an SVG: compressed size across, accuracy up; rows below 74 % are left out."""
     from shrink.report import svg
-    from shrink.report.tradeoff import Mark, Space, names
 
     peers = [("peer", name, size, accuracy) for name, size, accuracy, _ in _PEERS]
     ours = [("ours", p["name"], p["gzip_bytes"], p["accuracy"]) for p in points]
@@ -176,10 +175,16 @@ def drawn(points: Sequence[Point]) -> str:
     best = [one for one in ours if all(o[2] > one[2] or o[3] <= one[3] for o in ours)]
     front = sorted((x(size), y(accuracy)) for *_, size, accuracy in best)
     parts.append(svg.stretched([svg.line(front, "curve")]))
-    marks = [Mark(name, x(size), y(accuracy)) for _, name, size, accuracy in shown]
-    for mark, (kind, name, size, accuracy) in zip(marks, shown, strict=True):
-        parts.append(svg.dot(mark.x, mark.y, kind, f"{name}: {accuracy} %, {size:,} bytes"))
-    parts += names(marks, [], _HEIGHT, Space(_WIDTH, 60, _MARGIN))
+    label = float(-_ROW)  # names stand in a column on the right, in the order of accuracy
+    for kind, name, size, accuracy in shown:
+        at, up = x(size), y(accuracy)
+        parts.append(svg.dot(at, up, kind, f"{name}: {accuracy} %, {size:,} bytes"))
+        label = max(label + _ROW, (100 - up) / 100 * _HEIGHT)
+        parts.append(
+            f'<line class="leader" x1="{at:.2f}%" y1="{100 - up:.2f}%" x2="{_WIDTH + 8}" '
+            f'y2="{label:.0f}"/><text x="{_WIDTH + 12}" y="{label + 4:.0f}">'
+            f"{svg.escaped(name)}</text>"
+        )
     box = f'x="70" y="80" width="{_WIDTH}" height="{_HEIGHT}" overflow="visible"'
     size = f'width="{_WIDTH + 70 + _MARGIN}" height="{_HEIGHT + 140}"'
     return (

@@ -24,9 +24,9 @@ from shrink.report import (
     model,
     plots,
     rendered,
+    scatter,
     tables,
     text,
-    tradeoff,
 )
 from shrink.report import gate_lines as lines
 
@@ -73,8 +73,8 @@ memory_map_plots = reading(memory_map.memory_map_plots)
 loss_plots = reading(plots.loss_plots)
 memory_groups = reading(plots.memory_groups)
 sensitivity_plots = reading(plots.sensitivity_plots)
-tradeoff_plot = reading(tradeoff.tradeoff_plot)
-other_tradeoffs = reading(tradeoff.other_tradeoffs)
+tradeoff_plot = reading(scatter.tradeoff_plot)
+other_tradeoffs = reading(scatter.other_tradeoffs)
 
 
 def metadata(document: Plain, digest: str) -> Any:

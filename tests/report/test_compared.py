@@ -322,7 +322,7 @@ def test_page_closes_its_tags_and_has_no_script() -> None:
     assert len(set(page.values("id"))) == len(page.values("id"))
     assert not any(value.startswith(("http", "//")) for value in page.values("href"))
     assert "accuracy (%)" in page.text
-    assert "size of the TFLite file (bytes)" in page.text
+    assert "TFLite file size (bytes)" in page.text
 
 
 def test_page_shows_one_plot_for_every_choice_of_two_figures() -> None:

@@ -48,7 +48,7 @@ def test_render_html_says_what_got_smaller_and_what_it_cost(full: Page) -> None:
     [
         *("train", "prune", "quantize", "PASS accuracy_drop", "FAIL tflite_bytes", "WARN loss"),
         *("14.0 KB > 10 B", "shrink run digits", "name: digits", "CPU:0", "40.0 MB", "700 MB"),
-        *("Loss by epoch", "Accuracy against the size of the TFLite file", "Tensor arena"),
+        *("Loss by epoch", "Accuracy against TFLite file size", "Tensor arena"),
     ],
 )
 def test_render_html_shows(full: Page, words: str) -> None:

@@ -67,8 +67,8 @@ def test_every_rendering_shows_what_stays_on_the_cpu() -> None:
         assert "2 of 9 operators stay on the CPU" in shown
     assert "probabilities" in render_html(built)
     assert "on CPU" in render_markdown(built)
-    assert "on CPU" in Page(render_html(built)).text
-    assert "on CPU" not in Page(render_html(report(outcomes()))).text
+    assert "operators on the CPU" in Page(render_html(built)).text
+    assert "operators on the CPU" not in Page(render_html(report(outcomes()))).text
 
 
 def test_no_rendering_lets_a_name_become_markup() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from shrink.contract.result import StageOutcome
 from shrink.report import svg
-from shrink.report.tradeoff import Candidate, pareto_front
+from shrink.report.fronts import Point, front_points
 from tests.report.plain import (
     headlines,
     loss_plots,
@@ -23,12 +23,12 @@ from tests.report.plain import (
 from tests.report.toys import outcome, outcomes, report, with_result
 
 
-def candidate(name: str, size: float, score: float) -> Candidate:
-    return Candidate(name, size, score, score, score)
+def candidate(name: str, size: float, score: float) -> Point:
+    return Point(name, name, size, score, score, score)
 
 
-def front(points: list[Candidate], larger_is_better: bool = True) -> list[str]:
-    return [point.name for point in pareto_front(points, larger_is_better)]
+def front(points: list[Point], metric: str = "accuracy") -> list[str]:
+    return [point.name for point in front_points(points, "tflite_bytes", metric)]
 
 
 def test_pareto_front_leaves_out_what_another_beats() -> None:
@@ -38,7 +38,7 @@ def test_pareto_front_leaves_out_what_another_beats() -> None:
 
 def test_pareto_front_turns_round_when_smaller_is_better() -> None:
     points = [candidate("a", 10, 0.9), candidate("b", 5, 0.8), candidate("c", 7, 0.7)]
-    assert front(points, larger_is_better=False) == ["b", "c"]
+    assert front(points, "loss") == ["b", "c"]
 
 
 def test_pareto_front_keeps_equals_and_drops_the_larger_of_equal_scores() -> None:
@@ -54,7 +54,7 @@ def test_tradeoff_plot_marks_the_front_and_draws_intervals() -> None:
     # train is best, quantize smallest; prune has the accuracy of quantize and is larger.
     assert marks == ["dot on-front", "dot beaten", "dot on-front"]
     assert len([r for r in root.iter("line") if r.attrib["class"] == "whisker"]) == 3
-    assert "(quantize, train)" in plot.caption
+    assert "1 train, 2 prune, 3 quantize. Filled (3, 1): on the Pareto front" in plot.caption
 
 
 def drawn(plot: svg.Plot | None) -> ElementTree.Element:
@@ -83,20 +83,20 @@ def test_tradeoff_plot_takes_what_differs_where_the_files_are_equally_large() ->
     stages = [sparse("train", 98, 300, 100), sparse("s50", 97, 200, 50), sparse("s90", 20, 90, 10)]
     plot = tradeoff_plot(report(stages, finals=("s50", "s90")))
     assert plot is not None
-    assert plot.title == "accuracy against the artifact's size under gzip"
-    assert plot.caption.startswith("All TFLite files are about equally large.")
-    assert texts(plot, "title") == ["artifact under gzip -9 (bytes)", "accuracy (%)"]
+    assert plot.title == "accuracy against size under gzip -9"
+    assert "All TFLite files are about equally large." in plot.caption
+    assert texts(plot, "title") == ["size under gzip -9 (bytes)", "accuracy (%)"]
     # A .keras and a .tflite file under gzip are no two sizes of one thing.
     stages[2] = sparse("s90", 20, 90, 10, artifact="artifacts/2.tflite")
     mixed = tradeoff_plot(report(stages, finals=("s50", "s90")))
-    assert texts(mixed, "title")[0] == "parameters that are not zero (logarithmic)"
+    assert texts(mixed, "title")[0] == "nonzero parameters (logarithmic)"
 
 
 def test_tradeoff_plot_has_ticks_on_either_side_of_its_marks() -> None:
     sizes = {"train": 416_000, "keep75": 311_000, "keep10": 51_000}
     stages = [sized(name, 98 - n, size) for n, (name, size) in enumerate(sizes.items())]
     plot = tradeoff_plot(report(stages, finals=("keep75", "keep10")))
-    assert texts(plot, "title")[0] == "size of the TFLite file (bytes, logarithmic)"
+    assert texts(plot, "title")[0] == "TFLite file size (bytes, logarithmic)"
     ticks = [t for t in texts(plot, "tick") if t.endswith("KB")]
     assert (ticks[0], ticks[-1]) == ("50 KB", "500 KB")
 
@@ -110,20 +110,20 @@ def test_tradeoff_plot_draws_the_front_from_its_first_mark_to_its_last() -> None
     assert (across[0], across[-1]) == (marks[2], marks[1])
 
 
-def test_tradeoff_plot_stands_marks_of_one_size_side_by_side() -> None:
-    stages = [sized("train", 98, 400), sized("a", 99, 100), sized("b", 98, 100)]
+def test_tradeoff_plot_shows_marks_of_one_size_at_their_true_values() -> None:
+    stages = [sized("train", 98, 400), sized("a", 99, 100), sized("b", 99, 100)]
     plot = tradeoff_plot(report(stages, finals=("a", "b")))
     assert plot is not None
-    moved = [g.attrib["transform"] for g in drawn(plot).iter("g")]
-    assert moved == ["translate(14 0)"]
-    assert plot.caption.endswith("Marks at one place across stand side by side.")
+    places = [(c.attrib["cx"], c.attrib["cy"]) for c in drawn(plot).iter("circle")]
+    assert places[1] == places[2]
+    assert texts(plot, "label") == ["1", "2, 3"]
 
 
 def test_other_tradeoffs_show_what_else_tells_stages_apart() -> None:
     assert other_tradeoffs(report()) == []
     stages = [sized("train", 98, 400, macs=900), sized("a", 97, 100, macs=100)]
     (plot,) = other_tradeoffs(report(stages, finals=("a",)))
-    assert plot.title == "accuracy against multiply-accumulates"
+    assert plot.title == "accuracy against MACs per example"
 
 
 def test_tradeoff_plot_is_left_out_below_two_points() -> None:
@@ -203,7 +203,7 @@ def test_headlines_say_when_a_result_grew_or_stayed() -> None:
 
 def test_headlines_compare_every_tile_with_the_baseline() -> None:
     tiles = {tile.label: (tile.value, tile.before) for tile in headlines(report())[0].tiles}
-    assert tiles["TFLite file"] == ("14.0 KB", "baseline: 100 KB, 0.14x")
+    assert tiles["TFLite file size"] == ("14.0 KB", "baseline: 100 KB, 0.14x")
     assert tiles["accuracy"] == ("96.00 %", "baseline: 98.00 %")
     assert tiles["Training memory"] == ("40.0 MB", "largest of all stages")
 

@@ -57,7 +57,7 @@ def test_metadata_of_a_compacted_artifact_tells_what_firmware_needs() -> None:
 def test_card_has_measured_figures_and_their_origin() -> None:
     card = render_card(built(interface=INTERFACE), "ef" * 32)
     for words in (
-        *("| accuracy | 96.00 % |", "| 98.00 % |", "| size of the TFLite file | 14.0 KB |"),
+        *("| accuracy | 96.00 % |", "| 98.00 % |", "| TFLite file size | 14.0 KB |"),
         "input x: int8, 1x8x8x1, real = 0.5 \\* (stored - -128)",
         "output y: float32, 1x3\n",
         "normalisation before the input: x \\* 0.25 + -1.0",
