@@ -56,8 +56,9 @@ class DataKeys(TypedDict, total=False):
     """Fraction taken for validation, by the seed and stratified, where no such split is given."""
     data_test_split: float
     """Fraction taken for the test split, by the seed and stratified, where none is given."""
-    data_target: Literal["label", "input"]
-    """input: the model is trained to reproduce its input (autoencoder)."""
+    data_target: Literal["label", "input", "none"]
+    """input: the model is trained to reproduce its input (autoencoder). none: the examples have no
+    labels; `quantize` calibrates on them, and no metric is measured."""
     data_normalize: Mapping[str, object] | None
     """None: images 0-255 and arrays as stored, cast to the model's input dtype."""
     data_cache: Literal["none", "validation", "auto", "memory", "disk"]

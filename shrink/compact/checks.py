@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.compact.graph import ITEM_BYTES, Graph, Operator, Tensor
-from shrink.tflite.structure import corrupt
+from shrink.tflite.model import corrupt
 
 _MOST_BYTES = (1 << 31) - 1
 """Runtimes count bytes of tensors and arenas in 32 bits."""

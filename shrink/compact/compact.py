@@ -6,9 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ai_edge_litert import schema_py_generated as schema
-
-from shrink.base.errors import InternalError, StageError
+from shrink.base.errors import StageError
 from shrink.base.types import Array
 from shrink.compact import litert
 from shrink.compact.bands import Banding
@@ -16,7 +14,7 @@ from shrink.compact.borders import Bordered, with_int8_borders
 from shrink.compact.checks import check_graph
 from shrink.compact.choose import choose
 from shrink.compact.compacted import Compacted, Target
-from shrink.compact.cost import graph_macs, macs_of, temporary_bytes
+from shrink.compact.cost import graph_macs, temporary_bytes
 from shrink.compact.decode_choice import KERNELS_DENSE
 from shrink.compact.decode_choice import decode as in_less_flash
 from shrink.compact.flatten import without_flattening
@@ -41,7 +39,8 @@ from shrink.compact.verify import (
 )
 from shrink.compact.verify_child import MICRO, XNNPACK
 from shrink.compact.wheel import allocated_as_given, allocated_bytes
-from shrink.tflite.structure import read
+from shrink.tflite.model import read
+from shrink.tflite.planner import wrong_shapes
 
 DEFAULT_EXTRA_MACS = 0.05
 _LADDER = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5)
@@ -50,8 +49,6 @@ _TRIES, _STARTS, _CANDIDATES = 6000, 6, 60
 _PLAN_ATTEMPTS = 20_000
 _LEAST_GAIN = 0.01
 """Less than this share of the arena is not worth a larger file and another operator."""
-
-_FLOAT32 = schema.TensorType.FLOAT32
 
 
 class _Version(NamedTuple):
@@ -140,6 +137,8 @@ def _in_less_memory(
     bordered = with_int8_borders(graph) if int8_io else Bordered(graph)
     if not graph.operators:
         return _unchanged(model, bordered, before, "it has no operators", target)
+    if wrong := wrong_shapes(read(model)[0]):
+        return _unchanged(model, bordered._replace(graph=graph), before, wrong, target)
     if arena_bytes is not None and before <= arena_bytes and not bordered.borders:
         why = f"it fits {arena_bytes:,} bytes already"
         return _unchanged(model, bordered, before, why, target)
@@ -148,8 +147,8 @@ def _in_less_memory(
     if arena_bytes is not None and best.arena > arena_bytes:
         possible = min(best.arena, before)
         raise StageError(
-            f"no way was found into an arena of {arena_bytes:,} bytes: the smallest takes "
-            f"{possible:,}, of {before:,} as given",
+            f"cannot fit the model into {arena_bytes:,} bytes (smallest arena found: "
+            f"{possible:,}, original: {before:,})",
             hint=f"--arena-bytes {possible}, or a smaller model",
         )
     little = arena_bytes is None and _is_little(best.arena, before)
@@ -158,9 +157,11 @@ def _in_less_memory(
     try:
         return dataclasses.replace(_checked(graph, bordered, before, best), target=target)
     except _Different as error:
-        if not _computes_floats(graph):
-            raise InternalError(f"the compacted file {error}") from error
-        why = f"computed in another order, it {error}"
+        why = f"the rewritten file {error}"
+        if arena_bytes is not None and before > arena_bytes:
+            raise StageError(
+                f"cannot fit the model into {arena_bytes:,} bytes (original: {before:,}): {why}"
+            ) from error
         return _unchanged(model, bordered._replace(graph=graph), before, why, target)
 
 
@@ -252,7 +253,8 @@ def _versions(graph: Graph, shares: Sequence[float], target: Target) -> Iterator
                 return  # no output depends on any
             if target == "tflm" and temporary_bytes(plain) >= version.plan.size_bytes:
                 return  # more operators only raise what TFLite Micro takes while it plans
-        survey = Survey(plain if target == "litert" else upright(plain))
+        litert_runs = target == "litert"
+        survey = Survey(plain if litert_runs else upright(plain), litert=litert_runs)
         left = int(share * macs) + macs - survey.macs
         if target == "litert":
             candidates = Search(survey, left, _TRIES).candidates(_STARTS, _CANDIDATES)
@@ -306,14 +308,6 @@ def _unchanged(
 
 class _Different(Exception):
     """Outputs of two files are not equal to the byte, in the runtimes that it names."""
-
-
-def _computes_floats(graph: Graph) -> bool:
-    """Whether sums are of floats, which come out by the order in which kernels add them."""
-    return any(
-        macs_of(graph, operator) and graph.tensors[operator.outputs[0]].type == _FLOAT32
-        for operator in graph.operators
-    )
 
 
 def _checked(graph: Graph, bordered: Bordered, before: int, version: _Version) -> Compacted:

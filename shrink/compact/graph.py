@@ -20,10 +20,20 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
 from shrink.tflite.decode import DECODE
-from shrink.tflite.edit import PLAN_ENTRY, packed, unpacked
 from shrink.tflite.litert_twin import in_rank
+from shrink.tflite.model import (
+    MALFORMED,
+    OPERATOR_NAMES,
+    PLAN_ENTRY,
+    Subgraph,
+    corrupt,
+    new_code,
+    packed,
+    read,
+    text,
+    unpacked,
+)
 from shrink.tflite.offline_plan import ONLINE, with_plan
-from shrink.tflite.structure import MALFORMED, Subgraph, corrupt, read
 
 ITEM_BYTES = {
     schema.TensorType.INT8: 1,
@@ -35,8 +45,6 @@ ITEM_BYTES = {
     schema.TensorType.FLOAT32: 4,
     schema.TensorType.INT64: 8,
 }
-_GREATER = schema.BuiltinOperator.PLACEHOLDER_FOR_GREATER_OP_CODES
-_BUILTINS = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}
 _STATEFUL = {
     "CALL",
     "CALL_ONCE",
@@ -93,7 +101,7 @@ class Tensor:
     @property
     def name(self) -> str:
         """As the file has it; empty where it has none."""
-        return "" if self.stored is None else _text(self.stored.name)
+        return "" if self.stored is None else text(self.stored.name)
 
     @functools.cached_property
     def size_bytes(self) -> int:
@@ -158,7 +166,7 @@ class Operator:
     @property
     def name(self) -> str:
         """Of the schema, CONV_2D and so on; of a custom one, its own."""
-        return self.code.custom or _BUILTINS[self.code.builtin]
+        return self.code.custom or OPERATOR_NAMES[self.code.builtin]
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,15 +272,14 @@ def _tensor(model: schema.ModelT, stored: schema.TensorT) -> Tensor:
     data = model.buffers[stored.buffer].data
     constant = data is not None and len(data) > 0
     if stored.type not in ITEM_BYTES and not constant:
-        raise _refused(f"tensor {_text(stored.name)} is of a type that is not known")
+        raise _refused(f"tensor {text(stored.name)} is of a type that is not known")
     return Tensor(_indices(stored.shape), stored.type, stored, None, constant)
 
 
 def _operator(model: schema.ModelT, stored: schema.OperatorT) -> Operator:
     code = model.operatorCodes[stored.opcodeIndex]
-    builtin = max(code.builtinCode, code.deprecatedBuiltinCode)
     return Operator(
-        OperatorCode(builtin, code.version),
+        OperatorCode(code.builtinCode, code.version),
         _indices(stored.inputs),
         _indices(stored.outputs),
         stored.builtinOptions,
@@ -283,10 +290,6 @@ def _operator(model: schema.ModelT, stored: schema.OperatorT) -> Operator:
 
 def _indices(stored: Sequence[int] | None) -> tuple[int, ...]:
     return () if stored is None else tuple(int(value) for value in stored)
-
-
-def _text(name: bytes | None) -> str:
-    return (name or b"").decode("utf-8", "replace")
 
 
 def _check_order(graph: Graph) -> None:
@@ -355,7 +358,7 @@ class _Writer:
         subgraph.inputs = self._places(self._graph.inputs)
         subgraph.outputs = self._places(self._graph.outputs)
         model.subgraphs = [subgraph]
-        model.operatorCodes = [_code(code) for code in codes]
+        model.operatorCodes = [new_code(*code) for code in codes]
         kept = [one for one in model.signatureDefs or [] if self._holds(one)]
         model.signatureDefs = [self._signature(one) for one in kept]
         model.metadata = self._metadata()
@@ -423,16 +426,7 @@ class _Writer:
 
     def _metadata(self) -> list[schema.MetadataT]:
         entries = [copy.copy(stored) for stored in self._graph.model.metadata or []]
-        kept = [entry for entry in entries if _text(entry.name) != PLAN_ENTRY]
+        kept = [entry for entry in entries if text(entry.name) != PLAN_ENTRY]
         for entry in kept:
             entry.buffer = self._moved_buffer(entry.buffer)
         return kept
-
-
-def _code(code: OperatorCode) -> schema.OperatorCodeT:
-    stored = schema.OperatorCodeT()
-    stored.builtinCode = code.builtin
-    stored.deprecatedBuiltinCode = min(code.builtin, _GREATER)
-    stored.version = code.version
-    stored.customCode = code.custom or None
-    return stored

@@ -20,8 +20,8 @@ from shrink.compact.banded import in_bands
 from shrink.compact.graph import Graph, write_graph
 from shrink.compact.search import Candidate
 from shrink.compact.stretch import Survey
+from shrink.tflite.model import read, read_file
 from shrink.tflite.planner import planned_bytes
-from shrink.tflite.structure import read, read_file
 
 _MODULE = "shrink.compact.litert"
 _TIMEOUT_S = 120.0

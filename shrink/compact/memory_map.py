@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from shrink.compact.graph import Graph
 from shrink.compact.views import Block, Cell, blocks_of, lifetimes, live_bytes, scratch_blocks
 from shrink.contract.compaction import Holder, MemoryMap
-from shrink.tflite.edit import PLAN_ENTRY
+from shrink.tflite.model import PLAN_ENTRY
 
 
 def memory_map(graph: Graph, planned: bool) -> MemoryMap:

@@ -292,6 +292,7 @@ _CUT = {
     schema.TensorType.BOOL,
 }
 """Types that TFLite Micro's SLICE and CONCATENATION take: what reads a uint8 input runs whole."""
+_CUT_IN_LITERT = _CUT | {schema.TensorType.UINT8}
 
 
 def same_padding(height: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -300,17 +301,25 @@ def same_padding(height: int, kernel: int, stride: int) -> tuple[int, int]:
     return max((outputs - 1) * stride + kernel - height, 0) // 2, outputs
 
 
-def rule_of(graph: Graph, operator: Operator) -> RowRule | None:
-    """Return what an operator does to rows; None where it cannot run on some of them."""
+def rule_of(graph: Graph, operator: Operator, *, litert: bool = False) -> RowRule | None:
+    """Return what an operator does to rows; None where it cannot run on some of them.
+
+    Args:
+        graph: that it stands in.
+        operator: one of its operators.
+        litert: whether LiteRT runs the file; else TFLite Micro, whose SLICE takes no uint8.
+    """
     if len(operator.outputs) != 1:
         return None
     output = graph.tensors[operator.outputs[0]].shape
     builtin = operator.code.builtin
     touched = graph.activations((*operator.inputs, *operator.outputs))
-    if any(graph.tensors[index].type not in _CUT for index in touched):
+    types = _CUT_IN_LITERT if litert else _CUT
+    if any(graph.tensors[index].type not in types for index in touched):
         return None
-    if len(output) != 4 or output[0] != 1:
-        return None
+    shapes = [graph.tensors[index].shape for index in touched]
+    if len(output) != 4 or any(len(shape) == 4 and shape[0] != 1 for shape in shapes):
+        return None  # rows of several examples do not lie behind one another
     if builtin in POINTWISE:
         whole = builtin not in _BY_SIXTEENS or not math.prod(output[2:]) % 16
         return _pointwise(graph, operator, output) if whole else None

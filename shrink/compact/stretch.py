@@ -18,6 +18,10 @@ class Impossible(Exception):
 class Survey:
     """What all stretches of a graph share.
 
+    Args:
+        graph: the graph.
+        litert: whether it is compacted for LiteRT.
+
     Attributes:
         graph: its order of operators is final.
         rules: what each operator does to rows; None for one that cannot run on some of them.
@@ -30,9 +34,9 @@ class Survey:
         tails: what each operator and its output take for good.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, *, litert: bool = False) -> None:
         self.graph = graph
-        self.rules = [rule_of(graph, operator) for operator in graph.operators]
+        self.rules = [rule_of(graph, operator, litert=litert) for operator in graph.operators]
         self.life = lifetimes(graph)
         self.blocks = blocks_of(graph)
         self.has_scratch = any(block.is_scratch for block in self.blocks)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -27,6 +27,8 @@ _MACS_OF_ALL = 1_200_000_000
 """About 3 s of a file in all runtimes, the reference kernels most of it."""
 _AT_ONCE = 2
 _ROOM_BYTES = 8 << 20
+Answers: TypeAlias = Mapping[str, Sequence[Array]]
+"""Outputs (n, ...) of a file by runtime."""
 _DTYPES = {
     schema.TensorType.INT8: np.int8,
     schema.TensorType.UINT8: np.uint8,
@@ -123,14 +125,17 @@ def compare(
         micro_only: files that must give it in TFLite Micro, with operators unknown to LiteRT.
 
     Raises:
-        StageError: LiteRT cannot run one of them.
+        StageError: LiteRT cannot run the first one. Others that it cannot run are different.
     """
     with tempfile.TemporaryDirectory(prefix="shrink-verify-") as folder:
         contents = (one, *others, *micro_only)
         places = [Path(folder) / str(number) for number in range(len(contents))]
         inputs = (given or examples, *[examples] * (len(contents) - 1))
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # each waits for a process
-            every = list(pool.map(_answers, places, contents, inputs))
+            jobs = [
+                pool.submit(_answers, *job) for job in zip(places, contents, inputs, strict=True)
+            ]
+            every = [jobs[0].result(), *map(_answers_or_none, jobs[1:])]
     answers, in_micro = every[: 1 + len(others)], every[1 + len(others) :]
     wanted = answers[0]
     different = tuple(
@@ -150,6 +155,13 @@ def compare(
     return Equality(len(examples[0]), tuple(wanted), different, distinct)
 
 
+def _answers_or_none(job: Future[Answers]) -> Answers:
+    try:
+        return job.result()
+    except StageError:
+        return {}
+
+
 def does_not_run() -> StageError:
     """Return what is wrong with a file that was allocated, but that no runtime ran."""
     return StageError(
@@ -167,9 +179,7 @@ def _equal(wanted: Sequence[Array], found: Sequence[Array]) -> bool:
     )
 
 
-def _answers(
-    folder: Path, content: bytes, examples: Sequence[Array]
-) -> Mapping[str, Sequence[Array]]:
+def _answers(folder: Path, content: bytes, examples: Sequence[Array]) -> Answers:
     """Return the outputs (n, ...) of a file by runtime, computed in a child process.
 
     Args:

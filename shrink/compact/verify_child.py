@@ -79,7 +79,7 @@ def _in_micro(path: str, arena_bytes: int, arrays: Sequence[Array]) -> list[list
     import numpy as np
     from tflite_micro import runtime
 
-    from shrink.tflite.structure import read_file
+    from shrink.tflite.model import read_file
 
     count = len(read_file(Path(path))[0].outputs)
     try:

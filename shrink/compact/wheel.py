@@ -23,13 +23,15 @@ def allocated_bytes(content: bytes) -> int:
     """Return the bytes of the smallest arena in which TFLite Micro allocates a file.
 
     Raises:
-        StageError: it does not.
+        StageError: it does not, or fails when it runs the file.
     """
     figure = arena_of(content)
-    if figure.value is None:
+    if figure.value is None or figure.fails:
         raise StageError(
-            f"TFLite Micro, for which a file is compacted, does not run it: {figure.reason}",
-            hint="quantize to int8 with target: tflm",
+            f"compact plans the arena of TFLite Micro, which does not run this file: "
+            f"{figure.reason}",
+            hint="quantize the float model to int8 for it (shrink quantize --target tflm), or "
+            "compact this file for LiteRT with target: litert (--target litert)",
         )
     return figure.value
 

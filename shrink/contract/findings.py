@@ -15,10 +15,9 @@ from shrink.contract.compaction import (
     RuntimeEquality,
     StoredKernels,
 )
-from shrink.contract.details import TensorType
 from shrink.contract.record import record
 from shrink.contract.report import Skipped
-from shrink.contract.stage_details import OperatorRow
+from shrink.contract.stage_details import OperatorRow, StoredTensor
 
 
 @record
@@ -301,8 +300,8 @@ class Firmware:
     arena_bytes: int | None
     arena_32_bytes: int | None = None
     arena_note: str
-    inputs: tuple[TensorType, ...]
-    outputs: tuple[TensorType, ...]
+    inputs: tuple[StoredTensor, ...]
+    outputs: tuple[StoredTensor, ...]
     labels: tuple[str, ...] = ()
     front_end: Mapping[str, Json] | None = None
 

@@ -122,3 +122,41 @@ class StageDetails:
     placement: Placement | None = left_out(None)
     choices: tuple[Choice, ...] = left_out(())
     others: Mapping[str, Json] = unknown_keys()
+
+
+@record
+class StoredTensor:
+    """An input or output of an artifact: `real = scale * (stored - zero_point)`.
+
+    Attributes:
+        scale, zero_point: None where it holds no integers.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    scale: float | None
+    zero_point: int | None
+
+
+@record
+class StoredTensors:
+    """The inputs and outputs of an artifact."""
+
+    inputs: tuple[StoredTensor, ...]
+    outputs: tuple[StoredTensor, ...]
+
+
+@record
+class StoredInterface(StoredTensors):
+    """What an application must know of an artifact beside its tensors.
+
+    Attributes:
+        labels: by index of the output.
+        normalize: the recipe's; both None where there are none.
+        front_end: what makes inputs of samples or texts; None for other data.
+    """
+
+    labels: tuple[str, ...] | None
+    normalize: Mapping[str, Json] | None
+    front_end: Mapping[str, Json] | None = None

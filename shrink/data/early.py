@@ -156,7 +156,7 @@ def wanted_targets(
             hint="add it, or correct data.inputs"
             if lacking
             else "add the targets, name yours in data.targets, or set data.target: input for an "
-            "autoencoder",
+            "autoencoder, none to calibrate on examples without targets",
         )
     return () if missing else targets
 

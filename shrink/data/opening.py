@@ -176,7 +176,7 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
                 for split, of_split in dataset.slice_values.items()
             },
         )
-    inputs_are_targets = config.target == "input"
+    inputs_are_targets = config.target != "label"
     if config.normalize is None and config.augment is None and not inputs_are_targets:
         return dataset
     classes = None if inputs_are_targets else dataset.num_classes

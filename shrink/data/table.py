@@ -214,7 +214,7 @@ def feature_columns(
 
 
 def _target_columns(path: Path, columns: Collection[str], config: DataConfig) -> tuple[str, ...]:
-    if config.target == "input":
+    if config.target != "label":
         return ()
     if config.targets is not None:
         check_columns(path, columns, config.targets)

@@ -9,8 +9,7 @@ import numpy as np
 
 from shrink.base.measured import Measured
 from shrink.tflite.decode import dense_twin
-from shrink.tflite.flatbuffer import values
-from shrink.tflite.structure import Operator, Subgraph, Tensor, read
+from shrink.tflite.model import Operator, Subgraph, Tensor, read, values
 
 Known = Mapping[int, float]
 """Tensors of one number whose value is known, by their index."""

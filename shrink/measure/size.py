@@ -16,19 +16,16 @@ from shrink.base.measured import Measured
 from shrink.contract.stage_details import LayerRow, OperatorRow
 from shrink.graph.macs import MacsCounter, macs_figure
 from shrink.tflite.decode import has_decode
-from shrink.tflite.flatbuffer import (
-    Operator,
-    Subgraph,
-    Tensor,
+from shrink.tflite.model import Operator, Subgraph, Tensor, read
+from shrink.tflite.planner import tensor_bytes
+from shrink.tflite.weights import (
     loop_starts,
     nonzero,
     nonzero_parameters,
     operator_weights,
     parameters,
-    read,
     weights,
 )
-from shrink.tflite.planner import tensor_bytes
 
 _GZIP = zlib.MAX_WBITS | 16  # with a gzip header, whose time stamp zlib leaves at 0
 _MANY_ZEROS = 0.3

@@ -24,9 +24,8 @@ import numpy as np
 
 from shrink.quantization.calibration import Batches, Ranges
 from shrink.tflite.edit import exposing, with_constants
-from shrink.tflite.flatbuffer import values
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import Operator, Subgraph, Tensor, read
+from shrink.tflite.model import Operator, Subgraph, Tensor, read, values
 
 MASKED = -1e4
 """Scores at or below this are masked: no model has such scores of its own."""

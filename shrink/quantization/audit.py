@@ -22,9 +22,10 @@ from shrink.quantization.source import FloatModel
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.child import MODULE as CHILD_MODULE
 from shrink.tflite.child import LitertRequest
-from shrink.tflite.flatbuffer import Operator, Subgraph, read
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import Operator, Subgraph, read
 from shrink.tflite.names import Named, row_count
+from shrink.tflite.planner import wrong_shapes
 
 _BORDERS = {"QUANTIZE", "DEQUANTIZE"}
 _FLOATS = {"FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64"}
@@ -60,6 +61,8 @@ def audit(
     graph = graphs[0]
     layers = layer_paths(source.model) if source.model is not None else []
     agreements = compare_forms(content, source, inputs)
+    if target == "tflm" and (wrong := wrong_shapes(graph)):
+        raise StageError(wrong)
     micro = microcontroller_findings if target == "tflm" else narrow_weights_beyond_micro
     notes = [*findings(graph), *micro(graph)]
     if agreements:
@@ -85,7 +88,7 @@ def check_runs(content: bytes, path: Path) -> None:
     run = run_child(CHILD_MODULE, request, NoAnswer, timeout_s=_TIMEOUT_S)
     if run.failure is not None and not run.timed_out:
         raise StageError(
-            f"the artifact was made, but LiteRT cannot run it: {run.failure}",
+            run.error.message if run.error is not None else f"LiteRT cannot run it: {run.failure}",
             hint="try another scheme; float32 tells whether the model itself can run",
         )
 
@@ -218,6 +221,8 @@ def microcontroller_findings(graph: Subgraph) -> list[str]:
             "tflm: FULLY_CONNECTED has a scale per channel, which older microcontroller runtimes "
             "read as one scale"
         )
+    if wrong := wrong_shapes(graph):
+        notes.append(f"tflm: {wrong}")
     hybrid = [
         operator.name
         for operator, weight in weights

@@ -9,8 +9,8 @@ import numpy as np
 from shrink.base.errors import ShrinkError
 from shrink.quantization.calibration import Batches, Ranges
 from shrink.tflite.edit import exposing, with_constants
-from shrink.tflite.flatbuffer import Operator, Subgraph, read, values
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import Operator, Subgraph, read, values
 from shrink.tflite.names import Named, row_count
 
 _BATCH = 10

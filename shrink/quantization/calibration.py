@@ -11,8 +11,8 @@ from shrink.base.errors import StageError
 from shrink.data.examples import Examples
 from shrink.data.splits import stratified_sample
 from shrink.tflite.edit import exposing
-from shrink.tflite.flatbuffer import read
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import read
 from shrink.tflite.names import Named, named, ordered, row_count
 
 Batches = Iterable[Named]

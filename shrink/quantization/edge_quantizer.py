@@ -20,8 +20,18 @@ from ai_edge_quantizer.algorithm_manager import AlgorithmName
 from shrink.base.errors import StageError
 from shrink.quantization.calibration import Ranges
 from shrink.tflite.edit import without_plan
-from shrink.tflite.flatbuffer import values
-from shrink.tflite.structure import Subgraph, Tensor, read
+from shrink.tflite.model import (
+    Subgraph,
+    Tensor,
+    add_buffer,
+    add_tensor_like,
+    drop_unread_tensors,
+    operator_code,
+    packed,
+    read,
+    unpacked,
+    values,
+)
 
 Mode = Literal["dynamic", "static", "weight_only"]
 Target = Literal["litert", "tflm"]
@@ -48,6 +58,7 @@ MATRIX_OPERATORS = frozenset({"CONV_2D", "FULLY_CONNECTED"})
 _WEIGHTED = MATRIX_OPERATORS | {"DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"}
 _INPUT, _WEIGHTS, _BIAS = 0, 1, 2
 _POSITIONS = 64
+_OPERATOR = schema.BuiltinOperator
 
 
 @dataclass(frozen=True)
@@ -108,27 +119,24 @@ class Weighted:
 def weighted_operators(content: bytes) -> list[Weighted]:
     """Return the operators of the first subgraph with constant float32 weights, in order."""
     graph = read(content)[0]
-    stored = schema.Model.GetRootAs(content, 0).Subgraphs(0)
     operators = []
     for index, operator in enumerate(graph.operators):
         if operator.name in _WEIGHTED and len(operator.inputs) > _WEIGHTS:
             tensor = graph.tensors[operator.inputs[_WEIGHTS]]
             if tensor.constant and tensor.dtype == "FLOAT32":
-                operators.append(_weighted(graph, index, tensor, stored.Operators(index)))
+                operators.append(_weighted(graph, index, tensor))
     return operators
 
 
-def _weighted(graph: Subgraph, index: int, tensor: Tensor, stored: schema.Operator) -> Weighted:
+def _weighted(graph: Subgraph, index: int, tensor: Tensor) -> Weighted:
     operator = graph.operators[index]
     geometry: dict[str, Any] = {}
     if operator.name == "CONV_2D":
-        options = schema.Conv2DOptions()
-        table = stored.BuiltinOptions()
-        options.Init(table.Bytes, table.Pos)
+        options = operator.options
         geometry = {
-            "strides": (options.StrideH(), options.StrideW()),
-            "dilation": (options.DilationHFactor(), options.DilationWFactor()),
-            "padding": "SAME" if options.Padding() == schema.Padding.SAME else "VALID",
+            "strides": (options.strideH, options.strideW),
+            "dilation": (options.dilationHFactor, options.dilationWFactor),
+            "padding": "SAME" if options.padding == schema.Padding.SAME else "VALID",
         }
     has_bias = len(operator.inputs) > _BIAS and operator.inputs[_BIAS] >= 0
     bias = graph.tensors[operator.inputs[_BIAS]] if has_bias else None
@@ -195,7 +203,65 @@ def quantize(
         if keep_float:
             operation = qtyping.TFLOperationName(border)
             recipe.add_quantization_config(".*", operation, algorithm_key=AlgorithmName.NO_QUANTIZE)
-    return _run(content, recipe, ranges)
+    made = _run(content, recipe, ranges)
+    return with_int8_prelus(made) if mode == "static" and activation_bits == 8 else made
+
+
+def with_int8_prelus(content: bytes) -> bytes:
+    """Return a quantized model whose PRELU operators work on int8.
+
+    ai-edge-quantizer has none of its own and leaves them between a DEQUANTIZE and a QUANTIZE, whose
+    scales they take. Slopes get one scale for all channels, as from the TFLite converter.
+
+    Args:
+        content: the .tflite file; returned as it is where no PRELU stands so.
+    """
+    model = unpacked(content)
+    if _OPERATOR.PRELU not in {code.builtinCode for code in model.operatorCodes}:
+        return content
+    for graph in model.subgraphs:
+        codes = [model.operatorCodes[one.opcodeIndex].builtinCode for one in graph.operators]
+        by_code = {
+            code: [o for c, o in zip(codes, graph.operators, strict=True) if c == code]
+            for code in (_OPERATOR.PRELU, _OPERATOR.QUANTIZE, _OPERATOR.DEQUANTIZE)
+        }
+        sources = {o.outputs[0]: o.inputs[0] for o in by_code[_OPERATOR.DEQUANTIZE]}
+        targets = {o.inputs[0]: o for o in by_code[_OPERATOR.QUANTIZE]}
+        for operator in by_code[_OPERATOR.PRELU]:
+            source, target = sources.get(operator.inputs[0]), targets.get(operator.outputs[0])
+            slopes = graph.tensors[operator.inputs[1]]
+            data = model.buffers[slopes.buffer].data
+            types = {graph.tensors[i].type for i in (source, target and target.outputs[0]) if i}
+            if types != {schema.TensorType.INT8} or data is None or target is None:
+                continue
+            index = add_tensor_like(graph, operator.inputs[1], ";int8")
+            _quantize_slopes(model, graph.tensors[index], np.frombuffer(data.tobytes(), "<f4"))
+            written = operator.outputs[0]
+            operator.inputs, operator.outputs = [source, index], target.outputs
+            if written in graph.outputs or sum(written in o.inputs for o in graph.operators) > 1:
+                target.opcodeIndex = operator_code(model, _OPERATOR.DEQUANTIZE, 2)
+                target.inputs, target.outputs = target.outputs, [written]
+                target.builtinOptions, target.builtinOptionsType = None, 0
+            else:
+                graph.operators.remove(target)
+        used = {index for operator in graph.operators for index in operator.inputs}
+        idle = [o for o in by_code[_OPERATOR.DEQUANTIZE] if o.outputs[0] not in used]
+        graph.operators = [
+            one for one in graph.operators if one not in idle or one.outputs[0] in graph.outputs
+        ]
+    drop_unread_tensors(model)
+    return packed(model)
+
+
+def _quantize_slopes(model: schema.ModelT, tensor: schema.TensorT, slopes: np.ndarray) -> None:
+    low, high = min(float(slopes.min()), 0.0), max(float(slopes.max()), 0.0)
+    scale = max((high - low) / 255, 1e-9)
+    zero_point = round(-128 - low / scale)
+    codes = np.clip(np.rint(slopes / scale) + zero_point, -128, 127).astype(np.int8)
+    tensor.type, tensor.buffer = schema.TensorType.INT8, add_buffer(model, codes)
+    tensor.quantization = schema.QuantizationParametersT()
+    tensor.quantization.scale = np.array([scale], np.float32)
+    tensor.quantization.zeroPoint = np.array([zero_point], np.int64)
 
 
 def to_float16(content: bytes) -> bytes:

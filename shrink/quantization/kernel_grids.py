@@ -16,8 +16,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.tflite.edit import packed, unpacked
-from shrink.tflite.flatbuffer import Operator, Subgraph, Tensor, read, values
+from shrink.tflite.model import Operator, Subgraph, Tensor, packed, read, unpacked, values
 
 _KERNEL, _BIAS = 1, 2
 _WEIGHTED = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})

@@ -25,10 +25,9 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.quantization.calibration import Batches, Ranges
-from shrink.tflite.edit import add_tensor_like, exposing, packed, unpacked
-from shrink.tflite.flatbuffer import values
+from shrink.tflite.edit import exposing
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import Subgraph, read
+from shrink.tflite.model import Subgraph, add_tensor_like, packed, read, unpacked, values
 
 _WIDEST = 50.0
 """Largest over least variance that 255 steps hold well: the least has five of them."""

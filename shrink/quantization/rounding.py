@@ -11,8 +11,8 @@ from shrink.quantization.calibration import Batches
 from shrink.quantization.edge_quantizer import MATRIX_OPERATORS, Weighted, weighted_operators
 from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import read
 from shrink.tflite.names import Named, ordered
-from shrink.tflite.structure import read
 
 _RATIOS = np.linspace(0.3, 1.0, 36)
 _SMALLEST = 1e-12

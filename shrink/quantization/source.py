@@ -12,9 +12,10 @@ import tf_keras as keras
 from shrink.base.errors import InternalError, ModelError
 from shrink.quantization.calibration import Ranges
 from shrink.tflite.convert import Conversion, convert
-from shrink.tflite.flatbuffer import check_float
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import normalized
 from shrink.tflite.names import Named, ordered, output_names, signature_names
+from shrink.tflite.weights import check_float
 
 
 class FloatModel:
@@ -70,7 +71,7 @@ class FloatModel:
 
 
 def read_float_tflite(path: Path) -> FloatModel:
-    """Return the model of a float .tflite file.
+    """Return the model of a float .tflite file of any age, with float32 weights.
 
     Raises:
         ModelError: it cannot be read, or it is quantized already.
@@ -79,5 +80,6 @@ def read_float_tflite(path: Path) -> FloatModel:
         content = path.read_bytes()
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", subject=path) from error
+    content = normalized(content)
     check_float(content, path)
     return FloatModel(content=content)

@@ -13,7 +13,15 @@ from shrink.base import yaml
 from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for, near_file, together
 from shrink.base.figures import target_of
 from shrink.base.foreign import Json, JsonObject
-from shrink.data.config import BUILT_IN, NO_DATA, SOURCES, WHY_NO_METRICS, DataConfig
+from shrink.data.config import (
+    BUILT_IN,
+    NO_DATA,
+    SOURCES,
+    WHY_NO_METRICS,
+    WHY_NO_TARGETS,
+    DataConfig,
+)
+from shrink.data.early import array_names
 from shrink.data.folders import CLIPS, IMAGES, TEXTS
 from shrink.data.pairs import holds_masks
 from shrink.data.shards import is_prepared, is_record_name
@@ -30,38 +38,66 @@ NAME_DATA = "add --data with a source, a path or a YAML file, for example --data
 
 
 def check_examples(
-    source: str,
+    data: DataConfig,
     stages: Mapping[str, StageConfig],
     gates: Iterable[str],
     loaded: LoadedRecipe,
 ) -> None:
-    """Raise `RecipeError` where a recipe without data trains, calibrates or measures a metric.
+    """Raise `RecipeError` where a recipe without data or targets does what needs them.
 
     Args:
-        source: `data.source`.
+        data: the section of the recipe.
         stages: the configuration of every stage, by name.
         gates: names of the gates.
         loaded: the recipe's file, for the place of what is wrong.
     """
-    if source != NO_DATA:
+    if data.source == NO_DATA:
+        lacking, lacks, key = WHY_NO_METRICS, "examples", "source"
+    elif data.target == "none":
+        lacking, lacks, key = WHY_NO_TARGETS, "targets", "target"
+    else:
         return
-    where = loaded.position("data", "source")
+    where = loaded.position("data", key)
     if not stages:
-        raise RecipeError(
-            f"nothing to evaluate on: {WHY_NO_METRICS}", position=where, hint=_name_data()
-        )
+        raise RecipeError(f"nothing to evaluate on: {lacking}", position=where, hint=_remedy(key))
     for name, config in stages.items():
-        if (why := config.needs_examples) is not None:
-            message = f"{WHY_NO_METRICS}, and {name} needs examples: it {why}"
-            raise RecipeError(message, position=where, hint=_name_data(config.kind))
+        why = config.needs_examples if key == "source" else config.needs_targets
+        if why is not None:
+            message = f"{lacking}, and {name} needs {lacks}: it {why}"
+            raise RecipeError(message, position=where, hint=_remedy(key, config.kind))
     for name in gates:
         target = target_of(name)
         if target is not None and target.figure.group == "metrics":
             raise RecipeError(
-                f"gate {name}: no metric is measured, as {WHY_NO_METRICS}",
+                f"gate {name}: no metric is measured, as {lacking}",
                 position=loaded.position("gates", name),
-                hint=_name_data(),
+                hint=_remedy(key),
             )
+
+
+def _remedy(key: str, kind: str = "") -> str:
+    return _name_data(kind) if key == "source" else "name the targets in data.targets"
+
+
+def without_targets(data: JsonObject, stages: Sequence[Mapping[str, Json]]) -> JsonObject:
+    """Return the `data` section of a verb: with `target: none` for an .npz file of inputs alone.
+
+    Args:
+        data: the section as the command line gives it.
+        stages: each a kind with its settings. Where one needs targets, what lacks them is refused
+            when the file is opened.
+    """
+    path = data.get("path")
+    if data.get("source") != "npz" or {"target", "targets"} & set(data) or not stages:
+        return data
+    try:
+        names = array_names(Path(str(path)))
+        configs = [STAGES[k].model_validate(v) for entry in stages for k, v in entry.items()]
+    except (ValidationError, DataError):
+        return data  # whoever reads the recipe says what is wrong, and where
+    if {"y", "y_train"} & set(names) or any(one.needs_targets for one in configs):
+        return data
+    return {**data, "target": "none"}
 
 
 def data_of_none(stages: Sequence[Mapping[str, Json]]) -> JsonObject:

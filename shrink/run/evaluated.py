@@ -19,7 +19,7 @@ from shrink.contract.job import MeasuredOn
 from shrink.contract.report import Figures, Guess
 from shrink.contract.result import Scores
 from shrink.contract.slices import MeasuredSlicing
-from shrink.data.config import WHY_NO_METRICS
+from shrink.data.config import WHY_NO_METRICS, WHY_NO_TARGETS
 from shrink.data.slices import Slicing, slicings_of
 from shrink.measure.inference import EXAMPLES
 from shrink.stages.context import StageContext, StageResult
@@ -36,7 +36,7 @@ from shrink.task.interface import artifact_interface
 from shrink.task.resolve import check_values
 from shrink.task.task import Task
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import read_file
+from shrink.tflite.model import read_file
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def evaluate(
                 Note.about([name], f"not defined on these examples: {why}")
                 for name, why in evaluation.undefined.items()
             ),
-            *ties_note(evaluation),
+            *ties_note(evaluation, artifact_takes.outputs),
             *unmasked_notes(model, read_file(tflite)[0]),
         ],
         tuple(evaluation.sliced.slicings),
@@ -117,9 +117,10 @@ def _validation_slicings(context: StageContext) -> tuple[Slicing, ...] | None:
     return slicings_of(context.dataset, "validation", config) if config.slices else None
 
 
-def not_evaluated() -> Evaluated:
-    """Return why there is nothing where there is no data."""
-    notes = [f"{what}, as {WHY_NO_METRICS}" for what in ("metrics: not measured", "task: none")]
+def not_evaluated(context: StageContext) -> Evaluated:
+    """Return why no metric is measured, without data or without targets."""
+    why = WHY_NO_METRICS if not context.has_data else WHY_NO_TARGETS
+    notes = [f"{what}, as {why}" for what in ("metrics: not measured", "task: none")]
     return Evaluated({}, {}, None, (), None, notes)
 
 
@@ -127,7 +128,7 @@ def guess(
     kind: str, context: StageContext, outcome: StageResult, evaluated: Evaluated
 ) -> Guess | None:
     """Return what guessing would score, of every stage that others may be compared with."""
-    if not context.has_data or (outcome.model is None and kind != "baseline"):
+    if not context.has_targets or (outcome.model is None and kind != "baseline"):
         return None
     known = (name for name in evaluated.metrics if name in GUESSED)
     metric = next(known, next((name for name in evaluated.metrics if name != LOSS), LOSS))

@@ -4,8 +4,7 @@ Layout beside the steps of a store, and in the file `lineage.json` of a run fold
 
     lineages/<sha256>.json   of the artifact with this hash: the splits that it was trained on, the
                              baseline of the run that its line began with, and, in the store alone,
-                             the Python files that were named for it and how it is used
-                             (`shrink.contract.usage`)
+                             the Python files that were named for it
 """
 
 from __future__ import annotations
@@ -16,17 +15,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shrink.base import files
-from shrink.base.cache import cache_root, lineage_path
+from shrink.base.cache import cache_root, mark_used
 from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning, ResourceError
 from shrink.base.figures import definitions
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.codec import ContractError, from_plain, to_plain
-from shrink.contract.details import Details
 from shrink.contract.record import record
 from shrink.contract.report import DataSet, Figures, Origin, definition_in
-from shrink.contract.result import HeldOut, StageOutcome, StepResult, scores_from_plain
+from shrink.contract.result import Counts, HeldOut, StageOutcome, scores_from_plain
 from shrink.contract.tested import LINEAGE_NAME, SPLITS
-from shrink.contract.usage import complete_usage, read_usage
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.headline import Chain
@@ -34,9 +31,7 @@ from shrink.run.store import Store, StoredStep
 
 
 def describe_data(
-    config: DataConfig,
-    fingerprint: str,
-    outcomes: Sequence[StageOutcome],
+    config: DataConfig, fingerprint: str, outcomes: Sequence[StageOutcome]
 ) -> DataSet:
     """Return what a report says of its data.
 
@@ -48,15 +43,14 @@ def describe_data(
     Returns:
         it; `examples` and `classes` are None where no stage came so far.
     """
-    first = next((outcome.result for outcome in outcomes if outcome.complete), StepResult())
-    found = first.data
+    counted = (outcome.result.data for outcome in outcomes if outcome.complete)
+    found = next(counted, Counts())
     return DataSet(
         source=config.source,
         path=Path(config.path).name if config.path else None,
         fingerprint=fingerprint,
         examples=found.examples,
         classes=found.classes,
-        test_examples=first.splits.test_examples,
     )
 
 
@@ -274,19 +268,9 @@ def splits_of(plan: Plan, data_fingerprint: str, store: Store) -> Splits:
     return Splits(seed, tuple(one.splits for one in there), places, lineage, bool(same))
 
 
-def data_identity(
-    data: DataConfig, data_fingerprint: str, classes: Sequence[str] | None = None
-) -> JsonObject:
-    """Return what decides which examples there are, but for the seed.
-
-    Args:
-        data: the `data` section.
-        data_fingerprint: of what its source holds.
-        classes: their names in the order of the labels, once they are known: those of a section
-            that names none count like the same names in the section.
-    """
+def data_identity(data: DataConfig, data_fingerprint: str) -> JsonObject:
+    """Return what decides which examples there are, but for the seed."""
     keys = data.model_dump(mode="json", exclude=NOT_OF_SPLITS)
-    keys["classes"] = list(classes or ()) or keys["classes"]
     return {"fingerprint": data_fingerprint, **keys}
 
 
@@ -294,7 +278,7 @@ def remember(
     plan: Plan,
     step: Step,
     splits: Splits,
-    data: DataSet,
+    data_fingerprint: str,
     stored: StoredStep,
     store: Store,
     origin: LineOrigin | None,
@@ -305,7 +289,7 @@ def remember(
         plan: what was run.
         step: one of its steps.
         splits: how its data was divided.
-        data: what the report says of its data.
+        data_fingerprint: of its data.
         stored: the step, finished.
         store: where it is.
         origin: of a line that begins here.
@@ -314,7 +298,7 @@ def remember(
     if (held := stored.files.get(SPLITS)) is not None:
         link = Link(
             plan.recipe.name,
-            data_identity(plan.recipe.data, str(data.fingerprint), stored.result.data.classes),
+            data_identity(plan.recipe.data, data_fingerprint),
             splits.seed,
             held.stem,
         )
@@ -324,13 +308,10 @@ def remember(
     if lineage.origin is None:
         lineage = replace(lineage, origin=origin)
     digest = stored.files["artifact"].stem
-    place = lineage_path(store.root, digest)
+    place = _place(store.root, digest)
     code = sorted({*_code_of(plan), *_named(place)})
     with contextlib.suppress(OSError, ResourceError):
-        known = files.read_mapping(place).get("usage") if step.kind == BASELINE else None
-        usage = complete_usage(stored.result.details or Details(), plan.recipe.name, data)
-        entry = {**lineage.to_dict(), "code": code, "usage": known or to_plain(usage)}
-        files.write_json(place, entry)
+        files.write_json(place, {**lineage.to_dict(), "code": code})
     return lineage
 
 
@@ -339,7 +320,7 @@ def named_code(artifact: Path) -> set[str]:
 
     It is the store that says it: what a run folder names may be anybody's.
     """
-    return _named(lineage_path(cache_root(), files.sha256(artifact)))
+    return _named(_place(cache_root(), files.sha256(artifact)))
 
 
 def _named(place: Path) -> set[str]:
@@ -350,16 +331,13 @@ def _named(place: Path) -> set[str]:
 def _code_of(plan: Plan) -> set[str]:
     """Return the Python files that a recipe has run, but for its model's builder."""
     by_data = plan.data_path if plan.recipe.data.source == "python" else None
-    slices = (one.function_file(Path.cwd()) for one in plan.slices or ())
-    named = (plan.custom_objects, by_data, *slices, *plan.recipe.task.files())
-    return {str(one) for one in named if one is not None}
+    return {str(one) for one in (plan.custom_objects, by_data) if one is not None}
 
 
 def carry_over(model: Path, exported: Path, store: Store) -> None:
     """Let what is known of a model be known of another form of it, too."""
     lineage, _ = _known(model, store)
-    known = {**lineage.to_dict(), "usage": to_plain(read_usage(model))}
-    files.write_json(lineage_path(store.root, files.sha256(exported)), known)
+    files.write_json(_place(store.root, files.sha256(exported)), lineage.to_dict())
 
 
 def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> LineOrigin:
@@ -370,7 +348,7 @@ def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredS
         stage=plan.baseline.name,
         artifact=stored.files["artifact"].stem,
         scores=stored.files["scores"].name,
-        tested_on=tested_on(plan, splits, data_fingerprint, result.data.classes),
+        tested_on=tested_on(plan, splits, data_fingerprint),
         size=result.size,
         memory=result.memory,
         metrics=result.metrics,
@@ -379,15 +357,14 @@ def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredS
     )
 
 
-def tested_on(
-    plan: Plan, splits: Splits, data_fingerprint: str, classes: Sequence[str] | None
-) -> SplitIdentity:
+def tested_on(plan: Plan, splits: Splits, data_fingerprint: str) -> SplitIdentity:
     """Return what decides the test examples of a run."""
-    identity = data_identity(plan.recipe.data, data_fingerprint, classes)
-    return SplitIdentity(identity, splits.seed, splits.earlier)
+    return SplitIdentity(
+        data_identity(plan.recipe.data, data_fingerprint), splits.seed, splits.earlier
+    )
 
 
-def chain_of(plan: Plan, splits: Splits, data: DataSet, store: Store) -> Chain | None:
+def chain_of(plan: Plan, splits: Splits, data_fingerprint: str, store: Store) -> Chain | None:
     """Return what a run goes on from, None where its own baseline is the first of its line."""
     reference = plan.baseline.inputs["model"].reference
     origin = None if splits.lineage is None else splits.lineage.origin
@@ -395,8 +372,7 @@ def chain_of(plan: Plan, splits: Splits, data: DataSet, store: Store) -> Chain |
         return None
     if files.sha256(reference.path) == origin.artifact:
         return None
-    fingerprint = str(data.fingerprint)
-    same = origin.tested_on == tested_on(plan, splits, fingerprint, data.classes)
+    same = origin.tested_on == tested_on(plan, splits, data_fingerprint)
     name = origin.scores if same else None
     scores = files.read_mapping(store.root / "objects" / name[:2] / name) if name else {}
     return Chain(_without_other_definitions(origin.reported()), scores_from_plain(scores), same)
@@ -430,7 +406,7 @@ def _known(path: Path, store: Store) -> tuple[Lineage, Path]:
     """Return where a model's file comes from, and the run folder that it may be in."""
     digest, run = files.sha256(path), path.parent.parent
     entries = [
-        files.read_mapping(lineage_path(store.root, digest)),
+        files.read_mapping(_place(store.root, digest)),
         files.read_mapping(run / LINEAGE_NAME).get(digest),
     ]
     for entry in entries:
@@ -450,3 +426,9 @@ def splits_files(names: Iterable[str], folders: Sequence[Path]) -> dict[str, Pat
         if there is not None:
             found[name] = there
     return found
+
+
+def _place(root: Path, digest: str) -> Path:
+    place = root / "lineages" / f"{digest}.json"
+    mark_used(place)
+    return place

@@ -57,7 +57,9 @@ def measure(
         return _not_measured(context, outcome, artifact, compressed)
     if job.measured_on == "validation":
         return _for_a_choice(context, outcome, artifact, tflite, job.timed, compressed)
-    evaluated = evaluate(context, outcome, tflite) if context.has_data else not_evaluated()
+    evaluated = (
+        evaluate(context, outcome, tflite) if context.has_targets else not_evaluated(context)
+    )
     files.write_text(context.work / "scores.json", json.dumps(scores_to_plain(evaluated.scores)))
     size = measure_sizes(artifact, tflite, outcome.model, compressed)
     arena, peak = arena_bytes(tflite), inference_peak_bytes(tflite)

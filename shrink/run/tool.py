@@ -24,7 +24,7 @@ from shrink.base.host import HostMemory, machine
 from shrink.base.packages import extra_hint, requirements, versions
 from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.findings import Examination, StorePlace, Tracked, Worked
-from shrink.contract.job import CompactJob, DoctorJob, Job, ModelJob, TrackerJob
+from shrink.contract.job import CompactJob, DoctorJob, InspectJob, Job, ModelJob, TrackerJob
 from shrink.contract.model_source import ModelSource
 from shrink.model.scan import SCANNED, guard_model_file
 from shrink.run.process import preloading_refused, run_worker, show
@@ -84,7 +84,8 @@ def run_tool(job: ModelJob, kind: type[T], console: Console) -> T:
 
     See `run_action`.
     """
-    guard_source(job.model, in_litert=not isinstance(job, CompactJob))
+    structure_alone = isinstance(job, CompactJob | InspectJob)  # they run it in children of theirs
+    guard_source(job.model, in_litert=not structure_alone)
     return run_action(job, kind, console)
 
 

@@ -56,19 +56,14 @@ class StageConfig(Config):
         return "trains on them"
 
     @property
+    def needs_targets(self) -> str | None:
+        """Why examples without targets do not do, after "it"; None where they do."""
+        return self.needs_examples
+
+    @property
     def needs_classes(self) -> bool:
         """Whether the stage measures how many examples are classified rightly."""
         return False
-
-    @property
-    def keeps_layers(self) -> bool:
-        """Whether its model has the layers, of the same sizes, that it starts from."""
-        return False
-
-    @property
-    def removes_blocks(self) -> int:
-        """How many blocks of layers it removes."""
-        return 0
 
     def check_installed(self) -> None:
         """Raise `ResourceError` where a package is missing that only this configuration needs.

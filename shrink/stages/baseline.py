@@ -17,7 +17,7 @@ def run(config: StageConfig | None, context: StageContext) -> StageResult:
     """Return the model as it came, after a check that data and task go with it."""
     path = context.input_path()
     if path.suffix == ".tflite":
-        if context.has_data:
+        if context.has_targets:
             context.task_of(artifact_interface(path))
         return StageResult(tflite=path.read_bytes())
     if context.input_graph_only():
@@ -25,7 +25,7 @@ def run(config: StageConfig | None, context: StageContext) -> StageResult:
         converted = convert(path, "float32")
         return StageResult(tflite=converted.content, notes=[*converted.notes, _CONVERTED])
     model = context.load()
-    if context.has_data:
+    if context.has_targets:
         context.task(model)
     if imported_from_tfmot(model) is None:
         return StageResult(model=model, brought=context.brought)

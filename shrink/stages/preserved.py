@@ -13,7 +13,8 @@ from shrink.base.errors import StageError
 from shrink.pruning.masks import Zeros, count_zeros, prunable_kernels
 from shrink.pruning.sharing import MOST_VALUES, Few, few_values
 from shrink.stages.context import StageContext, StageResult
-from shrink.tflite.flatbuffer import nonzero_parameters, parameters, values, weights
+from shrink.tflite.model import values
+from shrink.tflite.weights import nonzero_parameters, parameters, weights
 
 _CHANNELS = {5: 4}
 """The axis of a kernel's output channels in a file, by its dimensions; 0 but for Conv3D."""

@@ -16,16 +16,17 @@ from shrink.base.types import Array
 from shrink.tflite.arena_32 import CMSIS_NN, REFERENCE, arena_32_bytes
 from shrink.tflite.child import MODULE, ArenaAnswer, ArenaRequest, MicroRequest
 from shrink.tflite.interpreter import dequantize, load, quantize
+from shrink.tflite.model import Subgraph, read_file
 from shrink.tflite.names import Named, ordered
 from shrink.tflite.offline_plan import read_plan
 from shrink.tflite.planner import planned_bytes
-from shrink.tflite.structure import Subgraph, read_file
 
 _TIMEOUT_S = 20.0
 _LOOP_LIMIT_S = 3
 """Seconds that a model with loops may run: TFLite Micro ends some never, as a GRU's that gives its
 sequence, and others are small."""
 _MOST_WORDS = 300
+_ALARM = "died by SIGALRM"
 # Beside activations, an arena holds kernels' own data and structures per tensor and operator.
 _HEADROOM_BYTES = 4 << 20
 
@@ -47,12 +48,15 @@ class ArenaFigure(Measured[int]):
             takes.
         estimate_32_reference: the same with reference kernels.
         runs: whether TFLite Micro ran the model.
+        fails: whether it allocates the model and fails when it runs it; running it may only have
+            taken too long.
     """
 
     estimate: int | None = None
     estimate_32: Measured[int] = _NO_ESTIMATE
     estimate_32_reference: Measured[int] = _NO_ESTIMATE
     runs: bool = False
+    fails: bool = False
 
 
 def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
@@ -75,15 +79,20 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
     if answer.smallest_bytes is None:
         return ArenaFigure(None, _why_nothing(run), planned, runs=answer.runs)
     reason = "" if answer.runs else f"TFLite Micro allocates the model, but {_why_not_run(run)}"
+    fails = not (answer.runs or run.timed_out or run.failure == _ALARM)
     head, tail = answer.head_bytes, answer.tail_bytes
     if head is None or tail is None:
         unknown = Measured[int](None, "TFLite Micro does not say what it takes")
-        return ArenaFigure(answer.smallest_bytes, reason, planned, unknown, unknown, answer.runs)
+        return ArenaFigure(
+            answer.smallest_bytes, reason, planned, unknown, unknown, answer.runs, fails
+        )
     cmsis_nn, reference = (
         Measured(arena_32_bytes(graphs, head, tail, offsets, kernels))
         for kernels in (CMSIS_NN, REFERENCE)
     )
-    return ArenaFigure(answer.smallest_bytes, reason, planned, cmsis_nn, reference, answer.runs)
+    return ArenaFigure(
+        answer.smallest_bytes, reason, planned, cmsis_nn, reference, answer.runs, fails
+    )
 
 
 def _run_tflite_micro(
@@ -121,7 +130,7 @@ def _why_nothing(run: ChildRun[ArenaAnswer]) -> str:
 def _why_not_run(run: ChildRun[ArenaAnswer]) -> str:
     if run.timed_out:
         return f"{run.failure} to run it"
-    if run.failure == "died by SIGALRM":
+    if run.failure == _ALARM:
         return f"took longer than {_LOOP_LIMIT_S} s to run it"
     return f"cannot run it: {failure_of(run)}"
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from shrink.tflite.model import Operator, Subgraph, Tensor
 from shrink.tflite.planner import Lifetime, aligned, lifetimes, planned_end
-from shrink.tflite.structure import Operator, Subgraph, Tensor
 
 Scratch = Callable[[Subgraph, Operator], Sequence[int]]
 """Returns the bytes of each scratch buffer that the kernel of an operator asks for."""

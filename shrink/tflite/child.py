@@ -283,9 +283,9 @@ def check_artifact(path: Path) -> int:
         ModelError: it is corrupt, a constant is not as long as its shape says, its memory plan is
             wrong, or its activations need more memory than the machine has.
     """
+    from shrink.tflite.model import corrupt, read_file
     from shrink.tflite.offline_plan import read_plan
     from shrink.tflite.planner import planned_bytes, tensor_bytes
-    from shrink.tflite.structure import corrupt, read_file
 
     arena, graphs = 0, read_file(path)
     for graph in graphs:
@@ -309,9 +309,10 @@ def check_artifact(path: Path) -> int:
 
 
 def _check_float(path: Path) -> None:
-    from shrink.tflite.flatbuffer import check_float
+    from shrink.tflite.model import normalized
+    from shrink.tflite.weights import check_float
 
-    check_float(path.read_bytes(), path)
+    check_float(normalized(path.read_bytes()), path)
 
 
 def _run_on_zeros(path: Path) -> None:

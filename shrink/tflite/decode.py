@@ -25,8 +25,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
-from shrink.tflite.edit import packed, unpacked
-from shrink.tflite.structure import MALFORMED, read
+from shrink.tflite.model import MALFORMED, packed, read, unpacked
 
 DECODE = "TFLM_DECODE"
 """The name of the custom operator; a firmware's resolver registers it by `AddDecode`."""

@@ -16,19 +16,23 @@ reverse.cc.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 
-import flatbuffers
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.tflite.structure import read_metadata
+from shrink.tflite.model import (
+    PLAN_ENTRY,
+    add_buffer,
+    add_tensor_like,
+    operator_code,
+    packed,
+    read_metadata,
+    text,
+    unpacked,
+)
 
-_IDENTIFIER = b"TFL3"
-PLAN_ENTRY = "OfflineMemoryAllocation"
-"""The metadata entry that says where activations lie; see `shrink.tflite.offline_plan`."""
 _STORED = {schema.TensorType.FLOAT32: "<f4", schema.TensorType.INT32: "<i4"}
 
 
@@ -98,7 +102,7 @@ def with_ordered_borders(content: bytes, inputs: Sequence[str], outputs: Sequenc
     for signature in _only_signature(model):
         orders = []
         for names, tensors in ((inputs, signature.inputs), (outputs, signature.outputs)):
-            known = {_decoded(one.name): int(one.tensorIndex) for one in tensors}
+            known = {text(one.name): int(one.tensorIndex) for one in tensors}
             orders.append(list(dict.fromkeys(known[name] for name in names if name in known)))
         before = (list(graph.inputs), list(graph.outputs))
         same_tensors = all(sorted(a) == sorted(b) for a, b in zip(before, orders, strict=True))
@@ -118,10 +122,6 @@ def _named_tensor(name: str, index: int) -> schema.TensorMapT:
     named = schema.TensorMapT()
     named.name, named.tensorIndex = name, index
     return named
-
-
-def _decoded(name: bytes | str) -> str:
-    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
 
 
 def without_constant_names(content: bytes) -> bytes:
@@ -155,10 +155,8 @@ def with_metadata(content: bytes, name: str, data: bytes) -> bytes:
         data: its content.
     """
     model = unpacked(content)
-    model.buffers.append(schema.BufferT())
-    model.buffers[-1].data = np.frombuffer(data, np.uint8)
     entry = schema.MetadataT()
-    entry.name, entry.buffer = name, len(model.buffers) - 1
+    entry.name, entry.buffer = name, add_buffer(model, np.frombuffer(data, np.uint8))
     plan = next((one for one in model.metadata or [] if one.name == PLAN_ENTRY.encode()), None)
     others = [one for one in model.metadata or [] if one.name != name.encode()]
     model.metadata = [*others, entry]
@@ -181,86 +179,8 @@ def _shared(model: schema.ModelT, graph: schema.SubGraphT, index: int) -> bool:
 def _add_copy(model: schema.ModelT, graph: schema.SubGraphT, index: int) -> int:
     """Add a constant with a buffer of its own, which has no values yet; return its index."""
     added = add_tensor_like(graph, index, f";{len(graph.tensors)}")
-    model.buffers.append(schema.BufferT())
-    graph.tensors[added].buffer = len(model.buffers) - 1
+    graph.tensors[added].buffer = add_buffer(model)
     return added
-
-
-def add_tensor_like(graph: schema.SubGraphT, index: int, suffix: str) -> int:
-    """Add a copy of a tensor to a subgraph of an unpacked model.
-
-    Args:
-        graph: the subgraph.
-        index: of the tensor to copy; the copy has its buffer, type, shape and quantization.
-        suffix: what the copy's name has more, for quantizers tell tensors apart by their names.
-
-    Returns:
-        The copy's index.
-    """
-    added = copy.copy(graph.tensors[index])
-    added.name = (added.name or b"") + suffix.encode()
-    graph.tensors.append(added)
-    return len(graph.tensors) - 1
-
-
-def operator_code(model: schema.ModelT, builtin: int, version: int) -> int:
-    """Return the index of an operator's code in an unpacked model, added where it has none.
-
-    Args:
-        model: the model.
-        builtin: the operator, of `BuiltinOperator`.
-        version: of the operator that is needed; a lower one that is there is raised.
-    """
-    for index, code in enumerate(model.operatorCodes):
-        if code.builtinCode == builtin:
-            code.version = max(code.version, version)
-            return index
-    added = schema.OperatorCodeT()
-    added.builtinCode = added.deprecatedBuiltinCode = builtin
-    added.version = version
-    model.operatorCodes.append(added)
-    return len(model.operatorCodes) - 1
-
-
-def unpacked(content: bytes) -> schema.ModelT:
-    """Return the file as the schema's objects, whose attributes can be changed."""
-    model = schema.ModelT.InitFromPackedBuf(content, 0)
-    for buffer in model.buffers:
-        if buffer.offset > 1:  # behind the flatbuffer, as ai-edge-quantizer does from 256 KiB on
-            buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
-            buffer.offset = buffer.size = 0
-    return model
-
-
-class _AlignedBuilder(flatbuffers.Builder):
-    """Aligns bytes as the schema asks (`force_align: 16`), which the generated code leaves out."""
-
-    def StartVector(self, elemSize: int, numElems: int, alignment: int) -> int:
-        """Begin a vector; a vector of bytes is a buffer of values."""
-        return super().StartVector(elemSize, numElems, 16 if elemSize == 1 else alignment)
-
-
-def packed(model: schema.ModelT, plan: schema.MetadataT | None = None) -> bytes:
-    """Return the file of the schema's objects.
-
-    A memory plan is right for the very tensors and operators that it was made for: any edit
-    removes it.
-
-    Args:
-        model: the objects.
-        plan: the metadata entry of a plan that is right for them.
-    """
-    used = {tensor.buffer for graph in model.subgraphs for tensor in graph.tensors or []}
-    others = [one for one in model.metadata or [] if _decoded(one.name) != PLAN_ENTRY]
-    entries = others if plan is None else [*others, plan]
-    used |= {one.buffer for one in entries}
-    for one in model.metadata or []:
-        if one.buffer not in used:
-            model.buffers[one.buffer].data = None
-    model.metadata = entries
-    builder = _AlignedBuilder(1024)
-    builder.Finish(model.Pack(builder), _IDENTIFIER)
-    return bytes(builder.Output())
 
 
 _LSTMS = {schema.BuiltinOperator.LSTM, schema.BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM}
@@ -276,7 +196,7 @@ def with_ranges(content: bytes, ranges: Mapping[str, tuple[float, float]]) -> by
         return content
     model = unpacked(content)
     for tensor in (tensor for graph in model.subgraphs for tensor in graph.tensors):
-        range_ = ranges.get(_decoded(tensor.name))
+        range_ = ranges.get(text(tensor.name))
         if range_ is not None and tensor.quantization is not None:
             tensor.quantization.min = [min(range_[0], 0.0)]
             tensor.quantization.max = [max(range_[1], 0.0)]
@@ -289,11 +209,9 @@ def with_mended_scales(content: bytes) -> bytes:
     Args:
         content: the .tflite file; returned as it is where it has no such operator.
     """
-    root = schema.Model.GetRootAs(content)
-    codes = {root.OperatorCodes(i).BuiltinCode() for i in range(root.OperatorCodesLength())}
-    if not codes & {*_LSTMS, _REVERSE}:
-        return content
     model = unpacked(content)
+    if not {code.builtinCode for code in model.operatorCodes} & {*_LSTMS, _REVERSE}:
+        return content
     for graph in model.subgraphs:
         for operator in list(graph.operators):
             code = model.operatorCodes[operator.opcodeIndex].builtinCode

@@ -15,11 +15,9 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from shrink.base.errors import DataError, ModelError
 from shrink.base.types import Array
-from shrink.tflite.edit import PLAN_ENTRY
-from shrink.tflite.flatbuffer import values
 from shrink.tflite.litert_twin import litert_twin
+from shrink.tflite.model import PLAN_ENTRY, Operator, Subgraph, read, read_metadata, values
 from shrink.tflite.names import Named, ordered
-from shrink.tflite.structure import Operator, Subgraph, read, read_metadata
 
 Arrays = list[Array]
 
@@ -77,7 +75,7 @@ class Session:
             try:
                 self._interpreter = _allocated(content, batch, _WITHOUT_DELEGATES)
             except RuntimeError as error:
-                raise ModelError(f"LiteRT cannot prepare the model: {_brief(error)}") from error
+                raise _cannot_prepare(error) from error
         try:
             self._describe()
         except ValueError as error:  # names that are no UTF-8
@@ -157,6 +155,18 @@ def _allocated(content: bytes, batch: int | None, resolver: OpResolverType) -> I
     except ValueError as error:
         raise ModelError(f"not a TFLite model: {_brief(error)}") from error
     return interpreter
+
+
+def _cannot_prepare(error: RuntimeError) -> ModelError:
+    """Return what LiteRT says, in fewer words where it lacks a custom operator."""
+    custom = re.search(r"unresolved custom op: (.+?)\. See", _brief(error))
+    if custom is None:
+        return ModelError(f"LiteRT cannot prepare the model: {_brief(error)}")
+    return ModelError(
+        f"LiteRT has no kernel for the custom operator {custom[1]}",
+        hint="`shrink inspect FILE` lists its operators; give the file as it was before it was "
+        "compiled for a device, or the Keras model",
+    )
 
 
 def _details(details: list[_Stored], signature: dict[str, int]) -> tuple[TensorDetail, ...]:

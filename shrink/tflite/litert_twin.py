@@ -7,8 +7,7 @@ import copy
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.tflite.decode import NOT_IN_LITERT, dense_twin, has_decode
-from shrink.tflite.edit import packed, unpacked
-from shrink.tflite.structure import Tensor, read
+from shrink.tflite.model import Tensor, packed, read, unpacked
 
 OUT_OF_RANK = (
     "LiteRT refuses this file: tensors are quantized along a dimension that they do not have, as "

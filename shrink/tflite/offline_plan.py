@@ -23,10 +23,18 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import ModelError
-from shrink.tflite.edit import PLAN_ENTRY, packed, unpacked
-from shrink.tflite.flatbuffer import values
+from shrink.tflite.model import (
+    PLAN_ENTRY,
+    Operator,
+    Subgraph,
+    Tensor,
+    packed,
+    read,
+    read_metadata,
+    unpacked,
+    values,
+)
 from shrink.tflite.planner import aligned, tensor_bytes
-from shrink.tflite.structure import Operator, Subgraph, Tensor, read, read_metadata
 
 ONLINE = -1
 """The offset of a tensor that TFLite Micro places itself."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shrink.tflite.structure import Subgraph, Tensor
+from shrink.tflite.model import Subgraph, Tensor, values
 
 ALIGNMENT_BYTES = 16
 
@@ -129,3 +130,29 @@ def planned_end(blocks: Sequence[Lifetime]) -> int:
 def aligned(size_bytes: int) -> int:
     """Return a size rounded up to ALIGNMENT_BYTES."""
     return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+def wrong_shapes(graph: Subgraph) -> str:
+    """Return what is wrong with the stored shapes around SPACE_TO_BATCH_ND; empty for nothing.
+
+    Converters write 1 for a batch that they leave open, also behind SPACE_TO_BATCH_ND, as in
+    dilated convolutions. LiteRT computes the shapes anew; TFLite Micro takes them as stored.
+    """
+    for number, operator in enumerate(graph.operators):
+        if operator.name not in ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"):
+            continue
+        source, block, output = (
+            graph.tensors[i] for i in (*operator.inputs[:2], operator.outputs[0])
+        )
+        sizes = values(block) if block.constant else None
+        many, one = (output, source) if operator.name.startswith("SPACE") else (source, output)
+        if sizes is None or not many.shape or not one.shape:
+            continue
+        batch = one.shape[0] * math.prod(sizes.tolist())
+        if many.shape[0] != batch:
+            return (
+                f"operator {number} ({operator.name}) has a batch of {many.shape[0]} in its stored "
+                f"shape in place of {batch}; TFLite Micro takes it for true and computes other "
+                "outputs than LiteRT. Convert the model again with a batch size of 1"
+            )
+    return ""

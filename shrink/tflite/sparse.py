@@ -10,8 +10,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.tflite.edit import add_tensor_like, operator_code, packed, unpacked
-from shrink.tflite.structure import Sparsity
+from shrink.tflite.model import Sparsity, add_tensor_like, operator_code, packed, unpacked
 
 _STORED: dict[int, np.dtype[Any]] = {
     schema.TensorType.FLOAT32: np.dtype("<f4"),

@@ -58,7 +58,7 @@ def data_check(job: CheckJob, send: Send) -> DataCheck:
     if not bad:
         held_out = HeldOut(shared=tuple(dataset.shared()))
         notes += [warning.message for warning in describe_shared(held_out)[0]]
-    if not bad and config.target != "input":
+    if not bad and config.target == "label":
         notes += _target_notes(dataset)
     return DataCheck(
         splits=splits,

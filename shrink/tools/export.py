@@ -11,7 +11,7 @@ from shrink.model.keras3.export import to_keras3
 from shrink.model.load import load_source
 from shrink.task.interface import describe_tensors
 from shrink.tflite.arena import arena_bytes
-from shrink.tflite.structure import read_file
+from shrink.tflite.model import read_file
 
 
 def export(job: ExportJob, send: Send) -> Exported:
@@ -48,14 +48,14 @@ def firmware_facts(job: FirmwareFactsJob, send: Send) -> Firmware:
     send(Phase("asking TFLite Micro"))
     arena = arena_bytes(path)
     names = {operator.name for graph in read_file(path) for operator in graph.operators}
-    inputs, outputs = describe_tensors(path.read_bytes())
+    tensors = describe_tensors(path.read_bytes())
     return Firmware(
         operators=tuple(sorted(map(resolver_method, names))),
         arena_bytes=arena.value,
         arena_32_bytes=arena.estimate_32.value,
         arena_note=arena.reason,
-        inputs=inputs,
-        outputs=outputs,
+        inputs=tensors.inputs,
+        outputs=tensors.outputs,
     )
 
 

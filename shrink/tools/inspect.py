@@ -54,7 +54,7 @@ from shrink.quantization.audit import (
     microcontroller_findings,
 )
 from shrink.quantization.calibration import CalibrationExamples
-from shrink.quantization.source import FloatModel
+from shrink.quantization.source import FloatModel, read_float_tflite
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.task.config import TaskConfig
@@ -65,15 +65,15 @@ from shrink.task.proposed_decode import proposed_decode
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
 from shrink.tflite.arena import ArenaFigure, arena_bytes
-from shrink.tflite.flatbuffer import (
+from shrink.tflite.model import Subgraph, Tensor, read
+from shrink.tflite.offline_plan import ONLINE, read_plan
+from shrink.tflite.planner import tensor_bytes
+from shrink.tflite.weights import (
     float_operators,
     nonzero_parameters,
     parameters,
     quantized_operators,
 )
-from shrink.tflite.offline_plan import ONLINE, read_plan
-from shrink.tflite.planner import tensor_bytes
-from shrink.tflite.structure import Subgraph, Tensor, read
 
 
 def inspect(job: InspectJob, send: Send) -> KerasInspection | ArtifactInspection:
@@ -289,14 +289,15 @@ def _looked_at(source: ModelSource, stored: Dataset, config: TaskConfig) -> _Loo
     path, decode = source.path, None
     compiled = None if source.function else read_compiled(path)
     if source.kind == "tflite":
-        content = _float_artifact(path)
+        given = read_float_tflite(path)
         dataset = _in_order(stored, artifact_names(path))
         interface = artifact_interface(path)
         if dataset.has_boxes and config.decode is None:
             decode = proposed_decode(dataset, interface)
             config = config.model_copy(update={"decode": decode})
         task = resolve_task(config, dataset, interface, compiled)
-        return _Look(FloatModel(None, content), dataset, task, parameters(content), 0, decode)
+        count = parameters(given.float32.content)
+        return _Look(given, dataset, task, count, 0, decode)
     model = load_source(source)
     dataset = _in_order(stored, keras_names(model))
     interface = keras_interface(model)
@@ -321,14 +322,3 @@ def _quantized(source: FloatModel, dataset: Dataset) -> tuple[str, bytes]:
     except StageError:
         scheme = "dynamic_wi8_afp32"
         return scheme, SCHEMES[scheme](source, examples, config).content
-
-
-def _float_artifact(path: Path) -> bytes:
-    content = path.read_bytes()
-    if quantized_operators(content):
-        raise ModelError(
-            "this .tflite file is quantized already, and nothing is left to do for a recipe",
-            subject=path,
-            hint="measure it: shrink evaluate MODEL --data D",
-        )
-    return content

@@ -195,7 +195,7 @@ def _db(near: dict[str, float | None], ending: str) -> str:
 
 def sizes(options: argparse.Namespace) -> None:
     """A line for each int8 artifact, beside the reference file."""
-    from shrink.tflite.flatbuffer import float_operators
+    from shrink.tflite.weights import float_operators
 
     say(f"{'model':<18} {'shrink':>9} {'reference':>9} {'ratio':>6}  float operators")
     for module, (name, reference) in REFERENCES.items():

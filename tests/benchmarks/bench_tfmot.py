@@ -39,8 +39,8 @@ from shrink.quantization.source import FloatModel
 from shrink.quantization.trained_ranges import ranges_of_file
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import static_int8
-from shrink.tflite.flatbuffer import nonzero_parameters, parameters
 from shrink.tflite.interpreter import load
+from shrink.tflite.weights import nonzero_parameters, parameters
 from tests.benchmarks.harness import say_json
 from tests.model.tfmot import zoo
 

@@ -12,8 +12,8 @@ import pytest
 from shrink.cli.compact import lines_of
 from shrink.contract.compaction import MemoryMap, RuntimeEquality, StoredKernels
 from shrink.contract.findings import Rewriting
-from shrink.tflite.edit import packed, unpacked
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import packed, unpacked
 from tests.cli.shell import shrink
 from tests.compact.test_compact import wide
 from tests.compact.toys import Net, chain

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tflite_micro import runtime
 
-from shrink.tflite.structure import read
+from shrink.tflite.model import read
 from tests.cli.shell import read_report, shrink
 from tests.compact.runs import allocates
 

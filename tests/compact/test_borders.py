@@ -10,7 +10,7 @@ from shrink.base.types import Array
 from shrink.compact.borders import with_int8_borders
 from shrink.compact.compact import compact
 from shrink.compact.graph import read_graph, write_graph
-from shrink.tflite.edit import packed, unpacked
+from shrink.tflite.model import packed, unpacked
 from tests.compact.runs import drawn_for, outputs_of
 from tests.compact.toys import Net, chain, with_float_borders, with_uint8_borders
 

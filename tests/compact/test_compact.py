@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import StageError
 from shrink.compact import compact as whole
@@ -16,11 +17,12 @@ from shrink.compact.compact import compact, smallest_arena
 from shrink.compact.compacted import Compacted, Target
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import Plan, plan
-from shrink.compact.verify import compare, random_examples
+from shrink.compact.rows import rule_of
+from shrink.compact.stretch import Survey
+from shrink.compact.verify import Equality, compare, random_examples
 from shrink.compact.wheel import allocated_bytes
-from shrink.tflite.edit import packed, unpacked
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import read
+from shrink.tflite.model import packed, read, unpacked
 from tests.compact.runs import allocates, outputs_of
 from tests.compact.toys import Net, chain
 
@@ -161,7 +163,7 @@ def test_an_arena_is_met_with_little_extra_work(smallest: Compacted) -> None:
 
 @pytest.mark.usefixtures("hasty")
 def test_an_arena_that_cannot_be_met_is_an_error_that_says_what_can() -> None:
-    with pytest.raises(StageError, match="the smallest takes") as caught:
+    with pytest.raises(StageError, match="smallest arena found") as caught:
         compact(wide(), arena_bytes=1000)
     hint = re.match(r"--arena-bytes (\d+),", str(caught.value.hint))
     assert hint is not None
@@ -212,3 +214,60 @@ def test_a_file_in_bands_runs_example_by_example(smallest: Compacted) -> None:
     given = np.random.default_rng(0).normal(0, 20, (6, 48, 24, 4)).astype(np.float32)
     wanted, got = (load(one).predict(given)[0] for one in (content, found.content))
     assert got.tolist() == wanted.tolist()
+
+
+def dilated(batch: int) -> bytes:
+    """A convolution between SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND, whose true batch is 4."""
+    net = Net((1, 24, 16, 4), seed=2)
+    middle = net.conv(net.conv(net.input, 48, (1, 1)), 0, depthwise=True)
+    spread = net.space_to_batch(net.conv(middle, 4, (1, 1)), batch)
+    inner = net.conv(spread, 8, (3, 3), padding=schema.Padding.VALID)
+    shape = (batch, *net.shape(inner)[1:])
+    net.graph.tensors[inner].shape = np.array(shape, np.int32)
+    return net.file(net.conv(net.batch_to_space(inner), 4, (1, 1)))
+
+
+@pytest.mark.usefixtures("hasty")
+def test_tensors_of_several_examples_are_never_cut() -> None:
+    content = dilated(4)
+    assert outputs_of(content)
+    graph = read_graph(content)
+    rules = {o.name: rule for o, rule in zip(graph.operators, Survey(graph).rules, strict=True)}
+    batched = [o for o in graph.operators if graph.tensors[o.inputs[0]].shape[0] == 4]
+    assert [o.name for o in batched] == ["CONV_2D", "BATCH_TO_SPACE_ND"]
+    assert all(rule_of(graph, operator) is None for operator in batched)
+    assert rules["SPACE_TO_BATCH_ND"] is None
+    found = compact(content, max_extra_macs=0.3)
+    assert found.changed
+    assert outputs_of(found.content) == outputs_of(content)
+
+
+def test_a_file_whose_stored_batch_is_false_comes_back_as_it_is() -> None:
+    """As converters write dilated convolutions whose batch is open: LiteRT computes it anew."""
+    content = dilated(1)
+    found = compact(content)
+    assert found.content == content
+    assert "batch of 1 in its stored shape in place of 4" in found.reason
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_rewritten_file_that_fails_the_comparison_is_not_handed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    different = Equality(4, ("TFLite Micro",), ("TFLite Micro",), distinct=True)
+    monkeypatch.setattr(whole, "compare", lambda *_: different)
+    found = compact(wide())
+    assert found.content == wide()
+    assert "does not give the same outputs in TFLite Micro" in found.reason
+    with pytest.raises(StageError, match=r"cannot fit the model .* the same outputs"):
+        compact(wide(), arena_bytes=found.arena_before // 2)
+
+
+def test_a_rewritten_file_that_no_runtime_takes_is_different() -> None:
+    model = unpacked(chain())
+    kernel = model.subgraphs[0].operators[0].inputs[1]
+    model.subgraphs[0].tensors[kernel].type = schema.TensorType.STRING
+    examples = random_examples(read_graph(chain()), 2)
+    found = compare(chain(), [packed(model)], examples)
+    assert found.different == found.runtimes
+    assert len(found.runtimes) == 4

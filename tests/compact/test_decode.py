@@ -21,10 +21,9 @@ from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.verify import Equality
 from shrink.graph.macs import macs_figure
 from shrink.tflite.decode import DECODE, dense_twin, has_decode
-from shrink.tflite.edit import packed, unpacked
-from shrink.tflite.flatbuffer import nonzero_parameters, parameters
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import read
+from shrink.tflite.model import packed, read, unpacked
+from shrink.tflite.weights import nonzero_parameters, parameters
 from tests.compact.runs import allocates, outputs_of
 from tests.compact.toys import Net
 

@@ -9,9 +9,8 @@ from shrink.compact import compact as whole
 from shrink.compact.compact import compact
 from shrink.compact.litert import arena_bytes
 from shrink.compact.verify import Equality
-from shrink.tflite.edit import PLAN_ENTRY
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import read_metadata
+from shrink.tflite.model import PLAN_ENTRY, read_metadata
 from tests.compact.runs import outputs_of
 from tests.compact.test_compact import wide
 from tests.compact.toys import Net
@@ -63,7 +62,6 @@ def test_a_file_that_litert_holds_no_better_comes_back_as_it_is() -> None:
 def test_floats_that_would_come_out_otherwise_are_left_as_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(whole, "_computes_floats", lambda _: True)
     different = Equality(2, ("LiteRT reference",), ("LiteRT XNNPACK",), distinct=True)
     monkeypatch.setattr(whole, "compare", lambda *_: different)
     content = wide()

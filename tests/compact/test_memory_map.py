@@ -10,9 +10,9 @@ from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.memory_map import has_plan, memory_map
 from shrink.compact.plan import plan
 from shrink.contract.compaction import Holder
+from shrink.tflite.model import Operator, Subgraph, read
 from shrink.tflite.offline_plan import read_plan
 from shrink.tflite.planner import tensor_bytes
-from shrink.tflite.structure import Operator, Subgraph, read
 from tests.compact.test_compact import wide
 from tests.compact.test_plan import banded_chain
 from tests.compact.toys import Net, chain, random_net

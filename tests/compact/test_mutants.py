@@ -24,9 +24,8 @@ from shrink.compact.verify_child import MICRO
 from shrink.tflite.arena import ArenaFigure
 from shrink.tflite.child import check_artifact
 from shrink.tflite.decode import dense_twin
-from shrink.tflite.edit import packed, unpacked
+from shrink.tflite.model import packed, read, unpacked
 from shrink.tflite.planner import planned_bytes
-from shrink.tflite.structure import read
 from tests.compact.test_decode import layers, shared, sparse
 from tests.compact.toys import Net, chain, random_net
 

@@ -8,7 +8,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.tflite.edit import packed, unpacked
+from shrink.tflite.model import packed, unpacked
 
 _CODE, _KIND = schema.BuiltinOperator, schema.BuiltinOptions
 _VERSIONS = {
@@ -218,6 +218,24 @@ class Net:
         options.axis = axis
         output = self.tensor(tuple(shape), scale=scale)
         return self.emit(_CODE.CONCATENATION, given, output, options, _KIND.ConcatenationOptions)
+
+    def space_to_batch(self, source: int, batch: int, block: int = 2) -> int:
+        """SPACE_TO_BATCH_ND of a height and width that the block divides, with a stored batch."""
+        _, height, width, depth = self.shape(source)
+        shape = (batch, height // block, width // block, depth)
+        return self._with_blocks(_CODE.SPACE_TO_BATCH_ND, source, shape, block)
+
+    def batch_to_space(self, source: int, block: int = 2) -> int:
+        _, height, width, depth = self.shape(source)
+        shape = (1, height * block, width * block, depth)
+        return self._with_blocks(_CODE.BATCH_TO_SPACE_ND, source, shape, block)
+
+    def _with_blocks(self, code: int, source: int, shape: tuple[int, ...], block: int) -> int:
+        int32 = schema.TensorType.INT32
+        blocks = self.tensor((2,), int32, data=np.array([block, block], np.int32))
+        nothing = self.tensor((2, 2), int32, data=np.zeros((2, 2), np.int32))
+        output = self.tensor(shape, scale=self.scale(source))
+        return self.emit(code, [source, blocks, nothing], output)
 
     def pad(self, source: int, rows: tuple[int, int], columns: tuple[int, int]) -> int:
         _, height, width, depth = self.shape(source)

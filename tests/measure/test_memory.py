@@ -20,8 +20,8 @@ from shrink.base.host import host_peak_bytes
 from shrink.measure import inference, memory
 from shrink.measure.memory import AllocatorPeak, nvml_note, one_op_model
 from shrink.tflite import convert
-from shrink.tflite.flatbuffer import read
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import read
 
 L = keras.layers
 MEGABYTE = 1_000_000

@@ -19,9 +19,9 @@ from shrink.measure.size import (
     zeros_note,
 )
 from shrink.tflite.convert import convert, to_float32
-from shrink.tflite.flatbuffer import parameters
+from shrink.tflite.model import read
 from shrink.tflite.sparse import with_sparse_constants
-from shrink.tflite.structure import read
+from shrink.tflite.weights import parameters
 
 L = keras.layers
 

@@ -26,7 +26,7 @@ from shrink.quantization.edge_quantizer import int4_operators, weighted_operator
 from shrink.quantization.source import FloatModel
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import convert
-from shrink.tflite.structure import Operator, Subgraph, Tensor, read
+from shrink.tflite.model import Operator, Subgraph, Tensor, read
 from tests.stages.quantize.toys import cnn, float_cnn, images
 
 L = keras.layers
@@ -132,7 +132,7 @@ def test_check_runs_refuses_an_artifact_without_kernels(tmp_path: Path) -> None:
     converter.target_spec.supported_ops = [
         tf.lite.OpsSet.TFLITE_BUILTINS, tf.lite.OpsSet.SELECT_TF_OPS,
     ]  # fmt: skip
-    with pytest.raises(StageError, match="cannot run it"):
+    with pytest.raises(StageError, match="LiteRT cannot prepare the model"):
         check_runs(converter.convert(), tmp_path / "flex.tflite")
     check_runs(convert(cnn(), "float32").content, tmp_path / "plain.tflite")
 

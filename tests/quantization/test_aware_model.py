@@ -17,8 +17,8 @@ from shrink.quantization.aware_model import (
 )
 from shrink.quantization.calibration import least_squares_ranges
 from shrink.tflite.convert import convert
-from shrink.tflite.flatbuffer import read
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import read
 from tests.stages.quantize.toys import batches, images
 
 L = keras.layers

@@ -9,8 +9,8 @@ from shrink.quantization.bias_correction import layer_errors, with_corrected_bia
 from shrink.quantization.calibration import extreme_ranges
 from shrink.tflite.convert import convert
 from shrink.tflite.edit import exposing, with_constants
-from shrink.tflite.flatbuffer import read, values
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import read, values
 from tests.stages.quantize.toys import batches, float_cnn, images
 
 

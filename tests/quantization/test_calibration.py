@@ -17,7 +17,7 @@ from shrink.quantization.calibration import (
     lint_calibration,
 )
 from shrink.tflite.convert import convert
-from shrink.tflite.flatbuffer import read
+from shrink.tflite.model import read
 from tests.stages.quantize.toys import batches, cnn, float_cnn, images
 
 

@@ -8,8 +8,8 @@ import tf_keras as keras
 
 from shrink.quantization.kernel_grids import grid_steps, with_grids_of_kernels
 from shrink.tflite.convert import convert
-from shrink.tflite.flatbuffer import read, values
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import read, values
 
 L = keras.layers
 GENERATOR = np.random.default_rng(0)

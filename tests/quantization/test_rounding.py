@@ -20,9 +20,8 @@ from shrink.quantization.rounding import (
     round_to_nearest,
     rounded_model,
 )
-from shrink.tflite.flatbuffer import values
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import read
+from shrink.tflite.model import read, values
 from tests.stages.quantize.toys import batches, cnn, float_cnn, images
 
 FOUR = ("CONV_2D", "FULLY_CONNECTED")

@@ -12,9 +12,9 @@ from shrink.quantization.calibration import least_squares_ranges
 from shrink.quantization.edge_quantizer import quantize
 from shrink.quantization.tables import fit_table, nearest_of, table_round, tabled_model
 from shrink.tflite.convert import convert
-from shrink.tflite.flatbuffer import values
-from shrink.tflite.flatbuffer import weights as weights_of
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import values
+from shrink.tflite.weights import weights as weights_of
 
 
 def test_a_table_has_the_codes_that_there_are() -> None:

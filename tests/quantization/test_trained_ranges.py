@@ -4,7 +4,7 @@ import tf_keras as keras
 from shrink.contract.trained_range import TrainedRange
 from shrink.quantization.source import FloatModel
 from shrink.quantization.trained_ranges import ranges_of_file
-from shrink.tflite.structure import read
+from shrink.tflite.model import read
 from tests.model.tfmot import zoo
 
 

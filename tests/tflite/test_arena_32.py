@@ -11,8 +11,8 @@ import pytest
 
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.arena_32 import CMSIS_NN, REFERENCE, Kernels, arena_32_bytes
+from shrink.tflite.model import Operator, Subgraph, Tensor
 from shrink.tflite.planner import aligned
-from shrink.tflite.structure import Operator, Subgraph, Tensor
 from tests.benchmarks.bench_arena_32 import KERNELS, digest, estimates
 from tests.benchmarks.compact_models import MODELS, int8_file
 from tests.compact.random_bands import half_planned_file

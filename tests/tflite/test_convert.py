@@ -20,7 +20,7 @@ from shrink.stages.quantize.schemes import static_int8
 from shrink.tflite import convert
 from shrink.tflite.convert import explain
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import read
+from shrink.tflite.model import read
 from tests.tflite.toys import batch, samples, small_cnn, two_by_two
 from tests.unlabelled import UnlabelledExamples
 

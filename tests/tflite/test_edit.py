@@ -14,15 +14,13 @@ from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import convert
 from shrink.tflite.edit import (
     exposing,
-    packed,
-    unpacked,
     with_constants,
     with_mended_scales,
     with_metadata,
     without_constant_names,
 )
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import read, read_metadata
+from shrink.tflite.model import packed, read, read_metadata, unpacked
 from tests.tflite.toys import batch, samples, small_cnn
 
 L = keras.layers

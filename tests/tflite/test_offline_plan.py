@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,17 +14,19 @@ from shrink.base.errors import ModelError
 from shrink.tflite.arena import arena_bytes, predict_in_micro
 from shrink.tflite.child import check_artifact
 from shrink.tflite.convert import convert
-from shrink.tflite.edit import (
+from shrink.tflite.edit import with_constants, with_metadata, without_plan
+from shrink.tflite.model import (
     PLAN_ENTRY,
+    Operator,
+    Subgraph,
+    Tensor,
     packed,
+    read,
+    read_metadata,
     unpacked,
-    with_constants,
-    with_metadata,
-    without_plan,
 )
 from shrink.tflite.offline_plan import ONLINE, check_plan, read_plan, with_plan
 from shrink.tflite.planner import lifetimes, plan, planned_bytes, tensor_bytes
-from shrink.tflite.structure import Operator, Subgraph, Tensor, read, read_metadata
 from shrink.tools.inspect import describe_artifact
 from shrink.tools.show import show_inspection
 from tests.tflite.toys import samples, small_cnn
@@ -47,7 +50,9 @@ class Net:
     def add(self, name: str, inputs: list[int], *shape: int, axis: int = 0) -> int:
         self.tensors.append(tensor(*shape))
         output = len(self.tensors) - 1
-        self.operators.append(Operator(name, False, tuple(inputs), (output,), axis=axis))
+        self.operators.append(
+            Operator(name, False, tuple(inputs), (output,), options=SimpleNamespace(axis=axis))
+        )
         return output
 
     def constant(self, *numbers: int) -> int:

@@ -6,8 +6,8 @@ import random
 import numpy as np
 import pytest
 
+from shrink.tflite.model import Operator, Subgraph, Tensor
 from shrink.tflite.planner import Lifetime, lifetimes, plan, planned_bytes
-from shrink.tflite.structure import Operator, Subgraph, Tensor
 
 
 def tensor(size: int, constant: bool = False, variable: bool = False) -> Tensor:

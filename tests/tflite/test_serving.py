@@ -12,8 +12,8 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.tflite.convert import convert
-from shrink.tflite.flatbuffer import read
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import read
 from shrink.tflite.serving import for_conversion, is_loop, names_of
 
 L = keras.layers

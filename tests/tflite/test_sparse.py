@@ -8,17 +8,16 @@ import tf_keras as keras
 
 from shrink.quantization import edge_quantizer
 from shrink.tflite.convert import Precision, convert
-from shrink.tflite.flatbuffer import (
+from shrink.tflite.interpreter import load
+from shrink.tflite.model import read, values
+from shrink.tflite.sparse import with_sparse_constants
+from shrink.tflite.weights import (
     nonzero_parameters,
     operator_weights,
     parameters,
     quantized_operators,
-    read,
-    values,
     weights,
 )
-from shrink.tflite.interpreter import load
-from shrink.tflite.sparse import with_sparse_constants
 
 L = keras.layers
 

@@ -28,7 +28,7 @@ from shrink.compact.verify import (
     with_output,
 )
 from shrink.contract.compaction import CpuOperator, Placement
-from shrink.tflite.structure import MALFORMED, corrupt
+from shrink.tflite.model import MALFORMED, corrupt
 
 _TIMEOUT_S = 120.0
 _UNKNOWN_REASON = "LiteRT's delegate leaves it here, by none of the conditions that are known"

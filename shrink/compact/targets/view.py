@@ -10,8 +10,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
-from shrink.tflite.edit import unpacked
-from shrink.tflite.structure import MALFORMED, corrupt
+from shrink.tflite.model import MALFORMED, corrupt, unpacked
 
 _TYPES = {v: k for k, v in vars(schema.TensorType).items() if isinstance(v, int)}
 _KINDS = {v: k for k, v in vars(schema.BuiltinOperator).items() if isinstance(v, int)}

@@ -25,7 +25,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     Raises:
         DataError: `data.target` is not the input, or a column is named that there is not.
     """
-    if config.target != "input":
+    if config.target == "label":
         raise DataError(
             "there are normal sounds alone to train on: nothing to tell apart",
             subject="data.source: machine",

@@ -82,7 +82,7 @@ def _others(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 def _check_labels(
     path: Path, texts: Texts, rows: Mapping[str, np.ndarray], config: DataConfig
 ) -> None:
-    if config.target == "input":
+    if config.target != "label":
         return
     labels = texts.targets
     trained = np.unique(labels[rows["train"]])

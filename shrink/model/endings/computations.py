@@ -21,9 +21,9 @@ import tf_keras as keras
 from shrink.base.types import Array
 from shrink.model.endings import ANY, UNKNOWN, Computation, Loop, Node, Range, Shape, Tensor
 from shrink.model.endings.rules import REAL, RULES, WEIGHTS, Site, clamped, joined, range_of_values
-from shrink.tflite.flatbuffer import values as values_of
+from shrink.tflite.model import Subgraph, read
+from shrink.tflite.model import values as values_of
 from shrink.tflite.serving import traced
-from shrink.tflite.structure import Subgraph, read
 
 if TYPE_CHECKING:
     from tensorflow.python.util.object_identity import Reference

@@ -154,6 +154,14 @@ class QuantizeConfig(StageConfig):
         return f"calibrates {self.scheme} on them" if self.traits.calibrates else None
 
     @property
+    def needs_targets(self) -> str | None:
+        """Calibration needs none; training and a budget of a metric do."""
+        if self.aware:
+            return "trains on them"
+        budget = self.accuracy_drop is not None or self.metric_drop is not None
+        return "has a budget of a metric" if budget else None
+
+    @property
     def needs_classes(self) -> bool:
         """Whether its budget is one of accuracy."""
         return self.accuracy_drop is not None

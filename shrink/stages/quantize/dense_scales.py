@@ -19,7 +19,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.noise import noise
 from shrink.stages.quantize.schemes import SCHEMES, UNTRAINED
 from shrink.tflite.convert import Conversion
-from shrink.tflite.flatbuffer import read
+from shrink.tflite.model import read
 
 _COMPARED_ON = 200
 LEAST_SAVING = 0.01

@@ -7,8 +7,8 @@ import numpy as np
 from shrink.quantization.calibration import Batches
 from shrink.quantization.source import FloatModel
 from shrink.tflite.convert import Conversion
-from shrink.tflite.flatbuffer import read
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import read
 
 
 def noise(conversion: Conversion, source: FloatModel, batches: Batches) -> float:

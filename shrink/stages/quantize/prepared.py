@@ -16,7 +16,7 @@ from shrink.quantization.calibration import (
 from shrink.quantization.layer_norm import normalised_twice
 from shrink.quantization.source import FloatModel
 from shrink.tflite.edit import with_ranges
-from shrink.tflite.structure import Subgraph, read
+from shrink.tflite.model import Subgraph, read
 
 LOOKED_AT = 100
 """Examples that tell bounds and variances: those of few are near those of all."""

@@ -26,15 +26,16 @@ from shrink.stages.quantize.dense_scales import untrained, with_best_scales
 from shrink.stages.quantize.mixed import mixed_artifact
 from shrink.stages.quantize.schemes import static_int8
 from shrink.stages.quantize.scores import bound_scores
+from shrink.task.interface import describe_interface
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import Conversion
 from shrink.tflite.edit import with_metadata, with_ordered_borders
-from shrink.tflite.flatbuffer import quantized_operators, weights
 from shrink.tflite.interpreter import load, random_inputs
+from shrink.tflite.model import Subgraph, read
 from shrink.tflite.names import Named
 from shrink.tflite.serving import for_conversion
 from shrink.tflite.sparse import with_sparse_constants
-from shrink.tflite.structure import Subgraph, read
+from shrink.tflite.weights import quantized_operators, weights
 
 _INTEGERS = frozenset({"INT8", "UINT8", "INT16", "INT32", "INT64"})
 _SAME_VALUES = frozenset(
@@ -211,6 +212,13 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     compared_on = "training examples" if context.has_data else "random inputs"
     audited, remarks = audit(content, source, examples, config.target, candidate, compared_on)
     notes += remarks
+    if source.model is None and audited.float_islands:
+        context.warn(
+            "float-operators",
+            f"these operators stay float: {', '.join(sorted(set(audited.float_islands)))}",
+            "start from the Keras model, which the TFLite converter quantizes; each float operator "
+            "between integer ones costs two conversions",
+        )
     details = replace(told, audit=audited)
     _warn_of_mixed_ranges(content, source, examples, context)
 
@@ -260,15 +268,25 @@ def _converted(
             subject=context.name,
             hint="it has no convolution or dense layer; try static_wi8_ai8",
         )
+    if config.scheme == "float16" and not _holds_float16(conversion.content):
+        raise StageError(
+            "float16 stored no constant of this model as float16",
+            subject=context.name,
+            hint="it has no kernel of floating-point numbers; `shrink inspect` lists its operators",
+        )
     return conversion, StageDetails(mixed=mixed, choices=choices)
+
+
+def _holds_float16(content: bytes) -> bool:
+    return any(t.dtype == "FLOAT16" and t.constant for g in read(content) for t in g.tensors)
 
 
 def _with_interface(content: bytes, config: QuantizeConfig, context: StageContext) -> bytes:
     """Return the artifact with its interface inside, where the recipe asks for it."""
     if not config.embed_metadata:
         return content
-    usage = context.usage(content)
-    return with_metadata(content, METADATA_ENTRY, json.dumps(to_plain(usage)).encode())
+    interface = describe_interface(content, context.dataset, context.data_config)
+    return with_metadata(content, METADATA_ENTRY, json.dumps(to_plain(interface)).encode())
 
 
 def _in_order_of(source: FloatModel, content: bytes) -> bytes:
@@ -296,7 +314,7 @@ def _source(config: QuantizeConfig, context: StageContext) -> FloatModel:
     if context.input_path().suffix == ".tflite":
         return read_float_tflite(context.input_path())
     model = context.load()
-    if context.has_data:
+    if context.has_targets:
         context.task(model)  # raises where model and data do not belong together
     return FloatModel(split_outputs(model) if config.split_outputs else model)
 

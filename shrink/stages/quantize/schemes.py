@@ -27,8 +27,8 @@ from shrink.stages.quantize.noise import noise
 from shrink.stages.quantize.prepared import LOOKED_AT, MasksWithinConversion, prepared
 from shrink.tflite.convert import Conversion, Precision, convert
 from shrink.tflite.edit import without_constant_names
-from shrink.tflite.flatbuffer import float_operators
-from shrink.tflite.structure import read
+from shrink.tflite.model import read
+from shrink.tflite.weights import float_operators
 
 # Both models run the same examples, so that few tell the shift of a mean.
 _CORRECTED_ON = 100

@@ -19,7 +19,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.task.detector import Detector
 from shrink.task.interface import artifact_interface
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import Subgraph, read
+from shrink.tflite.model import Subgraph, read
 
 LARGEST_LOGIT = 10.0
 """A sigmoid is within 5e-5 of 0 or 1 from here on."""
@@ -42,7 +42,7 @@ def bound_scores(
     scheme = config.scheme == "static_wi8_ai8" or (
         config.scheme == "mixed" and config.activations == "int8"
     )
-    if not scheme or config.split_outputs or not context.has_data or source.ranges:
+    if not scheme or config.split_outputs or not context.has_targets or source.ranges:
         return []
     channels = _logit_channels(source, context)
     if channels is None:

@@ -15,8 +15,3 @@ class TrainConfig(StageConfig):
 
     epochs: Count = 10
     """Passes over the training split."""
-
-    @property
-    def keeps_layers(self) -> bool:
-        """Training changes weights alone."""
-        return True

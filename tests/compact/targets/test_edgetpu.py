@@ -7,7 +7,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from shrink.compact.targets.edgetpu import staying
 from shrink.compact.targets.view import read_view
-from shrink.tflite.edit import packed, unpacked
+from shrink.tflite.model import packed, unpacked
 from tests.compact.toys import Net, chain
 
 _CODE, _KIND = schema.BuiltinOperator, schema.BuiltinOptions

@@ -11,7 +11,7 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base.errors import ModelError
 from shrink.compact.targets.names import PLACED, PlacedTarget
 from shrink.compact.targets.place import place
-from shrink.tflite.edit import packed, unpacked
+from shrink.tflite.model import packed, unpacked
 from tests.compact.toys import Net, chain
 
 

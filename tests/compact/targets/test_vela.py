@@ -14,7 +14,7 @@ from shrink.base.errors import ResourceError, StageError
 from shrink.compact.targets import vela
 from shrink.compact.targets.names import check_vela
 from shrink.compact.targets.vela import compile_with_vela, compiled_of
-from shrink.tflite.structure import read
+from shrink.tflite.model import read
 from tests.compact.toys import Net, chain
 
 _CODE = schema.BuiltinOperator

@@ -23,7 +23,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.run import run as quantize
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
-from shrink.tflite.structure import read
+from shrink.tflite.model import read
 from tests.graph.equivalence import randomise
 from tests.jobs import context_of
 

@@ -18,7 +18,7 @@ from shrink.stages.quantize.dense_scales import (
     untrained,
     with_best_scales,
 )
-from shrink.tflite.structure import read
+from shrink.tflite.model import read
 from tests.unlabelled import UnlabelledExamples
 
 L = keras.layers

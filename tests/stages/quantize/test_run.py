@@ -22,10 +22,10 @@ from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.stages.quantize.run import METADATA_ENTRY, run
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.convert import convert
-from shrink.tflite.flatbuffer import float_operators
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import read, read_metadata
 from shrink.tflite.sparse import with_sparse_constants
-from shrink.tflite.structure import read, read_metadata
+from shrink.tflite.weights import float_operators
 from tests.jobs import context_of
 
 L = keras.layers
@@ -109,14 +109,20 @@ def test_run_leaves_zeros_out_of_kernels(trained: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(outputs[0], outputs[1])
 
 
-def test_run_refuses_a_tflite_file_without_its_zeros(trained: Path, tmp_path: Path) -> None:
+def test_run_takes_a_tflite_file_without_its_zeros_as_the_dense_one(
+    trained: Path, tmp_path: Path
+) -> None:
     model = keras.models.load_model(trained / "model.keras", compile=False)
     kernel = model.layers[2].kernel
     kernel.assign(kernel.numpy() * (np.arange(kernel.shape[-1]) % 8 == 0))
-    content = with_sparse_constants(convert(model, "float32").content)
-    (tmp_path / "model.tflite").write_bytes(content)
-    with pytest.raises(ModelError, match="leaves out the zeros"):
-        quantized(tmp_path, tmp_path, "tflite", scheme="dynamic_wi8_afp32")
+    dense = convert(model, "float32").content
+    made = []
+    for content in (dense, with_sparse_constants(dense)):
+        (tmp_path / "model.tflite").write_bytes(content)
+        made.append(quantized(tmp_path, tmp_path, "tflite", scheme="dynamic_wi8_afp32").tflite)
+    x = np.random.default_rng(0).normal(size=(3, 8, 8, 1)).astype(np.float32)
+    outputs = [load(one).predict(x)[0] for one in made if one is not None]
+    np.testing.assert_array_equal(outputs[0], outputs[1])
 
 
 def test_run_says_that_zeros_are_too_few_to_be_left_out(trained: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from shrink.stages.quantize.mixed import mixed_artifact
 from shrink.stages.quantize.run import truncated_inputs, with_exact_inputs
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.interpreter import load
-from shrink.tflite.structure import read
+from shrink.tflite.model import read
 from tests.quantization.test_aware_model import residual
 from tests.stages.quantize.toys import images
 from tests.unlabelled import UnlabelledExamples

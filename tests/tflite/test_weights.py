@@ -10,8 +10,9 @@ import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
 from shrink.base.errors import ModelError
-from shrink.tflite import convert, flatbuffer
-from shrink.tflite.flatbuffer import Tensor
+from shrink.tflite import convert, weights
+from shrink.tflite import model as tflite_model
+from shrink.tflite.model import Tensor
 from tests.tflite.toys import batch, samples, small_cnn
 
 L = keras.layers
@@ -28,7 +29,7 @@ def small(precision: convert.Precision) -> bytes:
 
 def test_read_agrees_with_the_interpreter() -> None:
     content = small("static_int8")
-    (graph,) = flatbuffer.read(content)
+    (graph,) = tflite_model.read(content)
     interpreter = Interpreter(model_content=content)
     expected = [o for o in interpreter._get_ops_details() if o["op_name"] != "DELEGATE"]
     assert [o.name for o in graph.operators] == [o["op_name"] for o in expected]
@@ -46,14 +47,14 @@ def test_read_agrees_with_the_interpreter() -> None:
 def test_parameters_is_the_keras_count_whatever_the_precision(
     precision: convert.Precision,
 ) -> None:
-    assert flatbuffer.parameters(small(precision)) == SMALL_CNN_PARAMETERS
+    assert weights.parameters(small(precision)) == SMALL_CNN_PARAMETERS
 
 
 def test_parameters_lacks_only_what_folding_batch_norm_saves() -> None:
     inputs = L.Input((6, 6, 2))
     x = L.BatchNormalization()(L.Conv2D(5, 3)(inputs))
     content = convert.to_float32(keras.Model(inputs, x))
-    assert flatbuffer.parameters(content) == 5 * (3 * 3 * 2) + 5
+    assert weights.parameters(content) == 5 * (3 * 3 * 2) + 5
 
 
 @pytest.mark.parametrize("precision", ["float32", "static_int8"])
@@ -64,22 +65,22 @@ def test_nonzero_parameters_leaves_out_the_zeroed_ones(precision: convert.Precis
     kernel[::2] = 0
     model.set_weights([kernel])
     content = convert.convert(model, precision, list(samples(model, 5))).content
-    assert flatbuffer.nonzero_parameters(content) == 8 * 8
+    assert weights.nonzero_parameters(content) == 8 * 8
 
 
 def test_quantized_operators_counts_integer_arithmetic_only() -> None:
-    assert flatbuffer.quantized_operators(small("float32")) == 0
-    assert flatbuffer.quantized_operators(small("float16")) == 0
-    (graph,) = flatbuffer.read(small("static_int8"))
+    assert weights.quantized_operators(small("float32")) == 0
+    assert weights.quantized_operators(small("float16")) == 0
+    (graph,) = tflite_model.read(small("static_int8"))
     borders = [o.name for o in graph.operators if o.name in ("QUANTIZE", "DEQUANTIZE")]
     assert borders == ["QUANTIZE", "DEQUANTIZE"]
-    assert flatbuffer.quantized_operators(small("static_int8")) == len(graph.operators) - 2
+    assert weights.quantized_operators(small("static_int8")) == len(graph.operators) - 2
 
 
 def test_float_operators_names_what_stayed_in_floating_point() -> None:
-    assert flatbuffer.float_operators(small("static_int8")) == []
-    (graph,) = flatbuffer.read(small("float32"))
-    assert flatbuffer.float_operators(small("float32")) == [o.name for o in graph.operators]
+    assert weights.float_operators(small("static_int8")) == []
+    (graph,) = tflite_model.read(small("float32"))
+    assert weights.float_operators(small("float32")) == [o.name for o in graph.operators]
 
 
 def test_float_operators_names_the_one_operator_without_integer_kernel() -> None:
@@ -87,20 +88,20 @@ def test_float_operators_names_the_one_operator_without_integer_kernel() -> None
     x = L.Lambda(lambda x: tf.cumsum(x, axis=1))(L.Dense(4)(inputs))
     model = keras.Model(inputs, L.Dense(2)(x))
     content = convert.to_static_int8(model, samples(model, 5), "int8", "int8")
-    assert flatbuffer.float_operators(content) == ["CUMSUM"]
+    assert weights.float_operators(content) == ["CUMSUM"]
 
 
 def test_values_unpacks_two_int4_from_a_byte() -> None:
     data = np.array([0x21, 0xF8, 0x07], np.uint8)
     tensor = Tensor("w", (5,), "INT4", (1.0,), (0,), 1, data, sparse=False, variable=False)
-    stored = flatbuffer.values(tensor)
+    stored = tflite_model.values(tensor)
     assert stored is not None
     assert stored.tolist() == [1, 2, -8, -1, 7]
 
 
 def test_values_equals_the_keras_kernel() -> None:
     model = small_cnn()
-    kernels = {w.shape: flatbuffer.values(w) for w in flatbuffer.weights(convert.to_float32(model))}
+    kernels = {w.shape: tflite_model.values(w) for w in weights.weights(convert.to_float32(model))}
     stored = kernels[(3, 4)]
     assert stored is not None
     kernel = model.get_layer("logits").kernel.numpy()
@@ -113,7 +114,7 @@ def test_read_refuses_every_truncation() -> None:
     kept = 0
     for length in range(0, len(content) - 64, 7):
         try:
-            flatbuffer.read(content[:length])
+            tflite_model.read(content[:length])
             kept += 1
         except ModelError:
             pass
@@ -130,8 +131,8 @@ def test_read_raises_nothing_but_model_error_when_bytes_are_flipped() -> None:
         for _ in range(source.randint(1, 12)):
             mutant[source.randrange(len(mutant))] = source.randrange(256)
         try:
-            flatbuffer.nonzero_parameters(bytes(mutant))
-            flatbuffer.quantized_operators(bytes(mutant))
+            weights.nonzero_parameters(bytes(mutant))
+            weights.quantized_operators(bytes(mutant))
         except ModelError:
             refused += 1
     assert refused > 100
@@ -140,7 +141,7 @@ def test_read_raises_nothing_but_model_error_when_bytes_are_flipped() -> None:
 @pytest.mark.parametrize("content", [b"", b"TFL3", b"\0\0\0\0TFL3", b"PK\3\4" * 30])
 def test_read_refuses_what_is_no_model(content: bytes) -> None:
     with pytest.raises(ModelError):
-        flatbuffer.read(content)
+        tflite_model.read(content)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16"])
@@ -157,4 +158,4 @@ def test_parameters_are_keras_own_without_what_a_loop_begins_with(
     # A bias of zeros would be left out by the converter.
     model.set_weights([rng.normal(size=w.shape) for w in model.get_weights()])
     content = convert.convert(model, precision).content
-    assert flatbuffer.parameters(content) == model.count_params()
+    assert weights.parameters(content) == model.count_params()

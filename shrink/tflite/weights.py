@@ -1,4 +1,4 @@
-"""What a .tflite file is made of: its structure, its parameters, its quantized operators."""
+"""What of a .tflite file are weights, and which of its operators work on integers."""
 
 from __future__ import annotations
 
@@ -8,32 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from shrink.base.errors import ModelError
-from shrink.base.types import Array
 from shrink.tflite.decode import dense_twin
-from shrink.tflite.structure import Operator, Subgraph, Tensor, read, read_file
-
-__all__ = [
-    "Operator",
-    "Subgraph",
-    "Tensor",
-    "check_float",
-    "float_operators",
-    "loop_starts",
-    "nonzero",
-    "nonzero_parameters",
-    "operator_weights",
-    "parameters",
-    "quantized_operators",
-    "read",
-    "read_file",
-    "values",
-    "weights",
-]
+from shrink.tflite.model import Operator, Subgraph, Tensor, read, stored_values
 
 _FLOATS = {"FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64"}
 _INTEGERS = {"INT2", "INT4", "INT8", "UINT8", "INT16"}
 _BIASES = {"INT32", "INT64"}
-_MOST_DENSE_BYTES = 1 << 28
 _DENSIFY = "DENSIFY"
 _STATES = {
     "LSTM": (18, 19),
@@ -46,16 +26,6 @@ _STATES = {
 }
 """Inputs of fused loops that hold a state, in the order of TensorFlow Lite's kernels."""
 _BORDERS = {"QUANTIZE", "DEQUANTIZE", _DENSIFY}
-_NUMPY = {
-    "FLOAT32": "<f4",
-    "FLOAT16": "<f2",
-    "FLOAT64": "<f8",
-    "INT8": "i1",
-    "UINT8": "u1",
-    "INT16": "<i2",
-    "INT32": "<i4",
-    "INT64": "<i8",
-}
 
 
 def parameters(content: bytes) -> int:
@@ -148,7 +118,7 @@ def _begins(
 
 def nonzero(tensor: Tensor) -> int:
     """Return how many of a constant's values stand for a real number other than 0."""
-    stored = _stored(tensor)
+    stored = stored_values(tensor)
     if stored is None:
         return tensor.elements
     zero = tensor.zero_points[0] if len(tensor.zero_points) == 1 else 0
@@ -206,38 +176,6 @@ def float_operators(content: bytes) -> list[str]:
         if operator.name not in _BORDERS
         and any(graph.tensors[i].dtype in _FLOATS for i in operator.outputs if i >= 0)
     ]
-
-
-def values(tensor: Tensor) -> Array | None:
-    """Return a constant's values, flat, those that are not stored as 0.
-
-    Returns:
-        None for a type that numpy does not know, for sparse tensors of forms other than rows, and
-        for those that take more than 256 MiB.
-    """
-    stored, sparsity = _stored(tensor), tensor.sparsity
-    if stored is None or not tensor.sparse:
-        return stored
-    too_large = tensor.elements * stored.itemsize > _MOST_DENSE_BYTES
-    if sparsity is None or too_large or len(stored) != len(sparsity.indices):
-        return None
-    traversed = [tensor.shape[axis] for axis in sparsity.order]
-    dense = np.zeros((len(sparsity.starts) - 1, traversed[-1]), stored.dtype)
-    rows = np.repeat(np.arange(len(dense)), np.diff(sparsity.starts))
-    dense[rows, sparsity.indices] = stored
-    return dense.reshape(traversed).transpose(np.argsort(sparsity.order)).reshape(-1)
-
-
-def _stored(tensor: Tensor) -> Array | None:
-    if tensor.dtype == "INT4":
-        low, high = tensor.data & 0x0F, tensor.data >> 4
-        nibbles = np.stack([low, high], axis=1).reshape(-1)[: tensor.elements].astype(np.int8)
-        return np.where(nibbles > 7, nibbles - 16, nibbles)
-    if tensor.dtype not in _NUMPY:
-        return None
-    dtype = np.dtype(_NUMPY[tensor.dtype])
-    whole = tensor.data.size - tensor.data.size % dtype.itemsize
-    return np.frombuffer(tensor.data[:whole].tobytes(), dtype)
 
 
 def _stored_inputs(graph: Subgraph, indices: Sequence[int]) -> Iterator[Tensor]:
