@@ -180,8 +180,6 @@ class PruneKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
     """channels: remove until the model's TFLite file is at most this large."""
     arena_bytes: int | str | None
     """channels: remove until the file's tensor arena on a microcontroller is at most this large."""
-    training_peak_bytes: int | str | None
-    """channels: remove until a training step of the stage peaks at no more than this, measured."""
     file_precision: Literal["float32", "int8"]
     """channels: the TFLite file that `file_bytes` or `arena_bytes` limits: converted, or int8."""
     arena: Literal["converted", "compacted"]

@@ -7,6 +7,10 @@ REMOVED: dict[str, str] = {
     "shrink data pack": "shrink reads the data where it is; data.cache keeps decoded examples",
     "matrix.exclude": "list the values of each key, and use several recipes or --set for the rest",
     "matrix.include": "list the values of each key, and use several recipes or --set for the rest",
+    "prune.training_peak_bytes": "set training.memory_limit for the memory of training, and "
+    "prune.macs, parameters, file_bytes or arena_bytes for the size of the model",
+    "--training-peak-bytes": "set --memory-limit for the memory of training, and --macs, "
+    "--parameters, --file-bytes or --arena-bytes for the size of the model",
     "shrink data unpack": "shrink reads the data where it is",
 }
 """The replacement by name: `SECTION.KEY`, `SECTION.KEY=VALUE`, `--flag` or `shrink COMMAND`."""

@@ -38,6 +38,17 @@ def test_a_removed_key_is_refused_with_its_replacement(monkeypatch: pytest.Monke
     assert caught.value.hint == "use prune.macs"
 
 
+def test_a_peak_is_no_budget_of_pruning(tmp_path: Path) -> None:
+    prune = {"method": "channels", "training_peak_bytes": "1MB"}
+    recipe = {"model": "m.keras", "data": {"source": "digits"}, "stages": [{"prune": prune}]}
+    with pytest.raises(RecipeError, match="'training_peak_bytes' was removed") as caught:
+        recipe_from_mapping(recipe, "r.yaml")
+    assert "training.memory_limit" in str(caught.value.hint)
+    words = ("prune", "m.keras", "--data", "digits", "--training-peak-bytes", "1MB")
+    done = shrink(*words, cwd=tmp_path, store=tmp_path, expect=2)
+    assert "--training-peak-bytes was removed" in done.stderr
+
+
 def test_a_removed_flag_is_refused_with_its_replacement(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

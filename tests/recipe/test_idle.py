@@ -73,7 +73,6 @@ def test_an_idle_key_is_refused_at_its_place(
         "prune: {schedule: constant, ramp: 0.6, frequency: 10}",
         "prune: {epochs: 0, schedule: constant}",
         "prune: {epochs: 0, training: {seed: 3, memory_limit: 1GB}}",
-        "prune: {method: channels, training_peak_bytes: 1GB, epochs: 0, training: {recompute: 2}}",
         "distill: {student: s.h5, beta: 8, top_k: 16, feature_weight: 1}",
         "distill: {student: s.h5, loss: logit_mse, temperature: 4}",
         "quantize: {scheme: float16, calibration_samples: 9}",

@@ -105,7 +105,6 @@ CHANNELS: dict[str, dict[str, Piece]] = {
         "int8 file": {"file_bytes": "int8 file", "file_precision": "int8"},
         "arena": {"arena_bytes": "float arena"},
         "int8 arena": {"arena_bytes": "int8 arena", "file_precision": "int8"},
-        "peak": {"training_peak_bytes": 100_000},
     },
     "importance": {
         name: {"importance": name}
@@ -265,15 +264,13 @@ def _legal_magnitude(row: Row) -> bool:
 
 
 def _legal_channels(row: Row) -> bool:
-    if row["epochs"] == "0" and row["target"] != "peak" and not _trains_as_by_default(row):
+    if row["epochs"] == "0" and not _trains_as_by_default(row):
         return False
     if row["allocation"] == "global" and row["importance"] == "least_squares":
         return False
     if row["target"] == "ratios" and row["allocation"] != "uniform":
         return False
     if row["rebuild"] == "no" and ("ratio" not in row["target"] or row["steps"] == "2"):
-        return False
-    if row["target"] == "peak" and row["steps"] == "2":
         return False
     if row["epochs"] == "0" and row["teacher"] != "none":
         return False

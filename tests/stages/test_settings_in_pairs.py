@@ -34,7 +34,6 @@ REFUSED = {
     "channels": {
         "no batch norm with a scale follows": {"importance": "bn_scale"},
         "a teacher needs outputs of one kind": {"network": "two"},
-        "training_peak_bytes: a step of this model cannot be measured": {"target": "peak"},
         "arena_bytes: ": {"target": "arena"},
         "is out of reach: with as few channels": {"target": "int8 arena"},
         "no channel would be removed": {"round_to": "4"},

@@ -219,9 +219,7 @@ def _with_teacher(
         return config.model_copy(update={"teacher": None}), []
     task = context.task(rebuild(graph, graph.keep(np.array([])), weights_of(graph)))
     taken, why = "self", "the unpruned model knows more than the labels"
-    if config.training_peak_bytes is not None:
-        taken, why = "none", "a teacher takes memory that the budget is of"
-    elif task.detector is None and (others := _without_softened_outputs(task.losses)):
+    if task.detector is None and (others := _without_softened_outputs(task.losses)):
         taken, why = "none", f"softened outputs are for classes of one kind, the loss is {others}"
     update = {"teacher": None if taken == "none" else taken}
     return config.model_copy(update=update), [Choice(key="teacher", value=taken, why=why)]

@@ -68,7 +68,6 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     if config.file_bytes is not None and config.passes:
         target.verify(rounds[-1].model)  # a file stores equal weights once, and training parts them
     records = [one.record for one in rounds if one.record is not None]
-    _hold_to_peak(config.training_peak_bytes, records, context)
     difference = max(one.difference for one in rounds)
     notes = [
         *_notes(graph, target, config),
@@ -96,20 +95,6 @@ def _details(settled: Settled, target: Target) -> StageDetails | None:
         sensitivity=tuple(CurveRow(**asdict(curve)) for curve in settled.curves),
         budget=None if target.met is None else Budget(**asdict(target.met)),
     )
-
-
-def _hold_to_peak(
-    limit: int | None, records: Sequence[TrainingRecord], context: StageContext
-) -> None:
-    """Raise `StageError` for a training that peaked above its budget, as the report would say."""
-    peak = max((record.training_peak_bytes.value or 0 for record in records), default=0)
-    if limit is not None and peak > limit:
-        raise StageError(
-            f"training_peak_bytes: training peaked at {peak:,} bytes, and at most {limit:,} were "
-            "to be: the steps that the channels were chosen by held less than the whole of it",
-            subject=context.name,
-            hint=f"what was trained fits {peak:,}; for less, ask for {max(1, 2 * limit - peak):,}",
-        )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from shrink.stages.base import StageConfig
 _RISE = ("initial_sparsity", "ramp", "frequency")
 _SCHEDULE = ("schedule", *_RISE)
 _MAGNITUDE = ("sparsity", "pattern", *_SCHEDULE)
-_TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes", "training_peak_bytes")
+_TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes")
 _CHANNELS = (
     "ratio", "ratios", *_TARGETS, "file_precision", "arena", "max_extra_macs", "allocation",
     "sensitivity_metric", "importance", "samples",
@@ -71,8 +71,6 @@ class PruneConfig(StageConfig):
     """channels: remove until the model's TFLite file is at most this large."""
     arena_bytes: Bytes | None = None
     """channels: remove until the file's tensor arena on a microcontroller is at most this large."""
-    training_peak_bytes: Bytes | None = None
-    """channels: remove until a training step of the stage peaks at no more than this, measured."""
     file_precision: Literal["float32", "int8"] = "float32"
     """channels: the TFLite file that `file_bytes` or `arena_bytes` limits: converted, or int8."""
     arena: Literal["converted", "compacted"] = "converted"
@@ -141,11 +139,6 @@ class PruneConfig(StageConfig):
         if self.arena != "compacted" or self.max_extra_macs is not None:
             return self
         return self.model_copy(update={"max_extra_macs": max_extra_macs})
-
-    @property
-    def reads_training(self) -> bool:
-        """Whether it trains, or measures what a step of training would take."""
-        return super().reads_training or self.training_peak_bytes is not None
 
     @property
     def needs_examples(self) -> str | None:
@@ -254,10 +247,6 @@ class PruneConfig(StageConfig):
             raise ValueError(f"{budget} needs `rebuild: true`: masked channels keep their shapes")
         if self.steps > 1 and not self.rebuild:
             raise ValueError("steps need `rebuild: true`")
-        if self.steps > 1 and self.training_peak_bytes is not None:
-            raise ValueError(
-                "training_peak_bytes needs `steps: 1`: before the last round larger models train"
-            )
         if self.steps > max(self.passes, 1):
             raise ValueError(f"{self.steps} steps need at least as many epochs of fine-tuning")
         if self.teacher == "self" and self.epochs == 0:

@@ -13,7 +13,6 @@ import tf_keras as keras
 
 from shrink.base.errors import StageError
 from shrink.compact.compact import DEFAULT_EXTRA_MACS, smallest_arena
-from shrink.engine.planner import MARGIN, usable
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.macs import count_macs
 from shrink.graph.rebuild import Weights, parted, rebuild, weights_of
@@ -31,7 +30,6 @@ from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext
 from shrink.stages.prune.config import PruneConfig
-from shrink.stages.prune.fine_tuning import by_training_peak, outputs, step_peak
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import static_int8
 from shrink.tflite.arena import arena_bytes
@@ -123,21 +121,12 @@ def find_target(
     """Return how many channels of each group go.
 
     Budgets are met by the figure that the report gives: `macs` are counted in the TFLite file,
-    `file_bytes` and `arena_bytes` come from real conversions, `training_peak_bytes` from real
-    training steps.
+    `file_bytes` and `arena_bytes` come from real conversions.
 
     Raises:
         StageError: a budget that even one channel per group exceeds, or that is met already.
         RecipeError: a pattern in `ratios` that fits no group.
     """
-    if config.training_peak_bytes is not None:
-        context.phase("measuring training peaks")
-        measure = step_peak(graph, config, context)
-        # As a plan does, it leaves free what peaks of one model differ by.
-        goal = usable(config.training_peak_bytes, MARGIN)
-        pruned = by_training_peak(graph, goal, measure, allocate)
-        _refuse_nothing_to_do("training_peak_bytes", config.training_peak_bytes, pruned.before)
-        return Target(pruned.counts, [pruned.note])
     for name in ("macs", "parameters", "file_bytes", "arena_bytes"):
         if getattr(config, name) is not None:
             return _budget(name, graph, config, context, allocate)
@@ -280,8 +269,6 @@ def saved(graph: ChannelGraph, config: PruneConfig) -> Cost:
     """Return the cost that groups are pruned to save: the budget's, or what stands for it."""
     if config.macs is not None:
         return graph.macs
-    if config.training_peak_bytes is not None:
-        return lambda keep: outputs(graph, keep)
     return channels_left(graph) if config.ratio is not None else graph.parameters
 
 

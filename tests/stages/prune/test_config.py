@@ -50,15 +50,7 @@ def recipe(prune: dict[str, Any]) -> dict[str, Any]:
             {"method": "channels", "ratio": 0.3, "steps": 2, "rebuild": False},
             "need `rebuild: true`",
         ),
-        (
-            {"method": "channels", "training_peak_bytes": "1MB", "rebuild": False},
-            "training_peak_bytes needs `rebuild: true`",
-        ),
         ({"method": "channels", "macs": 0.5, "rebuild": False}, "macs needs `rebuild: true`"),
-        (
-            {"method": "channels", "training_peak_bytes": "1MB", "steps": 2},
-            "training_peak_bytes needs `steps: 1`",
-        ),
         ({"method": "channels", "ratio": 0.3, "alpha": 0.5}, "need `teacher: self`"),
         (
             {
