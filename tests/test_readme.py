@@ -99,6 +99,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     digest = sha256(run / "artifacts" / "01-prune.keras")
     built = report_naming({"artifact": "artifacts/01-prune.keras", "sha256": digest})
     (run / "report.json").write_text(json.dumps(built), encoding="utf-8")
+    record = {"artifacts": [{"file": "01-prune.keras", "sha256": digest}]}
+    (run / "artifacts" / "metadata.json").write_text(json.dumps(record), encoding="utf-8")
     data = "data: {source: images, path: ../../images}\n"
     (run / "recipe.resolved.yaml").write_text(data, encoding="utf-8")
     return path

@@ -123,6 +123,13 @@ def entry_path(kind: str, key: str, suffix: str = "") -> Path:
     return path
 
 
+def lineage_path(root: Path, sha256: str) -> Path:
+    """Return where the cache says what is known of the artifact with this hash."""
+    path = root / "lineages" / f"{sha256}.json"
+    mark_used(path)
+    return path
+
+
 def keep(path: Path, content: bytes) -> None:
     """Write an entry whole; where that cannot be, it costs time only, the next time."""
     with contextlib.suppress(OSError, ResourceError):

@@ -146,22 +146,32 @@ class Control:
 class TensorType:
     """An input or output of an artifact: `real = scale * (stored - zero_point)`."""
 
-    name: str | None = None
+    name: str = ""
     shape: tuple[int, ...] = ()
-    dtype: str | None = None
+    dtype: str = ""
     scale: float | None = None
     zero_point: int | None = None
     document: Document = as_read(tolerant=True)
 
 
 @record
-class Interface:
-    """What an application must know of an artifact.
+class Usage:
+    """How an artifact is used: what an application, or the next command, must know of it.
+
+    It is `details.interface` in report.json and an entry of `artifacts/metadata.json`;
+    `shrink.contract.usage` writes and reads the entry.
 
     Attributes:
-        labels: by index of the output.
+        inputs, outputs: of the .tflite file, or of a Keras model converted to float32.
+        labels: by index of the output, never fewer than the outputs; None where targets are real.
         normalize: `scale` and `offset` of what is done to examples before the model sees them.
         front_end: what makes inputs of samples or texts, before that.
+        decode: how the outputs of a detector become boxes, a recipe's `task.decode`.
+        data: keys of a recipe's `data` that say how inputs and targets are made and divided.
+        task: how outputs were read: losses, metrics, logits.
+        recipe: name of the recipe that was run.
+        fingerprint: of the data.
+        test_examples: hash of which examples were tested on.
     """
 
     inputs: tuple[TensorType, ...] | None = None
@@ -169,7 +179,19 @@ class Interface:
     labels: tuple[str, ...] | None = None
     normalize: Mapping[str, object] | None = None
     front_end: Mapping[str, object] | None = None
+    decode: Mapping[str, object] | None = left_out(None)
+    data: Mapping[str, object] | None = left_out(None)
+    task: Task | None = left_out(None)
+    recipe: str | None = left_out(None)
+    fingerprint: str | None = left_out(None)
+    test_examples: str | None = left_out(None)
     document: Document = as_read(tolerant=True)
+
+    @property
+    def vocabulary(self) -> tuple[str, ...]:
+        """The tokens by id, of a model of texts; of any other none."""
+        tokens = (self.front_end or {}).get("vocabulary")
+        return tuple(map(str, tokens)) if isinstance(tokens, list | tuple) else ()
 
 
 @record
@@ -304,7 +326,7 @@ class Details:
     task: Task | None = None
     layers: tuple[Row, ...] = ()
     operators: tuple[Row, ...] = ()
-    interface: Interface | None = None
+    interface: Usage | None = None
     audit: Audit | None = None
     control: Control | None = None
     confusion: tuple[Confusion, ...] = left_out(())

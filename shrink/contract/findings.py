@@ -15,9 +15,10 @@ from shrink.contract.compaction import (
     RuntimeEquality,
     StoredKernels,
 )
+from shrink.contract.details import TensorType
 from shrink.contract.record import record
 from shrink.contract.report import Skipped
-from shrink.contract.stage_details import OperatorRow, StoredTensor
+from shrink.contract.stage_details import OperatorRow
 
 
 @record
@@ -300,8 +301,8 @@ class Firmware:
     arena_bytes: int | None
     arena_32_bytes: int | None = None
     arena_note: str
-    inputs: tuple[StoredTensor, ...]
-    outputs: tuple[StoredTensor, ...]
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
     labels: tuple[str, ...] = ()
     front_end: Mapping[str, Json] | None = None
 

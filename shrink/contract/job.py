@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from shrink.base.foreign import Json
+from shrink.contract.details import Usage
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.contract.model_source import ModelSource
 from shrink.contract.record import record
@@ -94,17 +95,23 @@ class Attempts:
 
 @dataclass(frozen=True)
 class Demand:
-    """What a stage asks of the examples.
+    """What a stage needs of the examples, and of the model that the worker starts from.
 
     Attributes:
         stage: its name.
         classes: whether it measures how many examples are classified rightly.
         class_weights: that its training is given.
+        student: how the model is scaled to be its student; empty where it is not.
+        blocks: how many blocks it removes from the model.
+        exclude: shell patterns of layers that these blocks must not have.
     """
 
     stage: str
     classes: bool
     class_weights: ClassWeights | None
+    student: Mapping[str, float] = field(default_factory=dict)
+    blocks: int = 0
+    exclude: tuple[str, ...] = ()
 
 
 MeasuredOn = Literal["test", "validation", "nothing"]
@@ -134,6 +141,7 @@ class StepJob(Job):
         task: the `task` section.
         split_seed: of the splits, the same for all steps.
         earlier_splits: files that say what earlier runs trained on.
+        usage: of the recipe's model, where its run wrote a record.
         task_model: the recipe's model file, whose own loss is taken where the recipe has none.
         checkpoints: the folder for them; None for none.
         teachers: the folder of cached teacher outputs; None for one that goes with the job.
@@ -161,6 +169,7 @@ class StepJob(Job):
     split_seed: int
     earlier_splits: tuple[Path, ...] = ()
     task_model: Path | None = None
+    usage: Usage | None = None
     checkpoints: Path | None = None
     teachers: Path | None = None
     sensitivities: Path | None = None

@@ -95,6 +95,7 @@ class DataSet:
         fingerprint: of what the source holds.
         examples: how many each split has.
         classes: names by index; None where targets are real.
+        test_examples: hash of which examples were tested on: data and division.
     """
 
     source: str | None = None
@@ -102,6 +103,7 @@ class DataSet:
     fingerprint: str | None = None
     examples: Mapping[str, int | None] | None = None
     classes: tuple[str, ...] | None = None
+    test_examples: str | None = left_out(None)
     document: Document = as_read(tolerant=True)
 
 

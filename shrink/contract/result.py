@@ -106,6 +106,7 @@ class HeldOut:
     Attributes:
         test_given: whether the data has a test split of its own.
         test: how many test examples there are.
+        test_examples: hash of their inputs and labels, whatever their order.
         left_out: how many were left out of each split, for an earlier run trained on them.
         comparable: whether they could be compared with those of earlier runs.
         trained_on: how many examples earlier runs trained on.
@@ -115,6 +116,7 @@ class HeldOut:
 
     test_given: bool | None = no_key(None)
     test: int | None = no_key(None)
+    test_examples: str | None = no_key(None)
     left_out: Mapping[str, int] | None = no_key(None)
     comparable: bool | None = no_key(None)
     trained_on: int | None = no_key(None)

@@ -1,49 +1,38 @@
-"""Which test examples a run was measured on, as its folder says it."""
+"""Which test examples a run was measured on, and whether two runs were measured on the same."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from pathlib import Path
 
-from shrink.contract.report import Report, Stage
+from shrink.contract.report import DataSet, Report, Stage
 
 LINEAGE_NAME = "lineage.json"
 SPLITS = "splits"
-_BYTES = 8
-"""Of the hash of an example; see `shrink.data.membership`, which writes the files."""
+_BY_PLACE = ("python",)
+"""Sources whose fingerprint holds where they are."""
 
 
-def tested_on(folder: Path, report: Report, stage: Stage) -> str | None:
+def tested_on(report: Report, stage: Stage) -> str | None:
     """Return a hash of the examples that a stage's metrics are of, whatever their order.
 
-    By the content of the examples where the run folder tells it; else by the data's fingerprint,
-    with which all runs of one recipe and seed are alike. None where neither is known.
-
-    Args:
-        folder: of the run.
-        report: of the run.
-        stage: of the report.
+    By the content of the examples where the report has it; else by the data's fingerprint, with
+    which all runs of one recipe and seed are alike. None where neither is known.
     """
-    # What a baseline was trained on is not always what it is tested on here.
-    by_content = _by_content(folder, stage) if stage.kind != "baseline" else None
-    fingerprint = report.data.fingerprint if report.data else None
-    told = by_content or fingerprint
-    if told is None or stage.examples is None:
+    data = report.data or DataSet()
+    known = data.test_examples or data.fingerprint
+    if known is None or stage.examples is None:
         return None
-    return hashlib.sha256(f"{told} {stage.examples}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{known} {stage.examples}".encode()).hexdigest()[:16]
 
 
-def _by_content(folder: Path, stage: Stage) -> str | None:
-    try:
-        lineage = json.loads((folder / LINEAGE_NAME).read_text("utf-8"))[str(stage.sha256)]
-        path = folder / SPLITS / f"{lineage['links'][-1]['splits']}.bin"
-        head, _, body = path.read_bytes().partition(b"\n")
-        count = int(json.loads(head)["counts"]["test"])
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
+def other_examples(now: DataSet | None, then: DataSet | None) -> str | None:
+    """Return how the examples of two runs differ; None where nothing known of them does."""
+    if now is None or then is None:
         return None
-    begin = len(body) - count * _BYTES
-    if count == 0 or begin < 0:
-        return None
-    examples = sorted(body[at : at + _BYTES] for at in range(begin, len(body), _BYTES))
-    return hashlib.sha256(b"".join(examples)).hexdigest()
+    prints, tests = (now.fingerprint, then.fingerprint), (now.test_examples, then.test_examples)
+    if None not in prints and prints[0] != prints[1] and now.source not in _BY_PLACE:
+        return "other data"
+    counts = [(data.examples or {}).get("test") for data in (now, then)]
+    if (None not in tests and tests[0] != tests[1]) or (None not in counts and len({*counts}) > 1):
+        return "other test examples"
+    return None

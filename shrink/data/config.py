@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Annotated, Literal, TypeVar
 
@@ -25,11 +26,12 @@ from shrink.base.fields import (
     Positive,
     parse_quotient,
 )
+from shrink.base.foreign import Json
 from shrink.base.packages import Extension, find_extension
 from shrink.data.audio_config import AudioConfig
 from shrink.data.series_config import SeriesConfig
 from shrink.data.slice_config import Slices, check_slices
-from shrink.data.token_config import TokensConfig
+from shrink.data.token_config import LEARNED, TokensConfig
 
 T = TypeVar("T")
 NO_DATA = "none"
@@ -183,8 +185,47 @@ WHY_NO_TARGETS = "the examples have no targets (data.target: none)"
 """Why nothing is measured with the source `none`."""
 Names = Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 
-NOT_OF_SPLITS = {"path", "cache", "augment", "normalize", "slices"}
+NOT_OF_SPLITS = {"path", "cache", "augment", "normalize", "slices", "tokens"}
 """Keys of `data` that decide neither which examples there are nor which split they are in."""
+
+
+_PICTURES = ("images", "masks", "boxes", "tiles")
+_INPUT_KEYS: dict[str, tuple[str, ...] | None] = {
+    "normalize": None,
+    "target": None,
+    "image_size": _PICTURES,
+    "channels": _PICTURES,
+    "audio": HEARD,
+    "series": IN_TIME,
+    "tokens": READ,
+}
+"""Keys that say how inputs and targets are made, and the sources that take them; None: all."""
+_SOURCE_KEYS = ("inputs", "targets", "features", "level", "validation_split", "test_split")
+"""Keys that say what a source's columns mean and how its examples are divided."""
+
+
+def usage_section(config: DataConfig) -> dict[str, Json]:
+    """Return the keys of a `data` section that a model's record keeps.
+
+    The path stays behind, as a record travels; a vocabulary is in the record itself.
+    """
+    kept = {"source", *_INPUT_KEYS, *_SOURCE_KEYS}
+    section = config.model_dump(mode="json", include=kept, exclude_none=True)
+    if isinstance(tokens := section.get("tokens"), dict):
+        section["tokens"] = {key: tokens[key] for key in tokens if key not in LEARNED}
+    return section
+
+
+def inherited_keys(section: Mapping[str, Json], source: str) -> dict[str, Json]:
+    """Return what a record's section says that holds for examples of a source, too."""
+    before = section.get("source")
+    kept: dict[str, Json] = {}
+    for key, value in section.items():
+        sources = _INPUT_KEYS.get(key, ())
+        applies = sources is None or (source in sources and before in sources)
+        if applies or (before == source and key in (*_INPUT_KEYS, *_SOURCE_KEYS)):
+            kept[key] = value
+    return kept
 
 
 def _known_source(name: object) -> str:

@@ -11,10 +11,13 @@ from pathlib import Path
 
 from shrink.base.errors import DataError
 from shrink.base.file_hashes import DIGEST_BYTES, files_under, hash_file, hash_files, place
+from shrink.base.foreign import Json
+from shrink.contract.usage import vocabulary_text
 from shrink.data.box_files import read_boxes
 from shrink.data.config import (
     BUILT_IN,
     NO_DATA,
+    READ,
     SOURCES,
     DataConfig,
     added_source,
@@ -25,6 +28,7 @@ from shrink.data.folders import CLIPS, IMAGES, TEXTS, Names, find_images, shown
 from shrink.data.pairs import find_pairs
 from shrink.data.shards import find_shards, prepared_folder
 from shrink.data.table import read_listing
+from shrink.data.token_config import LEARNED, TokensConfig
 from shrink.model.user_reads import code_digest, declared_digests
 
 
@@ -33,7 +37,7 @@ def fingerprint(config: DataConfig) -> str:
 
     Names of classes and images count as well as their contents, and of shards their splits and
     their order; the place does not, so data may be moved as a whole. How the data is split and
-    transformed is not part of it, but a vocabulary that is named is. Of source python the place
+    transformed is not part of it; `section_by_content` says that. Of source python the place
     counts, and all that the function is known to read, and `data.depends`. Of a source that
     another package adds, its version and its sources count.
 
@@ -41,15 +45,6 @@ def fingerprint(config: DataConfig) -> str:
         DataError: nothing is there, or it cannot be read.
         RecipeError: the package that adds the source cannot be imported.
     """
-    own = _fingerprint(config)
-    if config.tokens is None or config.tokens.vocabulary is None:
-        return own
-    vocabulary = Path(config.tokens.vocabulary).expanduser().absolute()
-    return _hash(["vocabulary", hash_file(str(vocabulary)), own])
-
-
-def _fingerprint(config: DataConfig) -> str:
-    """Return what `fingerprint` does, but for what the recipe names beside `data.path`."""
     if config.source in BUILT_IN:
         return _hash([_built_in(config.source)])
     if config.source == NO_DATA:
@@ -80,6 +75,32 @@ def _fingerprint(config: DataConfig) -> str:
         return _hash(itertools.chain([config.source, *_listing_digest(path)], listed))
     digest = hash_files(path.parent, [path.name], path)
     return _hash([config.source, *_hexadecimal(digest)])
+
+
+def section_by_content(
+    config: DataConfig,
+    classes: Sequence[str] | None = None,
+    vocabulary: Sequence[str] = (),
+) -> dict[str, Json]:
+    """Return a `data` section without places, and with the tokens of a vocabulary for its file.
+
+    Args:
+        config: the section.
+        classes: the names of the labels, where they are known and the section names none.
+        vocabulary: the tokens, where they are known and the section names no file.
+    """
+    section = config.model_dump(mode="json", exclude={"path", "slices"})
+    section["classes"] = section["classes"] or list(classes or ()) or None
+    tokens = config.tokens
+    if config.source in READ and (vocabulary or (tokens and tokens.vocabulary)):
+        tokens = tokens or TokensConfig()
+        if (file := tokens.vocabulary_file(Path.cwd())) is not None:
+            content = hashlib.sha256(file.read_bytes()).hexdigest()
+        else:
+            content = hashlib.sha256(vocabulary_text(vocabulary).encode()).hexdigest()
+        kept = tokens.model_dump(mode="json", exclude=set(LEARNED))
+        section["tokens"] = {**kept, "vocabulary": content}
+    return section
 
 
 def _annotated_files(config: DataConfig, path: Path) -> tuple[Path, Sequence[str]]:

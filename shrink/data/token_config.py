@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 
 from shrink.base.fields import Config, Count
 
+LEARNED = ("vocabulary", "size", "min_count")
+"""Keys that decide the tokens, where the tokens themselves are not known."""
 Token = Annotated[str, Field(min_length=1, pattern=r"^[^\r\n]+$")]
 
 
@@ -43,10 +45,11 @@ class TokensConfig(Config):
     def _check(self) -> TokensConfig:
         if self.padding == self.unknown:
             raise ValueError("padding and unknown are two tokens: give them different names")
-        learned = {"size", "min_count"} & self.model_fields_set
+        fields = type(self).model_fields
+        learned = [k for k in ("min_count", "size") if getattr(self, k) != fields[k].default]
         if self.vocabulary is not None and learned:
             raise ValueError(
-                f"{' and '.join(sorted(learned))} is about a learned vocabulary, and vocabulary "
+                f"{' and '.join(learned)} is about a learned vocabulary, and vocabulary "
                 "names a file"
             )
         return self

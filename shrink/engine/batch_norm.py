@@ -10,6 +10,7 @@ import tf_keras as keras
 
 from shrink.base.types import Tensors
 from shrink.contract.training import BatchNormMode
+from shrink.graph.network import is_batch_norm
 
 Method: TypeAlias = "Callable[..., Tensors]"
 
@@ -18,11 +19,6 @@ def layers_of(model: keras.Model) -> list[keras.layers.Layer]:
     """Return every layer of a model, those of nested models and wrappers too."""
     # Not `submodules`: TensorFlow cannot sort the graphs by which recurrent layers keep masks.
     return list(model._flatten_layers(include_self=False))
-
-
-def is_batch_norm(layer: keras.layers.Layer) -> bool:
-    """Whether a layer is a batch normalisation, of any of tf-keras' kinds."""
-    return any(base.__name__ == "BatchNormalizationBase" for base in type(layer).__mro__)
 
 
 def batch_norm_mode(model: keras.Model, mode: BatchNormMode) -> AbstractContextManager[None]:

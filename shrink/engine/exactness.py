@@ -16,8 +16,9 @@ import tf_keras as keras
 
 from shrink.base.types import Tensors
 from shrink.contract.training import BatchNormMode
-from shrink.engine.batch_norm import is_batch_norm, layers_of
+from shrink.engine.batch_norm import layers_of
 from shrink.engine.randomness import draws_from_seeds, generator_of
+from shrink.graph.network import is_batch_norm
 
 Effect = Literal["draws", "forgets", "remembers", "calls Python"]
 """What forgets draws from a state of TensorFlow's that no checkpoint holds."""

@@ -149,7 +149,12 @@ def _sparse_labels(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
 def _accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
     if outputs.shape[-1] == 1:
         return _binary_accuracy(y, outputs, from_logits)
-    return _among_best(y, outputs, 1)
+    labels = _sparse_labels(y, outputs)[..., None]
+    own = tf.gather(outputs, labels, batch_dims=outputs.shape.rank - 1)
+    # Of equal outputs the first is decided. `tf.argmax` does not promise that on GPUs.
+    first = tf.range(outputs.shape[-1]) < labels
+    missed = (outputs > own) | ((outputs == own) & first) | tf.math.is_nan(outputs)
+    return tf.cast(~tf.reduce_any(missed, axis=-1), tf.float32)
 
 
 def _binary_accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:

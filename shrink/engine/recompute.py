@@ -22,9 +22,10 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.types import Tensors
-from shrink.engine.batch_norm import Method, is_batch_norm, layers_of, wrapped_batch_norms
+from shrink.engine.batch_norm import Method, layers_of, wrapped_batch_norms
 from shrink.engine.exactness import Effect, forward_effects
 from shrink.engine.randomness import Position, RandomSeeds, draws_from_seeds
+from shrink.graph.network import is_batch_norm
 
 
 @contextmanager

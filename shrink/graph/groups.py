@@ -98,6 +98,7 @@ class ChannelGraph:
         groups: what may be pruned.
         protected: layers none of whose channels may go, each with the reason.
         roots: representative of each label, indexed by label.
+        excluded: names of layers that the recipe excludes.
     """
 
     network: Network
@@ -105,6 +106,7 @@ class ChannelGraph:
     groups: tuple[Group, ...]
     protected: tuple[Skipped, ...]
     roots: Labels
+    excluded: frozenset[str] = frozenset()
 
     def keep(self, removed: Labels) -> np.ndarray:
         """Return, for every label, whether it stays when these channels are removed."""
@@ -123,6 +125,14 @@ class ChannelGraph:
             shapes = kept_shapes(layer, keep)
             total += sum(use.positions * math.prod(shapes[i]) for i, use in layer.weights.items())
         return total
+
+
+def weight_shapes(layer: keras.layers.Layer) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of `layer.get_weights()`."""
+    weights = layer.weights
+    if all(hasattr(w, "shape") and w.shape.is_fully_defined() for w in weights):
+        return tuple(tuple(map(int, w.shape)) for w in weights)
+    return tuple(np.shape(array) for array in layer.get_weights())  # tables, adapted boundaries
 
 
 def kept_shapes(layer: LayerChannels, keep: np.ndarray) -> list[tuple[int, ...]]:
@@ -147,6 +157,11 @@ def find_groups(
         rules: what each kind of layer does with channels.
     """
     return _Finder(read_network(model), exclude, rules).graph()
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a layer's name matches one of some shell patterns."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 class _Finder:
@@ -182,7 +197,7 @@ class _Finder:
         self.known.update(
             {ref.index: c for ref, c in zip(call.outputs, effect.outputs, strict=True)}
         )
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in self.exclude):
+        if matches(name, self.exclude):
             for channels in effect.outputs:
                 self.sets.protect(channels.labels, "excluded by the recipe")
         if record is None:
@@ -191,7 +206,7 @@ class _Finder:
             self._again(record, effect)
 
     def _record(self, name: str, call: Call, effect: Effect) -> LayerChannels:
-        shapes = tuple(tuple(int(length) for length in w.shape) for w in call.layer.weights)
+        shapes = weight_shapes(call.layer)
         weights = {use.index: use for use in effect.weights}
         return LayerChannels(name, shapes, weights, effect.edits, effect.produces)
 
@@ -224,9 +239,9 @@ class _Finder:
         """Return the groups of all calls, and what is protected."""
         roots = self.sets.roots(np.arange(len(self.sets)))
         groups = _partition(self.layers, roots, self.sets)
-        return ChannelGraph(
-            self.network, self.layers, groups, _protected(self.layers, self.sets), roots
-        )
+        protected = _protected(self.layers, self.sets)
+        excluded = frozenset(name for name in self.layers if matches(name, self.exclude))
+        return ChannelGraph(self.network, self.layers, groups, protected, roots, excluded)
 
 
 def _partition(

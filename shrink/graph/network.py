@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
@@ -73,6 +73,33 @@ class Network:
         """Return each layer that is called, once, in the order of its first call."""
         return list({id(call.layer): call.layer for call in self.calls}.values())
 
+    def affected(self, layers: Collection[int], tensors: Collection[int] = ()) -> set[int]:
+        """Return the `id` of each layer that gets other inputs once some layers change.
+
+        Args:
+            layers: `id` of each layer that changes.
+            tensors: indices of other tensors that change.
+        """
+        changed, found = set(tensors), set[int]()
+        for call in self.calls:
+            if any(ref.index in changed for ref in call.inputs):
+                found.add(id(call.layer))
+            elif id(call.layer) not in layers:
+                continue
+            changed |= {ref.index for ref in call.outputs}
+        return found
+
+
+def is_frozen(layer: keras.layers.Layer) -> bool:
+    """Whether a layer, or a part of it, has weights that training would learn but must not."""
+    parts = list(layer._flatten_layers())
+    return any(not x.trainable and (x._trainable_weights or is_batch_norm(x)) for x in parts)
+
+
+def is_batch_norm(layer: keras.layers.Layer) -> bool:
+    """Whether a layer is a batch normalization, of any of tf-keras' kinds."""
+    return any(base.__name__ == "BatchNormalizationBase" for base in type(layer).__mro__)
+
 
 def read_network(model: keras.Model) -> Network:
     """Return the layer calls of a functional or built sequential model."""
@@ -117,26 +144,38 @@ class _Reader:
         self._taken.add(name)
         self.network.names[id(layer)] = name
 
-    def _walk(self, model: keras.Model, inputs: Sequence[Ref]) -> list[Ref]:
-        """Add a model's calls, given the tensors that it is called with; return its outputs."""
+    def _walk(
+        self, model: keras.Model, inputs: Sequence[Ref], training: object = None
+    ) -> list[Ref]:
+        """Add a model's calls, given the tensors that it is called with; return its outputs.
+
+        A nested model that is called with `training=False`, as a frozen base often is, calls its
+        layers so.
+        """
         known = {id(t): ref for t, ref in zip(model.inputs, inputs, strict=True)}
         for depth in sorted(model._nodes_by_depth, reverse=True):
             for node in model._nodes_by_depth[depth]:
                 if not node.is_input:
-                    self._add(node, known, model)
+                    self._add(node, known, model, training)
         return [known[id(t)] for t in model.outputs]
 
-    def _add(self, node: Node, known: dict[int, Ref], owner: keras.Model) -> None:
-        arguments = map_tensors(lambda t: known[id(t)], (node.call_args, node.call_kwargs))
+    def _add(self, node: Node, known: dict[int, Ref], owner: keras.Model, training: object) -> None:
+        args, kwargs = map_tensors(lambda t: known[id(t)], (node.call_args, node.call_kwargs))
+        nested = getattr(node.layer, "_is_graph_network", False)
+        own = args[1] if nested and len(args) > 1 else kwargs.get("training")
+        if own is not None:
+            training = own
+        elif training is not None and node.layer._expects_training_arg:
+            kwargs = {**kwargs, "training": training}
         inputs = tuple(known[id(t)] for t in node.keras_inputs)
         outputs = tf.nest.flatten(node.outputs)
-        if getattr(node.layer, "_is_graph_network", False):
+        if nested:
             self.network.nested.append(node.layer)
-            refs: Sequence[Ref] = self._walk(node.layer, inputs)
+            refs: Sequence[Ref] = self._walk(node.layer, inputs, training)
         else:
             self._name(node.layer, owner)
             refs = [self._new(t) for t in outputs]
-            self.network.calls.append(Call(node.layer, arguments, inputs, tuple(refs)))
+            self.network.calls.append(Call(node.layer, (args, kwargs), inputs, tuple(refs)))
         known.update({id(t): ref for t, ref in zip(outputs, refs, strict=True)})
 
 

@@ -9,11 +9,18 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import ModelError
+from shrink.base.errors import ModelError, first_line
 from shrink.base.types import Json, JsonObject
-from shrink.graph.groups import ChannelGraph, Group, LayerChannels, Member
+from shrink.graph.groups import (
+    ChannelGraph,
+    Group,
+    LayerChannels,
+    Member,
+    kept_shapes,
+    matches,
+)
 from shrink.graph.initial import only_of_keras, weights_to_come
-from shrink.graph.network import Network, Ref, map_tensors
+from shrink.graph.network import Network, Ref, is_batch_norm, is_frozen, map_tensors
 
 Weights = dict[str, list[np.ndarray]]
 """Each layer's weights by its name in the flattened model, in the order of `layer.weights`."""
@@ -40,57 +47,152 @@ def parted(arrays: Sequence[np.ndarray], random: np.random.Generator) -> list[np
     ]
 
 
-def rebuild(graph: ChannelGraph, keep: np.ndarray, weights: Weights | None) -> keras.Model:
+def rebuild(
+    graph: ChannelGraph, keep: np.ndarray, weights: Weights, *, fresh: bool = False
+) -> keras.Model:
     """Return the model with only the channels that stay, as a plain functional model.
 
     Call it inside the devices' scope. The new model shares nothing with the old one; layers keep
-    their names, and nested models are flattened.
+    their names, and nested models are flattened. Frozen layers that were cut, or that get other
+    inputs than before, become trainable.
 
     Args:
         graph: the model's channels.
         keep: for every label, whether it stays; see `ChannelGraph.keep`.
-        weights: all weights at their full size; None leaves them as layers initialise them.
+        weights: all weights at their full size.
+        fresh: whether what training learns gets new weights; see `_kept`.
     """
     network = graph.network
-    built = {
-        id(layer): _smaller(layer, graph.layers[network.name(layer)], keep)
-        for layer in network.layers()
-    }
-    assigned = weights is not None and only_of_keras(network.layers())
-    with weights_to_come() if assigned else contextlib.nullcontext():
-        model = connect(network, built)
-    for layer in network.layers():
-        record = graph.layers[network.name(layer)]
-        if record.shapes and weights is not None:
-            built[id(layer)].set_weights(_sliced(weights[record.name], record, keep))
-    return model
+    records = {id(layer): graph.layers[network.name(layer)] for layer in network.layers()}
+    built = {id(x): _smaller(network, x, records[id(x)], keep) for x in network.layers()}
+    cut = {key for key, r in records.items() if kept_shapes(r, keep) != [*map(tuple, r.shapes)]}
+    sliced = {key: _sliced(weights[r.name], r, keep) for key, r in records.items() if r.shapes}
+    excluded = {key for key, r in records.items() if r.name in graph.excluded}
+    return _copied(network, built, sliced, cut, fresh=fresh, excluded=excluded)
 
 
 def rebuild_without(
     network: Network,
     calls: Collection[int],
     aliases: Mapping[int, int],
-    weights: Weights | None,
+    *,
+    fresh: bool = False,
+    exclude: Sequence[str] = (),
 ) -> keras.Model:
     """Return the model without some calls, as a plain functional model; inside the devices' scope.
+
+    Frozen layers that get other inputs than before become trainable.
 
     Args:
         network: the model.
         calls: `id` of each call that goes.
         aliases: for a tensor that is no longer made, the one that takes its place, by index.
-        weights: of the layers that stay; None leaves them as layers initialise them.
+        fresh: whether what training learns gets new weights; see `_kept`.
+        exclude: shell patterns of layers that stay frozen.
     """
-    stay = [call for call in network.calls if id(call) not in calls]
-    layers = {id(call.layer): call.layer for call in stay}
-    built = {
-        key: type(layer).from_config({**layer.get_config(), "name": network.name(layer)})
-        for key, layer in layers.items()
+    layers = {id(call.layer): call.layer for call in network.calls if id(call) not in calls}
+    built = {key: _from_config(layer, _config(network, layer)) for key, layer in layers.items()}
+    weights = {key: layer.get_weights() for key, layer in layers.items() if layer.weights}
+    excluded = {key for key, x in layers.items() if matches(network.name(x), exclude)}
+    return _copied(network, built, weights, set(), calls, aliases, fresh=fresh, excluded=excluded)
+
+
+def _copied(
+    network: Network,
+    built: Mapping[int, keras.layers.Layer],
+    weights: Mapping[int, list[np.ndarray]],
+    cut: Collection[int],
+    without: Collection[int] = (),
+    aliases: Mapping[int, int] | None = None,
+    *,
+    fresh: bool,
+    excluded: Collection[int],
+) -> keras.Model:
+    """Return the built layers as a model, with weights, and trainable where they changed.
+
+    Args:
+        network: the original.
+        built: the new layers by the `id` of the old ones.
+        weights: of the new layers, by the same.
+        cut: `id` of each layer with fewer weights than before.
+        without: see `connect`.
+        aliases: see `connect`.
+        fresh: whether what training learns gets new weights.
+        excluded: `id` of each layer that stays frozen unless it was cut.
+    """
+    old = {id(layer): layer for layer in network.layers()}
+    new = {key for key in built if fresh and _learns(old[key])}
+    behind_new = network.affected(new)
+    changed = {*cut, *new}
+    behind_change = network.affected(changed, aliases or ())
+    thawed = {
+        key
+        for key in built
+        if is_frozen(old[key]) and (key in cut or key in behind_change - {*excluded})
     }
-    model = connect(network, built, calls, aliases)
-    for key, layer in layers.items():
-        if layer.weights and weights is not None:
-            built[key].set_weights(weights[network.name(layer)])
+    assigned = not fresh and only_of_keras(network.layers())
+    with weights_to_come() if assigned else contextlib.nullcontext():
+        model = connect(network, built, without, aliases, relearn=changed | behind_change)
+    for key, arrays in weights.items():
+        kept = _kept(old[key], key in behind_new) if fresh else [True] * len(arrays)
+        values = arrays
+        if not all(kept):
+            pairs = zip(arrays, built[key].get_weights(), kept, strict=True)
+            values = [array if keeps else drawn for array, drawn, keeps in pairs]
+        built[key].set_weights(values)
+    for key in thawed:
+        built[key].trainable = True
     return model
+
+
+def unfrozen(network: Network, copy: keras.Model) -> list[str]:
+    """Return the names of layers that are frozen in a model and trainable in its copy."""
+    trainable = {layer.name for layer in copy.layers if layer.trainable}
+    frozen = [network.name(layer) for layer in network.layers() if is_frozen(layer)]
+    return [name for name in frozen if name in trainable]
+
+
+def unfrozen_note(names: Sequence[str]) -> str:
+    """Return the sentence of a report that says which frozen layers became trainable."""
+    return (
+        f"frozen layers became trainable, because their weights or inputs changed: {listed(names)}"
+    )
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Return names for a sentence, the first few of many."""
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
+
+
+def keeps_state(layer: keras.layers.Layer) -> bool:
+    """Whether a copy with new weights keeps some of a layer's, batch normalizations aside."""
+    if is_frozen(layer):
+        return True
+    parts = layer._flatten_layers()
+    return any(part._non_trainable_weights for part in parts if not is_batch_norm(part))
+
+
+def _learns(layer: keras.layers.Layer) -> bool:
+    return any(part.trainable and part._trainable_weights for part in layer._flatten_layers())
+
+
+def _kept(layer: keras.layers.Layer, behind_new: bool) -> list[bool]:
+    """Return whether a copy with new weights keeps each of a layer's arrays.
+
+    It keeps what gradients do not learn: statistics of inputs, vocabularies, constants, and the
+    weights of frozen layers. Moving statistics of a batch normalization behind new weights describe
+    activations that no longer exist, and start anew.
+    """
+    learned = {
+        id(weight)
+        for part in layer._flatten_layers()
+        for weight in (
+            *(part._trainable_weights if part.trainable else ()),
+            *(part._non_trainable_weights if behind_new and is_batch_norm(part) else ()),
+        )
+    }
+    return [id(weight) not in learned for weight in layer.weights]
 
 
 def masked(graph: ChannelGraph, keep: np.ndarray, weights: Weights) -> Weights:
@@ -101,7 +203,7 @@ def masked(graph: ChannelGraph, keep: np.ndarray, weights: Weights) -> Weights:
     """
     return {
         name: [
-            np.where(mask, array, 1).astype(array.dtype) if is_variance else array * mask
+            _masked(array, mask, 1 if is_variance else 0)
             for array, mask, is_variance in zip(
                 arrays, masks[name], _variances(graph, name), strict=True
             )
@@ -109,6 +211,11 @@ def masked(graph: ChannelGraph, keep: np.ndarray, weights: Weights) -> Weights:
         for masks in [weight_masks(graph, keep)]
         for name, arrays in weights.items()
     }
+
+
+def _masked(array: np.ndarray, mask: np.ndarray, removed: int) -> np.ndarray:
+    # Vocabularies and constants belong to no channel, and may be text.
+    return array if mask.all() else np.where(mask, array, removed).astype(array.dtype)
 
 
 def weight_masks(graph: ChannelGraph, keep: np.ndarray) -> Weights:
@@ -138,12 +245,34 @@ def _sliced(arrays: list[np.ndarray], record: LayerChannels, keep: np.ndarray) -
 
 
 def _smaller(
-    layer: keras.layers.Layer, record: LayerChannels, keep: np.ndarray
+    network: Network, layer: keras.layers.Layer, record: LayerChannels, keep: np.ndarray
 ) -> keras.layers.Layer:
-    config = {**layer.get_config(), "name": record.name}
+    config = _config(network, layer)
     for edit in record.edits:
         config = _edited(config, (*edit.within, edit.key), edit.item, int(keep[edit.labels].sum()))
-    return type(layer).from_config(config)
+    return _from_config(layer, config)
+
+
+def _config(network: Network, layer: keras.layers.Layer) -> JsonObject:
+    try:
+        return {**layer.get_config(), "name": network.name(layer)}
+    except NotImplementedError as error:
+        raise _no_copy(layer, error) from error
+
+
+def _from_config(layer: keras.layers.Layer, config: JsonObject) -> keras.layers.Layer:
+    try:
+        return type(layer).from_config(config)
+    except Exception as error:  # layers raise whatever their constructors raise
+        raise _no_copy(layer, error) from error
+
+
+def _no_copy(layer: keras.layers.Layer, error: Exception) -> ModelError:
+    return ModelError(
+        f"{layer.name}: a {type(layer).__name__} cannot be copied, as its get_config() does not "
+        f"give what its constructor takes: {first_line(error, 200)}",
+        hint="correct its get_config(), or prune and distill a model without it",
+    )
 
 
 def _edited(config: JsonObject, path: Sequence[str], item: int | None, count: int) -> JsonObject:
@@ -163,6 +292,7 @@ def connect(
     without: Collection[int] = (),
     aliases: Mapping[int, int] | None = None,
     then: Callable[[Ref, tf.Tensor], tf.Tensor] = lambda ref, tensor: tensor,
+    relearn: Collection[int] = (),
 ) -> keras.Model:
     """Make the calls anew but some, with other tensors in the place of theirs.
 
@@ -172,6 +302,9 @@ def connect(
         without: `id` of each call that is not made.
         aliases: for a tensor that is no longer made, the one that takes its place, by index.
         then: gives the Keras tensor that stands for one of the network from there on.
+        relearn: `id` of each layer that changed, or gets other inputs than before: a batch
+            normalization among them follows its statistics again, even if it was called with
+            `training=False`.
 
     Calls that lead to no output stay too: they make the losses and metrics of the model.
 
@@ -197,6 +330,8 @@ def connect(
         if id(call) in without:
             continue
         args, kwargs = map_tensors(tensor, call.arguments)
+        if id(call.layer) in relearn and is_batch_norm(call.layer):
+            kwargs = {key: value for key, value in kwargs.items() if key != "training"}
         outputs = tf.nest.flatten(built[id(call.layer)](*args, **kwargs))
         tensors.update({r.index: then(r, t) for r, t in zip(call.outputs, outputs, strict=True)})
     outputs = [tensor(ref) for ref in network.outputs]

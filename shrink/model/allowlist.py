@@ -50,6 +50,9 @@ _OBJECTS = """
     identity l1 l1_l2 l2 lecun_normal lecun_uniform max_norm min_max_norm non_neg ones
     orthogonal orthogonal_regularizer radial_constraint random_normal random_uniform stft
     truncated_normal unit_norm variance_scaling zeros
+    QuantizedDTypePolicy QuantizedFloat8DTypePolicy Int4DTypePolicy GPTQDTypePolicy AWQDTypePolicy
+    AbsMaxQuantizer Int8QuantizationConfig Int4QuantizationConfig Float8QuantizationConfig
+    GPTQConfig AWQConfig QuantizationConfig
 """
 
 _ACTIVATIONS = """
@@ -113,7 +116,7 @@ VALUES = frozenset(
 PUBLIC_MODULES = frozenset(
     {"keras", "keras.activations", "keras.constraints", "keras.dtype_policies",
      "keras.initializers", "keras.layers", "keras.losses", "keras.metrics",
-     "keras.mixed_precision", "keras.models",
+     "keras.mixed_precision", "keras.models", "keras.quantizers",
      "keras.regularizers", "keras.src.activations.activations", "builtins"}
 )  # fmt: skip
 MODEL_MODULES = frozenset(

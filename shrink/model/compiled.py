@@ -18,8 +18,9 @@ from shrink.base.file_kinds import messages, text
 from shrink.base.losses import LOSSES, Value, key_of_loss, loss_of
 from shrink.base.metrics import METRICS, metric_of
 from shrink.base.types import Json
-from shrink.contract.details import TaskOutput
-from shrink.model.reference import KERAS_METADATA, report_of
+from shrink.contract.details import TaskOutput, Usage
+from shrink.contract.usage import read_usage
+from shrink.model.reference import KERAS_METADATA
 from shrink.model.scan_files import check_archive, read_attribute
 
 _ABBREVIATED = {
@@ -140,7 +141,7 @@ def read_compiled(path: Path) -> Compiled | None:
     Args:
         path: a `.keras` or `.h5` file, or a SavedModel folder.
     """
-    if (task := said_by_run(path)) is not None:
+    if (task := stored_task(read_usage(path))) is not None:
         return Compiled(task["loss"], task["metrics"], task["loss_weights"], "run")
     stored = None
     # A damaged file is refused where the model is loaded, with the reason.
@@ -172,14 +173,9 @@ class StoredTask(TypedDict):
     loss_weights: list[float]
 
 
-def said_by_run(path: Path) -> StoredTask | None:
-    """Return loss, metrics and weights that a run measured its artifact with.
-
-    Args:
-        path: of the artifact, in its run folder; None is returned for any other file.
-    """
-    known = report_of(path)
-    task = known[1].told.task if known is not None else None
+def stored_task(usage: Usage | None) -> StoredTask | None:
+    """Return loss, metrics and weights that a run measured its artifact with."""
+    task = None if usage is None else usage.task
     if task is None:
         return None
     return {

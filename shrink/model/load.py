@@ -20,9 +20,14 @@ from shrink.base.errors import ModelError, ShrinkError, first_line
 from shrink.base.types import Json, JsonObject
 from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
 from shrink.graph.initial import weights_to_come
-from shrink.graph.scale import scaled
+from shrink.graph.scale import check_scale, scaled, student_notes
 from shrink.model.archive import weights_where_they_lie
-from shrink.model.keras3.convert import compare_import, compare_outputs, import_keras3
+from shrink.model.keras3.convert import (
+    changes_in_words,
+    compare_import,
+    compare_outputs,
+    import_keras3,
+)
 from shrink.model.opaque import graph_model, subclassed_model
 from shrink.model.reference import holds_layers
 from shrink.model.scan import check_model_file, keras_version
@@ -56,17 +61,46 @@ def load_source(source: ModelSource, as_graph: bool = False) -> keras.Model:
     """
     path, arguments = source.path, dict(source.arguments)
     if source.function is not None:
-        taken = _arguments_of(path, source.function)
-        own = {n: v for n, v in arguments.items() if taken is None or n in taken}
+        scale = _left_by_builder(source, arguments)
+        own = {name: value for name, value in arguments.items() if name not in scale}
         model = build_model(path, source.function, own, as_graph)
-        arguments = {name: value for name, value in arguments.items() if name not in own}
+        arguments = scale
     elif as_graph and path.is_dir() and not holds_layers(path):
         check_model_file(path, source.trust)
         with bounded_loading(path):
             model = graph_model(path)
     else:
         model = load_model(path, source.trust)
-    return scaled(model, arguments) if arguments else model
+    if not arguments:
+        return model
+    student = scaled(model, arguments)
+    notes = student_notes(model, student, inherit=arguments.get("inherit", 0) > 0)
+    student.__dict__[_NOTE] = "; ".join(filter(None, [model.__dict__.get(_NOTE), *notes]))
+    return student
+
+
+def check_student(model: keras.Model, source: ModelSource, arguments: Mapping[str, float]) -> None:
+    """Raise where a student cannot be made of this model by these arguments, before any training.
+
+    Args:
+        model: as `load_source` returned it.
+        source: what it was loaded from.
+        arguments: of the student; with `inherit` of one that is cut from a later state of the
+            model, else of one that the same function builds.
+
+    Raises:
+        ModelError: there is nothing that could be left out.
+        RecipeError: a scale above 1 of a model that has no builder for it.
+    """
+    if source.function is not None and "inherit" not in arguments:
+        arguments = _left_by_builder(source, arguments)
+    check_scale(model, arguments)
+
+
+def _left_by_builder(source: ModelSource, arguments: Mapping[str, float]) -> dict[str, float]:
+    """Return the arguments that the source's function does not take."""
+    taken = _arguments_of(source.path, str(source.function))
+    return {n: v for n, v in arguments.items() if taken is not None and n not in taken}
 
 
 def load_model(path: Path, trust: Trust = NO_TRUST) -> keras.Model:
@@ -133,10 +167,12 @@ def imported_from_tfmot(model: keras.Model) -> Imported | None:
 
 
 def import_note(model: keras.Model, source: ModelSource) -> str:
-    """Return how near a model of Keras 3 or of tfmot comes to what it was; empty for any other.
+    """Return how near a model of Keras 3 or of tfmot, or a scaled one, comes to what it was.
+
+    Empty for any other.
 
     Args:
-        model: as `load_source` returned it, unscaled.
+        model: as `load_source` returned it.
         source: what it was loaded from.
 
     Raises:
@@ -144,14 +180,20 @@ def import_note(model: keras.Model, source: ModelSource) -> str:
     """
     if (imported := imported_from_tfmot(model)) is not None:
         return imported.note
-    if note := model.__dict__.get(_NOTE):
-        return str(note)
+    note = str(model.__dict__.get(_NOTE, ""))
+    if note or source.arguments:
+        return note
     path = source.path
     if source.kind not in ("keras", "h5") or not keras_version(path).startswith("3"):
         return ""
-    check_model_file(path, source.trust)  # again, as Keras 3 itself loads it now
+    content = check_model_file(path, source.trust)  # again, as Keras 3 itself loads it now
     with bounded_loading(path):
-        return compare_import(model, path)
+        return _with_changes(compare_import(model, path), model, content.config)
+
+
+def _with_changes(note: str, model: keras.Model, config: Json) -> str:
+    changes = changes_in_words(model, config)
+    return f"{note}; {changes}" if changes else note
 
 
 def build_model(
@@ -204,8 +246,9 @@ def _from_keras3(model: Any, path: Path, function: str) -> keras.Model:
                 hint="build it with layers that Keras can save, or with tf_keras",
             ) from error
         try:
-            converted = import_keras3(file, check_archive(file)[1])
-            note = compare_outputs(converted, model)
+            config = check_archive(file)[1]
+            converted = import_keras3(file, config)
+            note = _with_changes(compare_outputs(converted, model), converted, config)
         except ModelError as error:
             error.subject = str(path)
             raise

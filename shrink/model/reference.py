@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from shrink.base.cache import REPORT_NAME
 from shrink.base.errors import InputError, ModelError, RecipeError, near_file
 from shrink.base.file_kinds import messages, text
 from shrink.contract.model_source import NO_TRUST, ModelKind, ModelSource, Trust
-
-if TYPE_CHECKING:
-    from shrink.contract.report import Report, Stage
 
 KERAS_METADATA = "keras_metadata.pb"
 _NODES, _NODE_PATH, _IDENTIFIER = 1, 3, 4
@@ -146,25 +142,6 @@ def near_path(path: Path, folder: Path) -> str:
     return str(resolved) if near.startswith("../..") else near
 
 
-def report_of(artifact: Path) -> tuple[Report, Stage] | None:
-    """Return the report of the run that made an artifact, and what it says of the artifact's stage.
-
-    Args:
-        artifact: None is returned for any file but the very one that the report beside it speaks
-            of, by its SHA-256: what was put into a run folder later has nothing of that run.
-    """
-    from shrink.base import files
-    from shrink.contract.report_file import read_report
-
-    with contextlib.suppress(OSError, InputError):
-        report = read_report(artifact.parent.parent)
-        name = f"{artifact.parent.name}/{artifact.name}"
-        for stage in report.stages:
-            if stage.artifact == name and stage.sha256 == files.sha256(artifact):
-                return report, stage
-    return None
-
-
 def exists(path: Path) -> bool:
     """Whether there is such a file or folder; no name that a system refuses is one."""
     try:
@@ -208,19 +185,20 @@ def _folder_reference(path: Path) -> ModelReference:
 
 
 def _last_artifact(run: Path) -> ModelReference:
+    from shrink.base import files
     from shrink.contract.report_file import read_report
 
     try:
-        artifacts = [stage.artifact for stage in read_report(run).stages if stage.artifact]
+        made = [(s.artifact, s.sha256) for s in read_report(run).stages if s.artifact]
     except InputError as error:
         message = f"the run's {REPORT_NAME} cannot be read: {error.message}"
         raise ModelError(message, subject=run, hint=error.hint) from error
-    if not artifacts:
+    if not made:
         raise ModelError("this run has no artifact", subject=run, hint="run its recipe again")
-    artifact = run / artifacts[-1]
+    artifact = run / made[-1][0]
     if not artifact.is_file() or artifact.suffix not in _SUFFIXES:
         raise ModelError("the run's last artifact is missing", subject=artifact)
-    if report_of(artifact) is None:
+    if files.sha256(artifact) != made[-1][1]:
         raise ModelError(
             "this is not the file that the run's report speaks of: it was changed since",
             subject=artifact,

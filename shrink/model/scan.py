@@ -21,7 +21,7 @@ from shrink.base.file_kinds import OR_TRUST, fields, messages, refused, text, un
 from shrink.base.types import Json, JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.model_source import NO_TRUST, Trust
-from shrink.model.allowlist import OPERATORS, SAVER_OPERATORS
+from shrink.model.allowlist import MODELS, OPERATORS, SAVER_OPERATORS
 from shrink.model.reference import KERAS_METADATA, holds_layers
 from shrink.model.scan_config import DeclaredSize, check_config
 from shrink.model.scan_files import check_archive, check_hdf5, open_weights, read_attribute
@@ -203,6 +203,7 @@ def _check_keras(path: Path, trust: Trust) -> ModelContent:
         # By this name Keras would take it for HDF5.
         raise ModelError("its name must end in .keras", subject=path, hint="rename the file")
     metadata, config = check_archive(path)
+    _check_has_layers(config, path)
     sizes = check_config(config, path, trust)
     weights = open_weights(path)
     if weights is None:
@@ -221,8 +222,27 @@ def _check_h5(path: Path, trust: Trust) -> ModelContent:
             subject=path,
             hint="save the whole model (model.save), not save_weights",
         )
+    _check_has_layers(config, path)
     _check_sizes(check_config(config, path, trust), dimensions, path)
     return ModelContent(keras_version(path), config, holds_wrappers(config))
+
+
+def _check_has_layers(config: Json, path: Path) -> None:
+    """Raise `ModelError` for a subclassed model, whose file names a class instead of layers."""
+    if not isinstance(config, dict) or not isinstance(kind := config.get("class_name"), str):
+        return
+    own = config.get("config")
+    if kind in MODELS or (isinstance(own, dict) and "layers" in own):
+        return
+    hint = "export its graph, model.export('folder'): shrink quantizes and evaluates it, and takes "
+    hint += "it as a teacher; or build the model with keras.Model(inputs, outputs)"
+    if kind == "Distiller":
+        hint = "save its student: distiller.student.save('student.keras')"
+    raise ModelError(
+        f"a subclassed model ({kind[:80]}) has no graph of layers to work on",
+        subject=path,
+        hint=hint,
+    )
 
 
 def keras_version(path: Path) -> str:

@@ -21,6 +21,7 @@ import tf_keras as keras
 
 from shrink.base.errors import RecipeError, hint_for
 from shrink.contract.report import Skipped
+from shrink.graph.network import is_batch_norm
 
 SparsitySchedule = Callable[[tf.Tensor], tf.Tensor]
 """From the number of an update to the sparsity, float64: how many weights that is must be exact."""
@@ -234,6 +235,28 @@ def prunable_kernels(
         elif reason:
             skipped.append(Skipped(layer=layer.name, reason=reason))
     return kernels, skipped
+
+
+def unfreeze(model: keras.Model, kernels: Sequence[PrunableKernel]) -> list[str]:
+    """Make the layers of these kernels trainable, also within frozen models; return their names.
+
+    All other layers stay as they are: a frozen batch normalization keeps its statistics.
+    """
+    learned = {id(weight) for weight in model.trainable_weights}
+    wanted = {id(one.kernel): one.layer for one in kernels if id(one.kernel) not in learned}
+    if not wanted:
+        return []
+    frozen = [
+        layer
+        for layer in model._flatten_layers(include_self=False)
+        if (layer._trainable_weights or (is_batch_norm(layer) and not layer.trainable))
+        and not any(id(weight) in learned for weight in layer._trainable_weights)
+        and id(getattr(layer, "kernel", None)) not in wanted
+    ]
+    model.trainable = True
+    for layer in frozen:
+        layer._trainable = False
+    return list(wanted.values())
 
 
 class Masks:

@@ -17,8 +17,7 @@ import tf_keras as keras
 
 from shrink.base.types import JsonObject
 from shrink.contract.report import Skipped
-from shrink.engine.batch_norm import is_batch_norm
-from shrink.graph.network import Call, Network, Ref, read_network
+from shrink.graph.network import Call, Network, Ref, is_batch_norm, read_network
 from shrink.graph.rebuild import connect
 from shrink.quantization.calibration import Batches, Ranges, least_squares_of, tensor_values
 from shrink.quantization.source import FloatModel

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from shrink.base.errors import ModelError, Position, RecipeError, hint_for
 from shrink.base.metrics import needs_slices
+from shrink.contract.details import Usage
 from shrink.contract.training import Training
 from shrink.data.config import DataConfig
 from shrink.data.slice_config import SliceConfig
@@ -26,6 +27,7 @@ from shrink.model.reference import (
 from shrink.recipe.against import saved_reports
 from shrink.recipe.data_reference import check_examples
 from shrink.recipe.gate_checks import check_gates
+from shrink.recipe.inherited import Inherited, inherit
 from shrink.recipe.load import LoadedRecipe, errors_of
 from shrink.recipe.named_files import custom_objects, data_path, depends, slices, tokens
 from shrink.recipe.of_detectors import check_detector
@@ -92,6 +94,13 @@ class Plan:
     """`data.tokens` with the vocabulary's file made absolute."""
     depends: tuple[str, ...] = ()
     """`depends` with files and folders made absolute."""
+    inherited: Inherited | None = None
+    """What the record of the recipe's model gave."""
+
+    @property
+    def usage(self) -> Usage | None:
+        """The record of the recipe's model; None where there is none."""
+        return None if self.inherited is None else self.inherited.usage
 
     @property
     def baseline(self) -> Step:
@@ -133,6 +142,8 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
     recipe = loaded.recipe
     check_detector(recipe.stages, loaded)
     reference = parse_model_reference(recipe.model, loaded.folder("model"))
+    inherited = inherit(loaded, reference)
+    loaded, recipe = inherited.loaded, inherited.loaded.recipe
     builder = _Builder(loaded, reference)
     for index, config in enumerate(recipe.stages):
         builder.add(index, config)
@@ -147,6 +158,7 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
         slices(loaded),
         tokens(loaded),
         depends(loaded),
+        inherited,
     )
     check_gates([step.name for step in steps], loaded)
     _check_metrics(recipe, loaded)

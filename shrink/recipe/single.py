@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from pydantic import ValidationError
 
 from shrink.base import yaml
 from shrink.base.errors import RecipeError
@@ -15,6 +19,7 @@ from shrink.base.metrics import metric_of
 from shrink.base.yaml import parse_scalar
 from shrink.contract.model_source import Trust
 from shrink.contract.result import FirstLook
+from shrink.contract.usage import read_usage
 from shrink.data.config import NO_DATA
 from shrink.model.reference import (
     ModelReference,
@@ -22,7 +27,6 @@ from shrink.model.reference import (
     near_path,
     parse_model_reference,
     refuse_idle_trust,
-    report_of,
 )
 from shrink.recipe.data_reference import (
     NAME_DATA,
@@ -33,6 +37,7 @@ from shrink.recipe.data_reference import (
 )
 from shrink.recipe.resolved import named_files, recipe_text, stated_task
 from shrink.stages import STAGES
+from shrink.task.config import TaskConfig
 
 _MEMORY_LIMIT = "2GB"
 _ROOM = 10
@@ -248,7 +253,7 @@ def single_recipe(
         "name": f"{verb}-{recipe_name(model)}"[:100],
         "model": str(reference),
     }
-    named = _data(data, before, stages, sections, folder)
+    named, same = _data(data, before, stages, sections, folder)
     recipe["data"] = without_targets({**named.data, **sections.data}, stages)
     if task := {**named.task, **sections.task}:
         recipe["task"] = task
@@ -257,11 +262,11 @@ def single_recipe(
         recipe["custom_objects"] = str(code)
         if before.get("depends") and code == before.get("custom_objects"):
             recipe["depends"] = before["depends"]
-    inherited = {} if custom_objects else {"--custom-objects": code}
-    if data is None and recipe["data"].get("source") == "python":
-        inherited["--data"] = recipe["data"].get("path")
+    inherited = [] if custom_objects else [("--custom-objects", code)]
+    if same:
+        inherited += _inherited_code(before, data is None)
     _check_named(inherited, named_code(reference.path))
-    if data is None and "seed" in before.get("training", {}):
+    if same and "seed" in before.get("training", {}):
         # The same examples are held out again: what the run trained on is not tested on.
         training = {"seed": before["training"]["seed"], **training}
     if training:
@@ -269,15 +274,31 @@ def single_recipe(
     return {**recipe, "stages": stages}
 
 
-def _check_named(inherited: Mapping[str, object], named: Collection[str]) -> None:
+def _inherited_code(before: JsonObject, with_source: bool) -> list[tuple[str, object]]:
+    """Return the Python files that a run's `data` and `task` name, each with what names it."""
+    data, found = before["data"], list[tuple[str, object]]()
+    if with_source and data.get("source") == "python":
+        found.append(("--data", data.get("path")))
+    for one in data.get("slices") or ():
+        function = one.get("function") if isinstance(one, dict) else one
+        if isinstance(function, str) and ".py:" in function:
+            found.append(("data.slices", function.rpartition(":")[0]))
+    with contextlib.suppress(ValidationError):  # whoever reads the recipe says what is wrong
+        found += [("task", file) for file in TaskConfig.model_validate(before.get("task")).files()]
+    return found
+
+
+def _check_named(inherited: Iterable[tuple[str, object]], named: Collection[str]) -> None:
     """Raise `RecipeError` for Python code that only a run folder names, not its user."""
-    for flag, file in inherited.items():
+    for flag, file in inherited:
         if file is not None and file not in named:
             # A run folder may be anybody's: that it names a Python file is no reason to run it.
             raise RecipeError(
                 f"the run that made this model used Python code, which would run: {file}",
                 subject=flag,
-                hint=f"name it yourself if you trust it: {flag} {file}",
+                hint=f"name it yourself if you trust it: {flag} {file}"
+                if flag.startswith("--")
+                else f"if you trust it, run a recipe that names it under {flag}",
             )
 
 
@@ -319,14 +340,13 @@ def student_value(text: str, folder: Path) -> str | JsonObject:
 def _resolved_recipe(artifact: Path) -> JsonObject:
     """Return the recipe of the run that made an artifact; nothing where none is known to."""
     path = artifact.parent.parent / RESOLVED_NAME
-    known = report_of(artifact) if path.is_file() else None
-    value = yaml.load(path).value if known else {}
+    usage = read_usage(artifact) if path.is_file() else None
+    value = {} if usage is None else yaml.load(path).value
     if not isinstance(value, dict):
         return {}
-    task, taken = value.get("task"), known[1].told.task if known else None
-    if isinstance(task, dict) and taken is not None:
-        # What was taken from model and data is found out anew: another model may be another.
-        value["task"] = stated_task(task, taken)
+    if isinstance(task := value.get("task"), dict) and usage and usage.task is not None:
+        # What followed from model and data is found anew: another model may differ.
+        value["task"] = stated_task(task, usage.task)
     return value
 
 
@@ -336,15 +356,18 @@ def _data(
     stages: list[JsonObject],
     sections: Sections,
     folder: Path,
-) -> NamedData:
-    if isinstance(text, NamedData):
-        return text
+) -> tuple[NamedData, bool]:
+    """Return the data and whether they are those of the run that made the model."""
+    known, task = (before.get(key) for key in ("data", "task"))
+    known, task = (one if isinstance(one, dict) else {} for one in (known, task))
+    has_data = known.get("source", NO_DATA) != NO_DATA
     if text is not None and text != NO_DATA:
-        return parse_named_data(text, folder)
-    known = before.get("data")
-    if text is None and isinstance(known, dict) and known.get("source") != NO_DATA:
-        task = before.get("task")
-        return NamedData(dict(known), dict(task) if isinstance(task, dict) else {})
+        named = text if isinstance(text, NamedData) else parse_named_data(text, folder)
+        if not has_data or not _same_place(known, named.data):
+            return named, False
+        return NamedData({**known, **named.data}, {**task, **named.task}), True
+    if text is None and has_data:
+        return NamedData(known, task), True
     about = [*sections.data, *sections.task]
     if stages and not any(_trains(kind) for entry in stages for kind in entry):
         about += sections.training  # the seed of a stage that trains decides more
@@ -354,7 +377,14 @@ def _data(
             subject="--data",
             hint=NAME_DATA,
         )
-    return NamedData(data_of_none(stages), {})
+    return NamedData(data_of_none(stages), {}), False
+
+
+def _same_place(one: JsonObject, other: JsonObject) -> bool:
+    """Whether two `data` sections name the same source at the same place."""
+    places = [section.get("path") for section in (one, other)]
+    resolved = [None if place is None else os.path.realpath(place) for place in places]
+    return one.get("source") == other.get("source") and resolved[0] == resolved[1]
 
 
 def _trains(kind: str) -> bool:

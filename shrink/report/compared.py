@@ -120,7 +120,7 @@ def _row(run: RunToCompare, report: Report, stage: Stage, several: bool) -> Comp
         gates_missed=own,
         error=None if ended or failed is None else failed.error or Failure(),
         baseline=report.baseline,
-        tested_on=tested_on(run.folder, report, stage),
+        tested_on=tested_on(report, stage),
         examples=stage.examples,
         figures=_figures(report, stage),
         intervals=stage.intervals,

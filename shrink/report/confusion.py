@@ -24,7 +24,7 @@ def _table(stage: Stage, one: Confusion) -> Table:
             (_short(label), *map(_count, row))
             for label, row in zip(one.labels, one.counts, strict=True)
         )
-        caption = "Rows: the true class; columns: the decided one; ties count in shares."
+        caption = "Rows: the true class; columns: the decided one."
         return Table(("true", *map(_short, one.labels)), rows, title, caption)
     pairs = one.confused[:_MOST_PAIRS]
     rows = tuple((_short(p.true), _short(p.decided), _count(p.count)) for p in pairs)

@@ -9,8 +9,9 @@ from pathlib import Path
 from shrink.base.errors import InternalError
 from shrink.base.figures import Kind, Target, target_of
 from shrink.contract.codec import from_plain
-from shrink.contract.report import GateResult, Report, Stage
+from shrink.contract.report import DataSet, GateResult, Report, Stage
 from shrink.contract.result import Scores
+from shrink.contract.tested import other_examples
 from shrink.report.config import Gate
 from shrink.report.deltas import exact_difference, score_interval
 from shrink.report.slices import WorstSlice, worst_slice
@@ -39,6 +40,7 @@ class _Finding:
         reference: with a ratio, the baseline's own figure, which the value is a share of.
         judged: false where there is nothing to decide on: the stage never ended, or was left out.
         left_out: whether the recipe has this stage, and the run was to stop before it.
+        comparable: false of a saved report on other examples.
         slice: the slice that decides, of a gate on slices.
     """
 
@@ -50,6 +52,7 @@ class _Finding:
     reference: float | None = None
     judged: bool = True
     left_out: bool = False
+    comparable: bool = True
     slice: WorstSlice | None = None
 
 
@@ -62,6 +65,7 @@ def check_gates(
     scores: Mapping[str, Scores],
     saved: Mapping[str, Report] | None = None,
     planned_finals: Sequence[str] | None = None,
+    data: DataSet | None = None,
 ) -> list[GateResult]:
     """Return one result per gate and stage that it looks at.
 
@@ -75,7 +79,8 @@ def check_gates(
     how much worse the figure is than there, and its limit the most that it may be.
 
     Nothing is decided where a stage did not end, where `--until` left it out, or where there is
-    nothing saved yet and the gate says that this passes.
+    nothing saved yet and the gate says that this passes. A gate on a metric is missed where the
+    saved report is of other data or other test examples.
 
     Args:
         stages: the report's stages.
@@ -87,6 +92,7 @@ def check_gates(
             not there yet is left out.
         planned_finals: the same as `finals` of the whole recipe, where the run was to stop before
             its end.
+        data: of the run.
     """
     by_name = {stage.name: stage for stage in stages}
     looked_at = finals if planned_finals is None else planned_finals
@@ -100,13 +106,15 @@ def check_gates(
             findings = checker.shares() if gate.ratio is not None else checker.findings()
             results.extend(_result(name, gate, checker, finding) for finding in findings)
         else:
-            then = _saved_values(checker, (saved or {}).get(name))
+            then = _saved_values(checker, (saved or {}).get(name), data)
             for now, before in _pairs(checker.values(), then):
                 results.append(_compared_result(name, gate, target, now, before))
     return results
 
 
-def _saved_values(checker: _Checker, report: Report | None) -> list[_Finding] | _Finding:
+def _saved_values(
+    checker: _Checker, report: Report | None, data: DataSet | None
+) -> list[_Finding] | _Finding:
     """Return the same figures of the saved report, or one that says why none is compared with.
 
     There is no report yet only where the gate says `missing: pass`.
@@ -117,6 +125,10 @@ def _saved_values(checker: _Checker, report: Report | None) -> list[_Finding] | 
     if report.definition(figure.name) != figure.definition:
         why = f"{name} has {figure.name} by another definition: make it again with this version"
         return _Finding(None, None, why, judged=False)
+    other = other_examples(data, report.data) if figure.group == "metrics" else None
+    if other is not None:
+        why = f"{name} was measured on {other}: make it again on this data, then compare with that"
+        return _Finding(None, None, why, comparable=False)
     stages = {stage.name: stage for stage in report.stages}
     finals = report.finals or list(stages)[-1:]
     return replace(checker, stages=stages, baseline=report.baseline, finals=finals).values()
@@ -340,7 +352,8 @@ def _compared_result(
     if now.value is None or not now.judged:
         reason = now.reason
     elif saved.value is None:
-        reason, excused = saved.reason, saved.judged and gate.missing == "pass"
+        excused = saved.judged and saved.comparable and gate.missing == "pass"
+        reason = saved.reason
         judged = saved.judged and not excused
     else:
         rise = exact_difference(now.value, saved.value)

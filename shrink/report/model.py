@@ -65,6 +65,7 @@ def build_report(
         scores={outcome.name: outcome.scores for outcome in outcomes},
         saved=saved,
         planned_finals=planned_finals,
+        data=run.data,
     )
     suspicious = sanity_warnings(
         stages,

@@ -9,8 +9,9 @@ from shrink.base import files
 from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, listed
 from shrink.base.figures import COSTS, figure_of, metric_figure
 from shrink.contract.codec import to_plain
-from shrink.contract.details import Interface, Limits, TensorType
+from shrink.contract.details import Limits, TensorType, Usage
 from shrink.contract.report import Report, Stage
+from shrink.contract.usage import METADATA_NAME, VOCABULARY_NAME, metadata, vocabulary
 from shrink.report.ci import render_junit
 from shrink.report.content import cached_lines, flat_metrics, recipe_of, warnings_of
 from shrink.report.headline import verdict
@@ -83,7 +84,7 @@ def _result(report: Report, stage: Stage) -> Iterator[str]:
         yield _list(stage.notes)
 
 
-def _interface(interface: Interface | None) -> Iterator[str]:
+def _interface(interface: Usage | None) -> Iterator[str]:
     if interface is None:
         return
     yield from (f"input {_tensor(one)}" for one in interface.inputs or ())
@@ -188,67 +189,11 @@ def _list(items: Iterator[str] | Sequence[str]) -> str:
     return "\n".join(f"- {escape(item)}" for item in items) or "Nothing is known."
 
 
-_VERSION = 1
-
-
-def metadata(report: Report, report_sha256: str) -> dict[str, object]:
-    """Return what `artifacts/metadata.json` says, from the report alone.
-
-    Args:
-        report: the report.
-        report_sha256: of the `report.json` that holds it.
-
-    Returns:
-        `recipe`; `report_sha256`; and per finished .tflite artifact in `artifacts`: `file`,
-        `sha256`, `inputs` and `outputs` (name, shape, dtype, and scale and zero point of
-        `real = scale * (stored - zero_point)`), `labels` by index, `normalize` (done to examples
-        before the model sees them, or null), `front_end` (of audio or text, or null), `metrics`
-        and the `examples` they are of; and of a compacted one `arena_bytes`, its estimates for 32
-        bits and the kinds of `operators` that the firmware's resolver needs.
-    """
-    return {
-        "schema_version": _VERSION,
-        "recipe": to_plain(report.recipe),
-        "report_sha256": report_sha256,
-        "artifacts": [_artifact(stage) for stage in report.stages if _is_tflite(stage)],
-    }
-
-
-_INTERFACE = ("inputs", "outputs", "labels", "normalize", "front_end")
-
-
-def _is_tflite(stage: Stage) -> bool:
-    return (stage.artifact or "").endswith(".tflite")
-
-
-def _artifact(stage: Stage) -> dict[str, object]:
-    interface = to_plain(stage.told.interface or Interface())
-    return {
-        "file": str(stage.artifact).rpartition("/")[2],
-        "sha256": stage.sha256,
-        **{key: interface.get(key) for key in _INTERFACE},
-        "metrics": stage.metrics,
-        "examples": stage.examples,
-        **(_firmware(stage) if stage.told.compact else {}),
-    }
-
-
-_ARENAS = ("arena_bytes", "arena_32_bytes", "arena_32_reference_bytes")
-
-
-def _firmware(stage: Stage) -> dict[str, object]:
-    arenas = {name: stage.figure(name) for name in _ARENAS}
-    return {**arenas, "operators": sorted({row.name for row in stage.told.operators})}
-
-
-ARTIFACTS = "artifacts"
 MARKDOWN_NAME = "report.md"
 HTML_NAME = "report.html"
 JUNIT_NAME = "junit.xml"
 METRICS_NAME = "metrics.json"
 CARD_NAME = "model-card.md"
-METADATA_NAME = f"{ARTIFACTS}/metadata.json"
-VOCABULARY_NAME = f"{ARTIFACTS}/vocabulary.txt"
 RENDERED = (MARKDOWN_NAME, HTML_NAME, JUNIT_NAME, METRICS_NAME, CARD_NAME, METADATA_NAME)
 """Every name that `render` returns, but for `VOCABULARY_NAME`, of models of texts alone."""
 
@@ -265,15 +210,5 @@ def render(report: Report) -> dict[str, str]:
         METRICS_NAME: files.json_text(flat_metrics(report)),
         CARD_NAME: render_card(report, digest),
         METADATA_NAME: files.json_text(metadata(report, digest)),
-        **_vocabulary(report),
+        **vocabulary(report),
     }
-
-
-def _vocabulary(report: Report) -> dict[str, str]:
-    """Return the file of tokens, a line each, where the last artifact of texts has one."""
-    told = (s.told.interface for s in reversed(report.stages) if _is_tflite(s))
-    front_ends = (one.front_end for one in told if one is not None and one.front_end is not None)
-    tokens = next((one.get("vocabulary") for one in front_ends), None)
-    if not isinstance(tokens, list | tuple):
-        return {}
-    return {VOCABULARY_NAME: "".join(f"{token}\n" for token in tokens)}

@@ -103,7 +103,7 @@ def evaluate(
                 Note.about([name], f"not defined on these examples: {why}")
                 for name, why in evaluation.undefined.items()
             ),
-            *ties_note(evaluation, artifact_takes.outputs),
+            *ties_note(evaluation),
             *unmasked_notes(model, read_file(tflite)[0]),
         ],
         tuple(evaluation.sliced.slicings),

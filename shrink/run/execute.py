@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
 import threading
 import time
@@ -13,6 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
@@ -50,7 +52,6 @@ from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
 from shrink.stages.preserved import Preserved
-from shrink.task.interface import describe_interface
 from shrink.tflite.convert import convert
 from shrink.tflite.model import read
 
@@ -279,12 +280,13 @@ def _shown(
     content = tflite.read_bytes()
     own: JsonObject = {"task": to_plain(evaluated.task)}
     own["confusion"] = to_plain(evaluated.confusion)
-    if outcome.model is not None:
-        return {**own, "layers": to_plain(layer_table(outcome.model, content))}
     # A compiled file keeps the inputs and outputs of the file that it was made from.
     runs = context.input_path().read_bytes() if outcome.not_run else content
-    interface = describe_interface(runs, context.dataset, context.data_config)
-    own["interface"] = to_plain(interface)
+    usage = context.usage(runs)
+    context.warn_of_unnamed_outputs(usage)
+    own["interface"] = to_plain(usage)
+    if outcome.model is not None:
+        return {**own, "layers": to_plain(layer_table(outcome.model, content))}
     return {**own, "operators": to_plain(operator_table(read(content)))}
 
 
@@ -296,13 +298,30 @@ def _splits(context: StageContext) -> HeldOut:
     held_out = HeldOut(test_given="test" in dataset.given, test=len(dataset.test))
     with contextlib.suppress(DataError):  # an example that cannot be read ends the stage elsewhere
         left = context.data_config.overlap == "leave_out"
-        held_out = replace(held_out, shared=tuple(dataset.shared()), shared_left_out=left)
+        held_out = replace(
+            held_out,
+            test_examples=_test_examples(dataset),
+            shared=tuple(dataset.shared()),
+            shared_left_out=left,
+        )
     if (out := dataset.left_out) is None:
         return held_out
     left_out = {split: out.count(split) for split in SPLIT_NAMES}
     return replace(
         held_out, left_out=left_out, comparable=out.comparable, trained_on=out.trained_on
     )
+
+
+def _test_examples(dataset: Dataset) -> str | None:
+    """Return a hash of the test examples with their labels, whatever their order."""
+    if dataset.membership is None:
+        return None
+    hashes = np.asarray(dataset.membership().splits["test"], "<u8")
+    labels = np.zeros(len(hashes)) if dataset.test.labels is None else dataset.test.labels
+    labels = np.asarray(labels, "<i8")
+    order = np.lexsort((labels, hashes))
+    content = hashes[order].tobytes() + labels[order].tobytes()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _membership(context: StageContext) -> dict[str, str]:

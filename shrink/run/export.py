@@ -10,12 +10,12 @@ from shrink.base import files
 from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import ModelError, RecipeError, ResourceError
-from shrink.base.foreign import JsonObject
+from shrink.contract.details import Usage
 from shrink.contract.findings import Exported, Firmware
 from shrink.contract.job import ExportJob, FirmwareFactsJob
 from shrink.contract.model_source import NO_TRUST, Trust
-from shrink.model.reference import ModelReference, report_of
-from shrink.report.rendered import METADATA_NAME
+from shrink.contract.usage import read_usage
+from shrink.model.reference import ModelReference
 from shrink.run.lineage import carry_over
 from shrink.run.store import Store
 from shrink.run.tool import run_tool
@@ -101,11 +101,9 @@ def _export_array(
         paths = (output.with_suffix(".h"), source)
     _check_free(list(paths), force)
     job = FirmwareFactsJob(name=str(reference), model=reference.source())
-    known = _stored(reference.path)
+    usage = read_usage(reference.path) or Usage()
     firmware = replace(
-        run_tool(job, Firmware, console),
-        labels=tuple(map(str, known.get("labels") or ())),
-        front_end=known.get("front_end"),
+        run_tool(job, Firmware, console), labels=usage.labels or (), front_end=usage.front_end
     )
     content = reference.path.read_bytes()
     texts = cc_array(content, stem, firmware, paths[0].name)
@@ -117,16 +115,8 @@ def _export_array(
 
 def _array_name(artifact: Path) -> str:
     """Return the name of the run that an artifact lies in, else that of its file."""
-    known = report_of(artifact)
-    return (known and known[0].recipe.name) or artifact.stem
-
-
-def _stored(artifact: Path) -> JsonObject:
-    """Return what a run's metadata.json says of this very artifact; nothing without."""
-    for known in files.read_mapping(artifact.parent.parent / METADATA_NAME).get("artifacts", []):
-        if known.get("file") == artifact.name and known.get("sha256") == files.sha256(artifact):
-            return dict(known)
-    return {}
+    usage = read_usage(artifact)
+    return (usage and usage.recipe) or artifact.stem
 
 
 def _check_free(paths: list[Path], force: bool) -> None:

@@ -24,12 +24,13 @@ from shrink.contract.report import Checkout, DataSet, Environment, RecipeName, R
 from shrink.contract.report_file import read_report
 from shrink.contract.result import StageOutcome
 from shrink.contract.tested import LINEAGE_NAME, SPLITS
+from shrink.contract.usage import ARTIFACTS, VOCABULARY_NAME
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text, with_taken_task
 from shrink.report.compare_rendered import COMPARE_NAMES
 from shrink.report.headline import Chain
 from shrink.report.model import build_report
-from shrink.report.rendered import ARTIFACTS, RENDERED, VOCABULARY_NAME, render
+from shrink.report.rendered import RENDERED, render
 from shrink.run.commit import commit_of
 from shrink.run.keys import Described
 from shrink.run.lineage import Lineage

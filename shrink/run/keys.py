@@ -6,7 +6,7 @@ import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -15,13 +15,14 @@ from shrink.base import files
 from shrink.base.errors import ResourceError
 from shrink.base.packages import versions
 from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.details import Details
+from shrink.contract.details import Details, Usage
 from shrink.contract.job import Section
 from shrink.contract.result import Measurement, StepResult
 from shrink.contract.training import Training
-from shrink.data.config import DataConfig, source_code
-from shrink.model.compiled import said_by_run
-from shrink.model.reference import report_of
+from shrink.contract.usage import read_usage
+from shrink.data.config import NO_DATA, DataConfig, source_code
+from shrink.data.fingerprint import section_by_content
+from shrink.model.compiled import stored_task
 from shrink.model.user_reads import code_digest, declared_digests
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.run.lineage import Splits
@@ -34,8 +35,6 @@ _INPUTS = {"distill": {"teacher", "student"}}
 """Keys of a kind of stage that name its inputs, whose own keys or hashes count."""
 _ONLY_FOR_TRAINING = ("augment", "cache")
 """Keys of `data` that matter where examples are trained on: to the result, or to its memory."""
-_PLACES = ("path", "slices")
-"""Keys of `data` that say where something is; what is there counts by its content."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Settings:
     """
 
     training: Training
-    data: Section
+    data: DataConfig
     task: Section
 
 
@@ -60,7 +59,7 @@ def settings_of(plan: Plan, step: Step) -> Settings:
     if step.config is None or not step.config.reads_training:
         training = Training() if step.config is None else Training(seed=training.seed)
         data, task = _for_measuring(plan)
-    return Settings(training, data.model_dump(mode="json"), task.model_dump(mode="json"))
+    return Settings(training, data, task.model_dump(mode="json"))
 
 
 def _by_content(task: Section, code: Callable[[Path], str]) -> Section:
@@ -76,7 +75,14 @@ def _for_measuring(plan: Plan) -> tuple[DataConfig, TaskConfig]:
     return data, plan.recipe.task.model_copy(update={"monitor": None})
 
 
-def measurement_key(plan: Plan, sha256: str, data_fingerprint: str, splits: Splits) -> str:
+def measurement_key(
+    plan: Plan,
+    sha256: str,
+    data_fingerprint: str,
+    splits: Splits,
+    classes: Sequence[str] | None,
+    vocabulary: Sequence[str],
+) -> str:
     """Return the key of what an artifact measures, the same in every run that measures it.
 
     Args:
@@ -84,20 +90,22 @@ def measurement_key(plan: Plan, sha256: str, data_fingerprint: str, splits: Spli
         sha256: of the artifact; its task is that of the run which made it.
         data_fingerprint: of the run's data.
         splits: how it is divided.
+        classes: the names of its labels, which a section that names none has found.
+        vocabulary: the tokens of a model of texts, likewise.
     """
-    data, task = (section.model_dump(mode="json") for section in _for_measuring(plan))
+    data, task = _for_measuring(plan)
     custom = plan.custom_objects
     return _hash(
         {
             "measured": sha256,
             "custom_objects": None if custom is None else code_digest(custom),
             "depends": declared_digests(Path("/"), plan.depends),
-            "data": {key: value for key, value in data.items() if key not in _PLACES},
+            "data": section_by_content(data, classes, vocabulary),
             "slices": _slices(plan, code_digest),
             "data_fingerprint": data_fingerprint,
             "split_seed": splits.seed,
             "earlier_splits": list(splits.earlier),
-            "task": _by_content(task, code_digest),
+            "task": _by_content(task.model_dump(mode="json"), code_digest),
             "versions": versions(),
         }
     )
@@ -158,7 +166,6 @@ class _Read:
         self.code = functools.cache(code_digest)
         self.declared = functools.cache(functools.partial(declared_digests, Path("/")))
         self.content = functools.cache(files.sha256)
-        self.said_by_run = functools.cache(said_by_run)
 
 
 def _describe(
@@ -182,7 +189,7 @@ def _describe(
         "custom_objects": None if custom is None else read.code(custom),
         "depends": read.declared(plan.depends),
         "data": {
-            **{key: value for key, value in settings.data.items() if key not in _PLACES},
+            **section_by_content(settings.data),
             **source_code(plan.recipe.data.source),
         },
         "slices": _slices(plan, read.code),
@@ -190,8 +197,13 @@ def _describe(
         "split_seed": splits.seed,
         "earlier_splits": list(splits.earlier),
         "task": _by_content(settings.task, read.code),
+        # Without data, the record of the model is handed on.
+        "usage": to_plain(plan.usage) if plan.recipe.data.source == NO_DATA else None,
         # The file of the recipe's model says which loss is meant where the recipe does not.
-        "task_model": _task_model(plan.steps[0].inputs["model"], keys, read),
+        "task_model": [
+            _source(plan.steps[0].inputs["model"], keys, read),
+            stored_task(plan.usage),
+        ],
         "versions": versions(),
     }
 
@@ -203,12 +215,6 @@ def runs_code(plan: Plan) -> bool:
     slices = any(one.function is not None for one in plan.slices or ())
     named = plan.custom_objects is not None or bool(plan.recipe.task.files())
     return builds or slices or named or plan.recipe.data.source == "python"
-
-
-def _task_model(source: Source, keys: Mapping[str, str], read: _Read) -> object:
-    reference = source.reference
-    said = None if reference is None else read.said_by_run(reference.path)
-    return [_source(source, keys, read), said]
 
 
 def _source(source: Source, keys: Mapping[str, str], read: _Read) -> object:
@@ -241,7 +247,10 @@ def keep_measurement(
     artifact = stored.files["artifact"]
     if step.kind == BASELINE or measurement is None or artifact.suffix != ".keras":
         return
-    key = measurement_key(plan, artifact.stem, data_fingerprint, splits)
+    details = stored.result.details
+    usage = (details and details.interface) or Usage()
+    classes = stored.result.data.classes
+    key = measurement_key(plan, artifact.stem, data_fingerprint, splits, classes, usage.vocabulary)
     if not store.contains(key):
         kept = {role: stored.files[role] for role in _FILES}
         with contextlib.suppress(OSError, ResourceError):  # then it is measured again
@@ -259,19 +268,21 @@ def measured_before(
     reference = step.inputs["model"].reference
     if step.kind != BASELINE or reference is None or reference.kind != "keras":
         return None
-    known = report_of(reference.path)
-    if known is None:
+    usage = read_usage(reference.path)
+    if usage is None:
         return None
     sha256 = files.sha256(reference.path)
-    found = store.find(measurement_key(plan, sha256, data_fingerprint, splits))
+    config = plan.recipe.data
+    key = measurement_key(plan, sha256, data_fingerprint, splits, config.classes, usage.vocabulary)
+    found = store.find(key)
     # The task is what the artifact's own run took: without it another would be found out.
-    task = to_plain(known[1].told.task)
+    task = to_plain(usage.task)
     details = None if found is None else found.result.details
     same = details is not None and task is not None and to_plain(details.task) == task
     return found if same else None
 
 
-_MEASURED = ("task", "layers", "confusion")
+_MEASURED = ("task", "layers", "confusion", "interface")
 """Details that tell of a model, and not of how it was made."""
 
 

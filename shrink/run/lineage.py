@@ -4,7 +4,8 @@ Layout beside the steps of a store, and in the file `lineage.json` of a run fold
 
     lineages/<sha256>.json   of the artifact with this hash: the splits that it was trained on, the
                              baseline of the run that its line began with, and, in the store alone,
-                             the Python files that were named for it
+                             the Python files that were named for it and how it is used
+                             (`shrink.contract.usage`)
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shrink.base import files
-from shrink.base.cache import cache_root, mark_used
+from shrink.base.cache import cache_root, lineage_path
 from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning, ResourceError
 from shrink.base.figures import definitions
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.codec import ContractError, from_plain, to_plain
+from shrink.contract.details import Details
 from shrink.contract.record import record
 from shrink.contract.report import DataSet, Figures, Origin, definition_in
-from shrink.contract.result import Counts, HeldOut, StageOutcome, scores_from_plain
+from shrink.contract.result import HeldOut, StageOutcome, StepResult, scores_from_plain
 from shrink.contract.tested import LINEAGE_NAME, SPLITS
+from shrink.contract.usage import complete_usage, read_usage
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.headline import Chain
@@ -31,7 +34,9 @@ from shrink.run.store import Store, StoredStep
 
 
 def describe_data(
-    config: DataConfig, fingerprint: str, outcomes: Sequence[StageOutcome]
+    config: DataConfig,
+    fingerprint: str,
+    outcomes: Sequence[StageOutcome],
 ) -> DataSet:
     """Return what a report says of its data.
 
@@ -43,14 +48,15 @@ def describe_data(
     Returns:
         it; `examples` and `classes` are None where no stage came so far.
     """
-    counted = (outcome.result.data for outcome in outcomes if outcome.complete)
-    found = next(counted, Counts())
+    first = next((outcome.result for outcome in outcomes if outcome.complete), StepResult())
+    found = first.data
     return DataSet(
         source=config.source,
         path=Path(config.path).name if config.path else None,
         fingerprint=fingerprint,
         examples=found.examples,
         classes=found.classes,
+        test_examples=first.splits.test_examples,
     )
 
 
@@ -268,9 +274,19 @@ def splits_of(plan: Plan, data_fingerprint: str, store: Store) -> Splits:
     return Splits(seed, tuple(one.splits for one in there), places, lineage, bool(same))
 
 
-def data_identity(data: DataConfig, data_fingerprint: str) -> JsonObject:
-    """Return what decides which examples there are, but for the seed."""
+def data_identity(
+    data: DataConfig, data_fingerprint: str, classes: Sequence[str] | None = None
+) -> JsonObject:
+    """Return what decides which examples there are, but for the seed.
+
+    Args:
+        data: the `data` section.
+        data_fingerprint: of what its source holds.
+        classes: their names in the order of the labels, once they are known: those of a section
+            that names none count like the same names in the section.
+    """
     keys = data.model_dump(mode="json", exclude=NOT_OF_SPLITS)
+    keys["classes"] = list(classes or ()) or keys["classes"]
     return {"fingerprint": data_fingerprint, **keys}
 
 
@@ -278,7 +294,7 @@ def remember(
     plan: Plan,
     step: Step,
     splits: Splits,
-    data_fingerprint: str,
+    data: DataSet,
     stored: StoredStep,
     store: Store,
     origin: LineOrigin | None,
@@ -289,7 +305,7 @@ def remember(
         plan: what was run.
         step: one of its steps.
         splits: how its data was divided.
-        data_fingerprint: of its data.
+        data: what the report says of its data.
         stored: the step, finished.
         store: where it is.
         origin: of a line that begins here.
@@ -298,7 +314,7 @@ def remember(
     if (held := stored.files.get(SPLITS)) is not None:
         link = Link(
             plan.recipe.name,
-            data_identity(plan.recipe.data, data_fingerprint),
+            data_identity(plan.recipe.data, str(data.fingerprint), stored.result.data.classes),
             splits.seed,
             held.stem,
         )
@@ -308,10 +324,13 @@ def remember(
     if lineage.origin is None:
         lineage = replace(lineage, origin=origin)
     digest = stored.files["artifact"].stem
-    place = _place(store.root, digest)
+    place = lineage_path(store.root, digest)
     code = sorted({*_code_of(plan), *_named(place)})
     with contextlib.suppress(OSError, ResourceError):
-        files.write_json(place, {**lineage.to_dict(), "code": code})
+        known = files.read_mapping(place).get("usage") if step.kind == BASELINE else None
+        usage = complete_usage(stored.result.details or Details(), plan.recipe.name, data)
+        entry = {**lineage.to_dict(), "code": code, "usage": known or to_plain(usage)}
+        files.write_json(place, entry)
     return lineage
 
 
@@ -320,7 +339,7 @@ def named_code(artifact: Path) -> set[str]:
 
     It is the store that says it: what a run folder names may be anybody's.
     """
-    return _named(_place(cache_root(), files.sha256(artifact)))
+    return _named(lineage_path(cache_root(), files.sha256(artifact)))
 
 
 def _named(place: Path) -> set[str]:
@@ -331,13 +350,16 @@ def _named(place: Path) -> set[str]:
 def _code_of(plan: Plan) -> set[str]:
     """Return the Python files that a recipe has run, but for its model's builder."""
     by_data = plan.data_path if plan.recipe.data.source == "python" else None
-    return {str(one) for one in (plan.custom_objects, by_data) if one is not None}
+    slices = (one.function_file(Path.cwd()) for one in plan.slices or ())
+    named = (plan.custom_objects, by_data, *slices, *plan.recipe.task.files())
+    return {str(one) for one in named if one is not None}
 
 
 def carry_over(model: Path, exported: Path, store: Store) -> None:
     """Let what is known of a model be known of another form of it, too."""
     lineage, _ = _known(model, store)
-    files.write_json(_place(store.root, files.sha256(exported)), lineage.to_dict())
+    known = {**lineage.to_dict(), "usage": to_plain(read_usage(model))}
+    files.write_json(lineage_path(store.root, files.sha256(exported)), known)
 
 
 def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> LineOrigin:
@@ -348,7 +370,7 @@ def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredS
         stage=plan.baseline.name,
         artifact=stored.files["artifact"].stem,
         scores=stored.files["scores"].name,
-        tested_on=tested_on(plan, splits, data_fingerprint),
+        tested_on=tested_on(plan, splits, data_fingerprint, result.data.classes),
         size=result.size,
         memory=result.memory,
         metrics=result.metrics,
@@ -357,14 +379,15 @@ def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredS
     )
 
 
-def tested_on(plan: Plan, splits: Splits, data_fingerprint: str) -> SplitIdentity:
+def tested_on(
+    plan: Plan, splits: Splits, data_fingerprint: str, classes: Sequence[str] | None
+) -> SplitIdentity:
     """Return what decides the test examples of a run."""
-    return SplitIdentity(
-        data_identity(plan.recipe.data, data_fingerprint), splits.seed, splits.earlier
-    )
+    identity = data_identity(plan.recipe.data, data_fingerprint, classes)
+    return SplitIdentity(identity, splits.seed, splits.earlier)
 
 
-def chain_of(plan: Plan, splits: Splits, data_fingerprint: str, store: Store) -> Chain | None:
+def chain_of(plan: Plan, splits: Splits, data: DataSet, store: Store) -> Chain | None:
     """Return what a run goes on from, None where its own baseline is the first of its line."""
     reference = plan.baseline.inputs["model"].reference
     origin = None if splits.lineage is None else splits.lineage.origin
@@ -372,7 +395,8 @@ def chain_of(plan: Plan, splits: Splits, data_fingerprint: str, store: Store) ->
         return None
     if files.sha256(reference.path) == origin.artifact:
         return None
-    same = origin.tested_on == tested_on(plan, splits, data_fingerprint)
+    fingerprint = str(data.fingerprint)
+    same = origin.tested_on == tested_on(plan, splits, fingerprint, data.classes)
     name = origin.scores if same else None
     scores = files.read_mapping(store.root / "objects" / name[:2] / name) if name else {}
     return Chain(_without_other_definitions(origin.reported()), scores_from_plain(scores), same)
@@ -406,7 +430,7 @@ def _known(path: Path, store: Store) -> tuple[Lineage, Path]:
     """Return where a model's file comes from, and the run folder that it may be in."""
     digest, run = files.sha256(path), path.parent.parent
     entries = [
-        files.read_mapping(_place(store.root, digest)),
+        files.read_mapping(lineage_path(store.root, digest)),
         files.read_mapping(run / LINEAGE_NAME).get(digest),
     ]
     for entry in entries:
@@ -426,9 +450,3 @@ def splits_files(names: Iterable[str], folders: Sequence[Path]) -> dict[str, Pat
         if there is not None:
             found[name] = there
     return found
-
-
-def _place(root: Path, digest: str) -> Path:
-    place = root / "lineages" / f"{digest}.json"
-    mark_used(place)
-    return place

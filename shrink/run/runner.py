@@ -14,12 +14,14 @@ from pathlib import Path
 from shrink.base.cache import key_of
 from shrink.base.console import Console
 from shrink.base.errors import (
+    DataError,
     InternalError,
     Interrupted,
     ReportWarning,
     ResourceError,
     ShrinkError,
     Terminated,
+    listed,
 )
 from shrink.base.files import reached
 from shrink.base.measured import Note
@@ -249,8 +251,10 @@ class Runner:
         if not changed_contents():
             keep_measurement(self.plan, step, digest, splits, stored, self.store)
         keep_timing(step, stored, state.keys[step.name], begins, self.store)
+        counted = step_outcome(step, "done", result=stored.result)
+        data = describe_data(self.plan.data_config, digest, [counted])
         state.lineages[stored.files[ARTIFACT].stem] = remember(
-            self.plan, step, splits, digest, stored, self.store, origin
+            self.plan, step, splits, data, stored, self.store, origin
         )
 
     def _obtain(
@@ -327,6 +331,7 @@ class Runner:
                     plain = run_recovering(job, work, events, warn, self.attempt)
             except ShrinkError as error:
                 error = with_log(error, self._keep_log(step, work, folder, failed=begun))
+                self._explain_classes(error)
                 raise with_names_of_the_user(error, self._called(step, state)) from error
             reached(f"worker-ended:{step.name}")
             done = from_plain(StepDone, plain)
@@ -356,6 +361,17 @@ class Runner:
         )
         if all(known.code != warning.code for known in self.warnings):
             self.warnings.append(warning)
+
+    def _explain_classes(self, error: ShrinkError) -> None:
+        """Say where `data.classes` comes from, in an error about it that the recipe cannot tell."""
+        inherited = self.plan.inherited
+        taken = inherited is not None and "data.classes" in inherited.keys
+        if taken and isinstance(error, DataError) and "data.classes" in error.message:
+            labels = listed(self.plan.recipe.data.classes or (), 10)
+            error.hint = (
+                f"data.classes is taken from the model's record, as its outputs are {labels}; "
+                "name other classes for the same outputs by data.classes, or train a new model"
+            )
 
     def _keep_log(self, step: Step, work: Path, folder: RunFolder, failed: str = "") -> Path | None:
         """Keep what a step's workers printed, and return where; None for nowhere.
@@ -422,6 +438,23 @@ class Runner:
         job = step_job(self.plan, step, later, inputs, state.splits, self.store, key)
         return replace(job, measured_on=self._measured(step), timed=self.options.timed)
 
+    def _report_inherited(self, state: _State) -> None:
+        """Report what the recipe took from its model's record, and what contradicts the record."""
+        inherited = self.plan.inherited
+        if inherited is None:
+            return
+        self.warnings += inherited.warnings
+        if inherited.keys:
+            self._note(state, f"taken from the model's record: {', '.join(inherited.keys)}")
+
+    @staticmethod
+    def _note(state: _State, text: str) -> None:
+        """Add a note to the first finished stage."""
+        first = next((outcome for outcome in state.outcomes if outcome.complete), None)
+        if first is not None:
+            result = replace(first.result, notes=(*first.result.notes, Note(text)))
+            state.outcomes[state.outcomes.index(first)] = replace(first, result=result)
+
     def _tell_splits(self, state: _State) -> None:
         """Warn where test examples may have been trained on; say in a note what else is known."""
         results = (stored.result.splits for stored in state.stored.values())
@@ -432,9 +465,7 @@ class Runner:
         copies, copies_note = describe_shared(held_out)
         self.warnings += [*([warning] if warning else []), *copies]
         for text in filter(None, (note, copies_note)):
-            first = next(outcome for outcome in state.outcomes if outcome.complete)
-            result = replace(first.result, notes=(*first.result.notes, Note(text)))
-            state.outcomes[state.outcomes.index(first)] = replace(first, result=result)
+            self._note(state, text)
 
     def _keep_as_resolved(self, state: _State) -> None:
         """Let the resolved recipe find the steps, which names what this one left open.
@@ -454,13 +485,14 @@ class Runner:
     def _finish(self, state: _State, folder: RunFolder, described: Described) -> RunResult:
         finals = replace(self.plan, steps=self.steps).finals
         self._tell_splits(state)
+        self._report_inherited(state)
         folder.keep_lineages(state.lineages, _split_files(state))
         chain = None
+        data = describe_data(self.plan.data_config, state.data_fingerprint, state.outcomes)
         if self.options.measured_on == "test":
-            chain = chain_of(self.plan, state.splits, state.data_fingerprint, self.store)
+            chain = chain_of(self.plan, state.splits, data, self.store)
             if not changed_contents():
                 self._keep_as_resolved(state)
-        data = describe_data(self.plan.data_config, state.data_fingerprint, state.outcomes)
         report = folder.write(state.outcomes, finals, described, self.warnings, chain, data)
         if state.error is not None:
             self.exit_code = state.error.exit_code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,21 +39,42 @@ def check_step_names(plan: Plan, first: str | None, last: str | None) -> None:
         )
 
 
-def demands_of(steps: Iterable[Step]) -> tuple[Demand, ...]:
-    """Return what each of these steps asks.
+def demands_of(steps: Sequence[Step]) -> tuple[Demand, ...]:
+    """Return what each of these steps needs.
 
-    Examples are opened in workers alone: the first one looks at what later steps need, which
-    would else be refused after the training before them.
+    Examples and models are opened in workers alone: the first one checks what later steps need,
+    which would else be refused after the training before them.
     """
     return tuple(
         Demand(
             step.name,
             step.config.needs_classes,
             step.training.class_weights if step.config.reads_training else None,
+            *_of_layers(step, steps),
         )
         for step in steps
         if step.config is not None
     )
+
+
+def _of_layers(
+    step: Step, steps: Sequence[Step]
+) -> tuple[Mapping[str, float], int, tuple[str, ...]]:
+    """Return what a step needs of the layers of the model that the first step starts from.
+
+    Nothing where the model has other layers by then, or is another one.
+    """
+    source, first, by_name = step.inputs["model"], steps[0], {one.name: one for one in steps}
+    scale, config = source.arguments, step.config
+    if step is first or config is None or not (scale or config.removes_blocks):
+        return {}, 0, ()
+    start = first.inputs["model"]
+    while (source.step, source.reference) != (start.step, start.reference):
+        before = by_name.get(source.step or "")
+        if before is None or (before.config is not None and not before.config.keeps_layers):
+            return {}, 0, ()
+        source = before.inputs["model"]
+    return scale, config.removes_blocks, tuple(getattr(config, "exclude", ()))
 
 
 def task_model(plan: Plan) -> Path | None:
@@ -97,11 +118,12 @@ def step_job(
         training=training,
         inputs=inputs,
         preserves=step.preserves,
-        data=settings.data,
+        data=settings.data.model_dump(mode="json"),
         task=settings.task,
         split_seed=splits.seed,
         earlier_splits=tuple(splits.files[one] for one in splits.earlier),
         task_model=task_model(plan),
+        usage=plan.usage,
         checkpoints=store.checkpoints(key),
         teachers=store.teachers,
         sensitivities=store.sensitivities,

@@ -65,6 +65,16 @@ class StageConfig(Config):
         """Whether the stage measures how many examples are classified rightly."""
         return False
 
+    @property
+    def keeps_layers(self) -> bool:
+        """Whether its model has the layers, of the same sizes, that it starts from."""
+        return False
+
+    @property
+    def removes_blocks(self) -> int:
+        """How many blocks of layers it removes."""
+        return 0
+
     def check_installed(self) -> None:
         """Raise `ResourceError` where a package is missing that only this configuration needs.
 

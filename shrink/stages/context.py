@@ -10,8 +10,9 @@ from pathlib import Path
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import ReportWarning
+from shrink.base.errors import ReportWarning, listed
 from shrink.base.progress import Phase
+from shrink.contract.details import Usage
 from shrink.contract.events import Heartbeat, Lost, OutOfMemoryEvent, Send
 from shrink.contract.job import MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
@@ -21,7 +22,7 @@ from shrink.contract.trained_range import Brought
 from shrink.contract.training import Training
 from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.fingerprint import fingerprint
+from shrink.data.fingerprint import fingerprint, section_by_content
 from shrink.data.matching import (
     ModelNames,
     artifact_names,
@@ -42,9 +43,10 @@ from shrink.engine.record import TrainingRecord
 from shrink.engine.resume import Recovery
 from shrink.engine.trainer import TrainingSetup
 from shrink.engine.whole_split import WholeSplit
+from shrink.graph.scale import check_blocks
 from shrink.model.brought import brought_by
 from shrink.model.compiled import Compiled, read_compiled
-from shrink.model.load import image_input, import_note, load_source
+from shrink.model.load import check_student, image_input, import_note, load_source
 from shrink.model.reference import ModelReference
 from shrink.model.savable import check_savable
 from shrink.model.scan import check_model_file
@@ -53,7 +55,7 @@ from shrink.pruning.masks import frozen_masks
 from shrink.pruning.sharing import keep_shared
 from shrink.stages.demands import check_demands, check_gated, check_normal
 from shrink.task.config import TaskConfig
-from shrink.task.interface import Interface, check_mixup, keras_interface
+from shrink.task.interface import Interface, check_mixup, describe_usage, keras_interface
 from shrink.task.metrics.whole import WholeSplit as Collected
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
@@ -143,7 +145,7 @@ class StageContext:
         untrained: whether sizes alone are asked for, of models whose values nobody has trained.
         teachers: the folder of what teachers gave, shared by all runs.
         sensitivities: the folder of what pruning groups costs, shared by all runs.
-        import_notes: by role, how near a model of Keras 3 came to what it was; else empty.
+        import_notes: by role, how near an imported or scaled model came to what it was; else empty.
         warnings: what the report says on top.
 
     Args:
@@ -237,10 +239,15 @@ class StageContext:
         with self.devices.scope():
             model = load_source(source, as_graph=role.partition("-")[0] == "teacher")
         if role == "model":
+            for demand in self._job.demands:
+                if demand.student:
+                    check_student(model, source, demand.student)
+                if demand.blocks:
+                    check_blocks(model, demand.blocks, demand.exclude)
             self._names = keras_names(model)
             if source.function is not None:
                 check_savable(model, source.path)
-        if role not in self.import_notes and not source.arguments:
+        if role not in self.import_notes:
             self.import_notes[role] = import_note(model, source)
         return model
 
@@ -281,7 +288,7 @@ class StageContext:
         """Return what decides which examples are trained and measured on, as plain data."""
         specs = tf.nest.flatten(self.dataset.train.input_spec)
         return {
-            "data": self.data_config.model_dump(mode="json", exclude={"path", "cache", "slices"}),
+            "data": {**section_by_content(self.data_config), "cache": None},
             # Images are brought to the shape that the stage's model takes.
             "inputs": [f"{spec.dtype.name}{spec.shape.as_list()}" for spec in specs],
             "fingerprint": fingerprint(self.data_config),
@@ -306,6 +313,24 @@ class StageContext:
         check_gated(self._job.gated, task)
         check_normal(task.metrics, lambda: self.test_slicings)
         return task
+
+    def usage(self, content: bytes) -> Usage:
+        """Return how an artifact is used, of which this is the .tflite file."""
+        before = self._job.usage
+        return describe_usage(content, self.dataset, self.data_config, self.task_config, before)
+
+    def warn_of_unnamed_outputs(self, usage: Usage) -> None:
+        """Warn once, at the first step, where the data has fewer classes than the model outputs."""
+        names, labels = self.dataset.class_names, usage.labels or ()
+        source = self._job.inputs.get("model")
+        begins = self.has_recipes_model() or (source is not None and source.function is not None)
+        if begins and len(labels) > len(names) > 0:
+            self.warn(
+                "unnamed-outputs",
+                f"the model has {len(labels)} outputs and the data {len(names)} classes "
+                f"({listed(names, 10)}): the other outputs are labelled by their numbers",
+                "name a class for each output, in the order of the outputs: data.classes",
+            )
 
     @functools.cached_property
     def test_slicings(self) -> tuple[Slicing, ...]:

@@ -1,8 +1,8 @@
 """All metrics of the report, in numpy, and how scores of elements are pooled.
 
-Equal outputs are common among integers. Where the own class ties with others for a place among the
-best, the score is the expected value of breaking the tie at random: no order of the classes then
-makes a model better or worse.
+Equal outputs are common among integers. Of classes that tie for the highest output the first is
+decided, as by `argmax` in NumPy, Keras and TFLite; `top_k` counts a tie for its last place by the
+expected value of breaking it at random.
 """
 
 from __future__ import annotations
@@ -146,7 +146,9 @@ def element_scores(outputs: Array, targets: Array, metric: str, from_logits: boo
 def _accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
     if outputs.shape[-1] == 1:
         return _binary_accuracy(outputs, targets, from_logits)
-    return among_best(outputs, targets, 1)
+    hits = outputs.argmax(axis=-1) == class_numbers(outputs, targets)[..., 0]
+    # A NaN is never the right answer, wherever it sorts.
+    return (hits & ~np.isnan(outputs).any(axis=-1)).astype(np.float64)
 
 
 def _binary_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
@@ -158,6 +160,18 @@ def _binary_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array
 
 def _top5_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
     return among_best(outputs, targets, 5)
+
+
+def count_ties(outputs: Array, mask: Array | None) -> tuple[int, int]:
+    """Return for how many elements several classes have the highest output, and their number.
+
+    Args:
+        outputs: (n, ..., classes).
+        mask: bool, of the leading axes of the outputs; what is not set does not count.
+    """
+    tied = (outputs == outputs.max(axis=-1, keepdims=True)).sum(axis=-1) > 1
+    counted = sum_up(tied.astype(np.float64), mask)
+    return int(counted.values.sum()), int(counted.valid.sum())
 
 
 def among_best(outputs: Array, targets: Array, k: int) -> Array:

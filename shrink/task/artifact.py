@@ -24,7 +24,7 @@ from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples, reading_batch
 from shrink.data.slices import Slicing
 from shrink.engine.objective import masked_outputs
-from shrink.task.accuracy import Sums, pool
+from shrink.task.accuracy import Sums, count_ties, pool
 from shrink.task.combined import Term, Terms, means_within
 from shrink.task.detector_scores import score_detector
 from shrink.task.losses import loss_sums, without_ignored
@@ -109,6 +109,8 @@ class Evaluation:
         undefined: by metric, why it is None.
         sliced: what slices score, where they were asked for.
         confusion: of each output of classes.
+        ties: elements for which several classes have the highest output, and all that accuracy
+            counts.
     """
 
     metrics: dict[str, float | None]
@@ -118,6 +120,7 @@ class Evaluation:
     undefined: dict[str, str] = field(default_factory=dict)
     sliced: Sliced = field(default_factory=Sliced)
     confusion: tuple[Confusion, ...] = ()
+    ties: tuple[int, int] = (0, 0)
 
     @property
     def evidence(self) -> dict[str, Evidence]:
@@ -141,27 +144,15 @@ class Evaluation:
         return value
 
 
-def ties_note(evaluation: Evaluation, outputs: Sequence[tuple[int | None, ...]]) -> list[str]:
-    """Return sentences on examples whose score a tie decides, one a metric that has any.
-
-    Args:
-        evaluation: of one vector of classes an example: its score of accuracy is 0, 1, or the
-            chance that its tie is broken for its own class. Of others nothing is said.
-        outputs: shape of each output without the batch.
-    """
-    if len(outputs) > 1 or len(outputs[0]) != 1:
+def ties_note(evaluation: Evaluation) -> list[str]:
+    """Return a sentence on elements for which several classes have the highest output."""
+    tied, elements = evaluation.ties
+    if not tied:
         return []
-    where = {"accuracy": "largest output", "top5_accuracy": "output, for the last of five places"}
-    tied = {
-        name: int(np.count_nonzero((scores != 0) & (scores != 1)))
-        for name in where
-        if (scores := evaluation.scores.get(name)) is not None
-    }
+    noun = "examples" if elements == evaluation.examples else "elements of examples"
     return [
-        f"{name}: {count} of {evaluation.examples} examples have their own class and others at the "
-        f"same {where[name]}; each counts as often as chance would break its tie for its own class"
-        for name, count in tied.items()
-        if count
+        f"accuracy: for {tied:,} of {elements:,} {noun} several classes tie for the highest "
+        "output; the first of them is counted, as argmax does"
     ]
 
 
@@ -222,10 +213,16 @@ def evaluate_batches(
     whole, confusion = WholeSplit(task, whole_names), ConfusionTables(task)
     whole.groups = groups_of(slicings or ())
     classes = ClassCounts(task)
+    ties = [(0, 0)]
     for outputs, own_targets, own_masks in batches:
         targets, present = without_ignored(task.losses, own_targets, own_masks)
         for (metric, i), sums_of in parts.items():
             sums_of.append(_sums(task, metric, i, outputs[i], targets[i], present[i]))
+        ties += [
+            count_ties(outputs[i], present[i])
+            for name, i in parts
+            if name == "accuracy" and outputs[i].ndim > 1 and outputs[i].shape[-1] > 1
+        ]
         whole.add(outputs, targets, present)
         confusion.add(outputs, targets, present)
         if slicings is not None:
@@ -252,6 +249,7 @@ def evaluate_batches(
         if slicings is None
         else measure_slices(task, slicings, classes, means_within(terms, parts), whole),
         confusion.described(),
+        (sum(tied for tied, _ in ties), sum(elements for _, elements in ties)),
     )
 
 

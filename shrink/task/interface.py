@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 
@@ -15,13 +15,14 @@ from shrink.base.errors import DataError
 from shrink.base.foreign import Json
 from shrink.base.losses import ignored_class, kind_of_loss, loss_of
 from shrink.base.types import Array, Tensors
-from shrink.contract.stage_details import StoredInterface, StoredTensor, StoredTensors
+from shrink.contract.details import TensorType, Usage
 from shrink.data.audio_config import AudioConfig
-from shrink.data.config import HEARD, DataConfig
+from shrink.data.config import HEARD, NO_DATA, DataConfig, usage_section
 from shrink.data.dataset import Dataset
 from shrink.engine.microbatch import cast_inputs
 from shrink.model.endings import EndingKind, kind_of
 from shrink.model.endings.computations import ranges_of_file, ranges_of_model
+from shrink.task.config import TaskConfig
 from shrink.tflite.interpreter import Runner, TensorDetail, load
 from shrink.tflite.names import named, signature_names
 
@@ -114,22 +115,42 @@ def artifact_interface(
     )
 
 
-def describe_interface(content: bytes, dataset: Dataset, data: DataConfig) -> StoredInterface:
-    """Return what an application must know of an artifact.
+def describe_usage(
+    content: bytes,
+    dataset: Dataset,
+    data: DataConfig,
+    task: TaskConfig,
+    before: Usage | None = None,
+) -> Usage:
+    """Return how an artifact is used.
 
     Args:
-        content: the .tflite file.
+        content: the .tflite file, of a Keras model its float32 form.
         dataset: what it was measured on; its class names are the labels.
         data: its `normalize` is done to examples before the model sees them.
+        task: the recipe's section; how a detector's outputs become boxes.
+        before: of the model that the run began with, which counts where there is no data.
     """
-    tensors = describe_tensors(content)
-    return StoredInterface(
-        inputs=tensors.inputs,
-        outputs=tensors.outputs,
-        labels=tuple(dataset.class_names) or None,
+    inputs, outputs = describe_tensors(content)
+    if data.source == NO_DATA:
+        return replace(before or Usage(), inputs=inputs, outputs=outputs, task=None)
+    return Usage(
+        inputs=inputs,
+        outputs=outputs,
+        labels=_labels(dataset, outputs, task) or None,
         normalize=data.normalize.model_dump() if data.normalize is not None else None,
         front_end=dataset.front_end or _front_end(data),
+        decode=None if task.decode is None else task.decode.model_dump(mode="json"),
+        data=usage_section(data),
     )
+
+
+def _labels(dataset: Dataset, outputs: Sequence[TensorType], task: TaskConfig) -> tuple[str, ...]:
+    """Return a name for each output of a classifier; those that no class has are numbers."""
+    names = tuple(dataset.class_names)
+    if not names or len(outputs) != 1 or task.decode is not None or not outputs[0].shape:
+        return names
+    return (*names, *map(str, range(len(names), outputs[0].shape[-1])))
 
 
 def _front_end(data: DataConfig) -> dict[str, Json] | None:
@@ -151,18 +172,20 @@ def _front_end(data: DataConfig) -> dict[str, Json] | None:
     return {**audio.model_dump(exclude={"resample", "channel"}), **counted}
 
 
-def describe_tensors(content: bytes) -> StoredTensors:
+def describe_tensors(
+    content: bytes,
+) -> tuple[tuple[TensorType, ...], tuple[TensorType, ...]]:
     """Return the inputs and outputs of a .tflite file: names, shapes, dtypes, scales."""
     runner = load(content)
-    return StoredTensors(
-        inputs=tuple(map(_tensor, runner.input_details)),
-        outputs=tuple(map(_tensor, runner.output_details)),
+    return (
+        tuple(map(_tensor, runner.input_details)),
+        tuple(map(_tensor, runner.output_details)),
     )
 
 
-def _tensor(detail: TensorDetail) -> StoredTensor:
+def _tensor(detail: TensorDetail) -> TensorType:
     is_quantized = detail.scale != 0
-    return StoredTensor(
+    return TensorType(
         name=detail.name,
         shape=tuple(detail.shape),
         dtype=detail.dtype.name,

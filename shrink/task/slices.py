@@ -22,7 +22,7 @@ from shrink.contract.slices import (
 from shrink.data.slices import Slicing
 from shrink.task.accuracy import Pooled, Sums, pool
 from shrink.task.combined import MeansWithin
-from shrink.task.metrics.rule import seen, shares_of_largest
+from shrink.task.metrics.rule import decided_class, seen
 from shrink.task.metrics.user import CallTime
 from shrink.task.metrics.whole import WholeSplit
 from shrink.task.task import Task
@@ -89,7 +89,7 @@ class ClassCounts:
             example, self.classes = one.example[place], rows.shape[-1]
         else:
             own = one.element_classes()
-            found = shares_of_largest(rows)[np.arange(len(own)), own]
+            found = decided_class(rows)[np.arange(len(own)), own]
             found = np.where(np.isnan(rows).any(axis=-1), 0.0, found)
             example, self.classes = one.example, rows.shape[-1]
         self._rows.append((*_summed(example, own, found, self.classes, self._examples),))

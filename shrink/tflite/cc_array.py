@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from shrink.base.foreign import Json
+from shrink.contract.details import TensorType
 from shrink.contract.findings import Firmware
-from shrink.contract.stage_details import StoredTensor
 
 _PER_LINE = 12
 
@@ -83,7 +83,7 @@ def _constants(prefix: str, firmware: Firmware) -> Iterator[str]:
         yield f"#define {prefix}_CLASSES {len(firmware.labels)}"
 
 
-def _tensor_lines(prefix: str, tensor: StoredTensor) -> Iterator[str]:
+def _tensor_lines(prefix: str, tensor: TensorType) -> Iterator[str]:
     shape = " x ".join(map(str, tensor.shape))
     yield ""
     yield f"// {_comment(tensor.name)}: {tensor.dtype}, {shape}"

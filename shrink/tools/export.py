@@ -48,14 +48,14 @@ def firmware_facts(job: FirmwareFactsJob, send: Send) -> Firmware:
     send(Phase("asking TFLite Micro"))
     arena = arena_bytes(path)
     names = {operator.name for graph in read_file(path) for operator in graph.operators}
-    tensors = describe_tensors(path.read_bytes())
+    inputs, outputs = describe_tensors(path.read_bytes())
     return Firmware(
         operators=tuple(sorted(map(resolver_method, names))),
         arena_bytes=arena.value,
         arena_32_bytes=arena.estimate_32.value,
         arena_note=arena.reason,
-        inputs=tensors.inputs,
-        outputs=tensors.outputs,
+        inputs=inputs,
+        outputs=outputs,
     )
 
 

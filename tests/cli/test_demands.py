@@ -54,3 +54,24 @@ def test_class_weights_of_a_later_stage_are_refused_before_any_trains(
     later = "prune: {sparsity: 0.5, epochs: 1, training: {class_weights: balanced}}"
     printed = refused(tmp_path, later, targets)
     assert f"class weights need one class number for each example, and {words}" in printed
+
+
+@pytest.mark.parametrize(
+    ("later", "words"),
+    [
+        ("distill: {student: {depth: 0.5}, teacher: train, epochs: 1}", "no block of"),
+        (
+            "distill: {student: {depth: 0.5, inherit: true}, teacher: train, epochs: 1}",
+            "none has a kernel and gives the shape that it takes",
+        ),
+        (
+            "distill: {student: {width: 0.95, inherit: true}, teacher: train, epochs: 1}",
+            "the largest of 1 groups has 8",
+        ),
+        ("prune: {method: layers, blocks: 1}", "1 blocks were to be removed, and the model has 0"),
+    ],
+)
+def test_a_model_that_cannot_become_smaller_is_refused_before_any_stage_trains(
+    tmp_path: Path, later: str, words: str
+) -> None:
+    assert words in refused(tmp_path, later, np.arange(60) % 3)

@@ -88,8 +88,20 @@ def test_metric_top5_accuracy_looks_at_five_outputs() -> None:
     np.testing.assert_array_equal(hits, (best == LABELS[:, None]).any(-1))
 
 
-@pytest.mark.parametrize(("name", "places"), [("accuracy", 1), ("top5_accuracy", 5)])
-def test_metric_of_classes_breaks_ties_at_random(name: str, places: int) -> None:
+def test_metric_accuracy_decides_for_the_first_of_equal_outputs() -> None:
+    outputs = np.repeat(np.round(LOGITS).astype(np.float32), 7, axis=0)
+    labels = np.tile(np.arange(7), len(LOGITS))
+    outputs[:7] = 0.0
+    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+    hits = objective.metric("accuracy", tf.constant(labels), tf.constant(outputs))
+    np.testing.assert_array_equal(hits, outputs.argmax(-1) == labels)
+    assert (outputs == outputs.max(-1, keepdims=True)).sum() > len(outputs)
+    outputs[0, 3] = np.nan
+    assert objective.metric("accuracy", tf.constant(labels), tf.constant(outputs))[0] == 0.0
+
+
+def test_metric_top5_accuracy_breaks_ties_at_random() -> None:
+    name, places = "top5_accuracy", 5
     outputs = np.round(LOGITS).astype(np.float32)
     outputs[0] = 0.0
     objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)

@@ -12,6 +12,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.model.compiled import Compiled, CompiledLoss, read_compiled
+from tests.report.plain import metadata
 from tests.report.toys import report_naming
 
 
@@ -157,15 +158,17 @@ def test_read_compiled_of_an_artifact_follows_its_run(tmp_path: Path) -> None:
         {"name": "b", "loss": "binary_crossentropy", "from_logits": True},
     ]
     task = {"outputs": outputs, "metrics": ["accuracy"], "loss_weights": [1.0, 0.5]}
-    digest = hashlib.sha256(b"").hexdigest()
+    names = ("00-baseline.keras", "01-train.keras", "02-other.keras")
+    digests = [hashlib.sha256(name.encode()).hexdigest() for name in names]
     stages: list[dict[str, Any]] = [
-        {"artifact": "artifacts/00-baseline.keras", "sha256": digest, "details": None},
-        {"artifact": "artifacts/01-train.keras", "sha256": digest, "details": {"task": task}},
+        {"artifact": "artifacts/00-baseline.keras", "sha256": digests[0], "details": None},
+        {"artifact": "artifacts/01-train.keras", "sha256": digests[1], "details": {"task": task}},
     ]
     (tmp_path / "artifacts").mkdir()
-    for name in ("00-baseline.keras", "01-train.keras", "02-other.keras"):
-        (tmp_path / "artifacts" / name).touch()
-    (tmp_path / "report.json").write_text(json.dumps(report_naming(*stages)), encoding="utf-8")
+    for name in names:
+        (tmp_path / "artifacts" / name).write_text(name)
+    record = json.dumps(metadata(report_naming(*stages), ""))
+    (tmp_path / "artifacts" / "metadata.json").write_text(record, encoding="utf-8")
     found = read_compiled(tmp_path / "artifacts" / "01-train.keras")
     assert found is not None
     assert found.by == "run"

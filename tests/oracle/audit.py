@@ -298,7 +298,8 @@ def _metadata(folder: Path, report: Mapping[str, Any], truth: Truth, ledger: Led
             ledger.same(f"metadata.{key}", held[key], entry[key], at=held["file"])
         if truth.labels is not None:
             ledger.same("metadata.labels", held["labels"], truth.labels, at=held["file"])
-        _interface(held, artifact, ledger)
+        if artifact.suffix == ".tflite":  # of a Keras model they are its float32 form's
+            _interface(held, artifact, ledger)
 
 
 def _interface(held: Mapping[str, Any], artifact: Path, ledger: Ledger) -> None:

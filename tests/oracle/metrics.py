@@ -198,6 +198,19 @@ def _absolute(values: np.ndarray, target: np.ndarray, output: Output) -> Element
     return _exact(np.abs(values - target.reshape(values.shape)).mean(-1))
 
 
+def _argmax(values: np.ndarray, target: np.ndarray, output: Output) -> Elements:
+    """Whether the label is the class that argmax decides: the first of equal outputs."""
+    if values.shape[-1] == 1:
+        return _on_the_right_side(values, target, output)
+    labels = _classes(target, values)
+    own = np.take_along_axis(values, labels[..., None], -1)[..., 0]
+    rest = np.where(np.arange(values.shape[-1]) == labels[..., None], -np.inf, values).max(-1)
+    hit = (values.argmax(-1) == labels).astype(float)
+    apart = np.abs(own - rest)
+    unsure = (apart > 0) & (apart <= NOISE * np.abs(values).max(-1))  # an equal output is a tie
+    return hit, np.where(unsure, 0.0, hit), np.where(unsure, 1.0, hit)
+
+
 def _among_best(k: int) -> Rule:
     """Whether the label is among the k largest outputs; ties count as if broken at random."""
 
@@ -235,7 +248,7 @@ RULES: dict[str, Rule] = {
     "binary_crossentropy": _binary,
     "mean_squared_error": _squared,
     "mean_absolute_error": _absolute,
-    "accuracy": _among_best(1),
+    "accuracy": _argmax,
     "top5_accuracy": _among_best(5),
     "binary_accuracy": _on_the_right_side,
 }

@@ -96,7 +96,7 @@ def _metric(
 
 
 def _elements(values: np.ndarray, truth: Truth) -> Elements:
-    """Return the score of every element: ties between classes count in equal shares."""
+    """Return the score of every element: of equal outputs the first is decided."""
     output = truth.outputs[0]
     n, k = len(values), values.shape[-1]
     rows = np.asarray(values, np.float64).reshape(n, -1, k)
@@ -112,9 +112,7 @@ def _elements(values: np.ndarray, truth: Truth) -> Elements:
         own = target.reshape(rows.shape[:2])[counted].astype(int)
     given = rows[counted]
     mine = given[np.arange(len(own)), own]
-    best = given.max(1)
-    ties = (given == best[:, None]).sum(1)
-    score = np.where(mine == best, 1 / ties, 0.0)
+    score = (given.argmax(1) == own).astype(float)
     others = np.where(np.arange(k) == own[:, None], -np.inf, given).max(1)
     apart = np.abs(mine - others)
     sure = (apart == 0) | (apart > NOISE * np.maximum(np.abs(given).max(1), 1e-12))

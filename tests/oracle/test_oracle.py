@@ -56,12 +56,12 @@ def test_masked_elements_do_not_count_and_examples_are_pooled() -> None:
     assert found["accuracy"].value()[0] == pytest.approx(2 / 3)
 
 
-def test_ties_count_as_if_they_were_broken_at_random() -> None:
+def test_the_first_of_equal_outputs_is_decided() -> None:
     values = np.array([[1.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 0.0]])
     output = Output("y", "sparse_categorical_crossentropy", True)
     found = metrics.compute([values], _truth(output, np.array([0, 1, 0]), ["accuracy"]))
-    assert found["accuracy"].value()[0] == pytest.approx((0.5 + 0.25 + 1) / 3)
-    assert found["accuracy"].bounds == pytest.approx((1.75 / 3, 1.75 / 3))
+    assert found["accuracy"].value()[0] == pytest.approx(2 / 3)
+    assert found["accuracy"].bounds == pytest.approx((2 / 3, 2 / 3))
 
 
 def test_bootstrap_is_as_wide_as_the_normal_interval_of_a_mean() -> None:

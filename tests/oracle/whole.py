@@ -29,15 +29,13 @@ Elements = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def _macro_f1(values: np.ndarray, target: np.ndarray, weight: np.ndarray, output: Output) -> float:
-    """Return it over elements that are there once for each class they are tied between."""
     if values.shape[1] == 1:
         above = values[:, 0] > (0 if output.from_logits else 0.5)
         return float(sk.f1_score(target > 0.5, above, average="macro", sample_weight=weight))
-    row, decided = np.nonzero(values == values.max(1, keepdims=True))
-    shared = weight[row] / np.bincount(row)[row]
-    kept = shared > 0
+    decided = values.argmax(1)
+    kept = weight > 0
     return float(
-        sk.f1_score(target[row][kept], decided[kept], average="macro", sample_weight=shared[kept])
+        sk.f1_score(target[kept], decided[kept], average="macro", sample_weight=weight[kept])
     )
 
 
@@ -68,8 +66,7 @@ def _macro_f1_of_rows(
         decided = np.eye(2)[(values[:, 0] > (0 if output.from_logits else 0.5)).astype(int)]
         true = np.eye(2)[(target.reshape(-1) > 0.5).astype(int)]
     else:
-        tied = values == values.max(1, keepdims=True)
-        decided = tied / tied.sum(1, keepdims=True)
+        decided = np.eye(values.shape[1])[values.argmax(1)]
         true = np.eye(values.shape[1])[target.astype(int)]
     hits, of_true, of_decided = (weights @ part for part in (decided * true, true, decided))
     there = (of_true > 0) | (of_decided > 0)

@@ -23,6 +23,7 @@ from shrink.pruning.masks import (
     pruned_count,
     ramp_updates,
     two_of_four,
+    unfreeze,
     unstructured,
 )
 
@@ -60,6 +61,20 @@ def test_prunable_kernels_leaves_alone_what_has_no_whole_groups() -> None:
     kernels, skipped = prunable_kernels(model(), multiple_of=4)
     assert [k.layer for k in kernels] == ["dense"]
     assert skipped[0] == Skipped(layer="conv", reason="its 3 input channels are no multiple of 4")
+
+
+def test_unfreeze_opens_the_layers_of_kernels_in_a_frozen_base() -> None:
+    base = model()
+    base.trainable = False
+    inputs = keras.Input((8, 8, 3))
+    head = keras.layers.Dense(2, name="head")
+    whole = keras.Model(inputs, head(base(inputs)))
+    kernels = prunable_kernels(whole, exclude=("dense",))[0]
+    assert unfreeze(whole, kernels) == ["conv"]
+    trained = {id(weight) for weight in whole.trainable_weights}
+    assert trained == {id(w) for w in (*base.get_layer("conv").weights, *head.weights)}
+    assert not base.get_layer("norm").trainable
+    assert unfreeze(whole, kernels) == []
 
 
 def test_polynomial_follows_the_published_equation() -> None:

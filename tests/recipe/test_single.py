@@ -17,6 +17,7 @@ from shrink.recipe.data_reference import NamedData
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from shrink.recipe.single import Sections, first_recipe, portable, single_recipe, student_value
+from tests.report.plain import metadata
 from tests.report.toys import report_naming
 
 DIGITS = NamedData({"source": "digits"}, {})
@@ -162,6 +163,8 @@ def run(tmp_path: Path) -> Path:
     digest = hashlib.sha256(b"x").hexdigest()
     built = report_naming({"artifact": "artifacts/00-train.keras", "sha256": digest})
     (folder / "report.json").write_text(json.dumps(built), encoding="utf-8")
+    record = json.dumps(metadata(built, ""))
+    (folder / "artifacts" / "metadata.json").write_text(record, encoding="utf-8")
     (folder / "recipe.resolved.yaml").write_text(
         "data: {source: digits, test_split: 0.3}\ntraining: {seed: 5}\n", encoding="utf-8"
     )
@@ -193,7 +196,7 @@ def test_portable_recipe_names_what_is_near_as_seen_from_its_folder(run: Path) -
 
 def test_single_recipe_lets_flags_win(run: Path) -> None:
     recipe = single_recipe("train", "run", "digits", [], Sections(training={"seed": 1}), run.parent)
-    assert recipe["data"] == {"source": "digits"}
+    assert recipe["data"] == {"source": "digits", "test_split": 0.3}  # it is the run's own data
     assert recipe["training"] == {"seed": 1}
 
 

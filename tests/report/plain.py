@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from shrink.contract import report_file
+from shrink.contract import report_file, usage
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.report import RecipeName, Report, Stage
 from shrink.recipe import recipe_diff
@@ -78,7 +78,7 @@ other_tradeoffs = reading(scatter.other_tradeoffs)
 
 
 def metadata(document: Plain, digest: str) -> Any:
-    return rendered.metadata(report_file.report_of(document), digest)
+    return usage.metadata(report_file.report_of(document), digest)
 
 
 def build_report(

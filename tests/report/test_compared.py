@@ -22,7 +22,7 @@ from shrink.base.files import json_text
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.comparison import ComparedRow, Comparison
 from shrink.contract.details import MetricDelta
-from shrink.contract.report import Failure
+from shrink.contract.report import DataSet, Failure
 from shrink.contract.report_file import report_of
 from shrink.contract.result import StepResult
 from shrink.contract.slices import Slice, SliceTest, Slicing
@@ -217,20 +217,16 @@ def test_a_repeat_without_a_report_stays_beneath_its_combination() -> None:
     ]
 
 
-def with_splits(folder: Path, sha256: str, test: list[bytes]) -> Path:
-    """A run folder whose splits are these 8 bytes for each test example."""
-    (folder / "splits").mkdir(parents=True)
-    head = json.dumps({"counts": {"train": 1, "validation": 0, "test": len(test)}}).encode()
-    (folder / "splits" / "s.bin").write_bytes(head + b"\n" + b"x" * 8 + b"".join(test))
-    lineage = {sha256: {"links": [{"splits": "s"}]}}
-    (folder / "lineage.json").write_text(json.dumps(lineage), encoding="utf-8")
-    return folder
+def on_examples(one: RunToCompare, test_examples: str) -> RunToCompare:
+    """A run that was measured on these test examples."""
+    assert one.report is not None
+    data = DataSet(fingerprint="f", test_examples=test_examples)
+    return replace(one, report=replace(one.report, data=data))
 
 
-def test_compare_runs_warns_of_other_test_examples(tmp_path: Path) -> None:
-    tests = ([b"a" * 8, b"b" * 8], [b"b" * 8, b"a" * 8], [b"a" * 8, b"c" * 8])
-    folders = [with_splits(tmp_path / str(n), "ab" * 32, one) for n, one in enumerate(tests)]
-    runs = [run(f"0.{n}", 90 + n, 50_000, folder) for n, folder in enumerate(folders)]
+def test_compare_runs_warns_of_other_test_examples() -> None:
+    tests = ("ab", "ab", "ac")
+    runs = [on_examples(run(f"0.{n}", 90 + n, 50_000), test) for n, test in enumerate(tests)]
     first, second, third = (row.tested_on for row in compare_runs(runs, SWEEP).rows)
     assert first == second != third
     (warning,) = compare_runs(runs, SWEEP).warnings
@@ -253,18 +249,14 @@ def test_compare_runs_warns_of_other_test_examples(tmp_path: Path) -> None:
     ],
 )
 def test_compare_runs_warns_of_other_test_examples_of_repeats(
-    tmp_path: Path, seeds: dict[str, str], single: str, parts: str | None
+    seeds: dict[str, str], single: str, parts: str | None
 ) -> None:
-    def folder(letter: str) -> Path:
-        path = tmp_path / letter
-        return path if path.exists() else with_splits(path, "ab" * 32, [letter.encode() * 8])
-
     runs = [
-        run(f"{name}{seed}", 90, 50_000, folder(letter), combination=name)
+        on_examples(run(f"{name}{seed}", 90, 50_000, combination=name), letter)
         for name, letters in seeds.items()
         for seed, letter in enumerate(letters)
     ]
-    runs += [run("alone", 90, 50_000, folder(letter)) for letter in single]
+    runs += [on_examples(run("alone", 90, 50_000), letter) for letter in single]
     told = compare_runs(runs, replace(SWEEP, repeat=2)).warnings
     drawn = any(len(set(letters)) > 1 for letters in seeds.values())
     assert [text for text in told if text.startswith("each seed draws")] == list(told[:drawn])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from shrink.base.errors import InputError, RecipeError
 from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.report import GateResult
+from shrink.contract.report import DataSet, GateResult
 from shrink.contract.result import StageOutcome
+from shrink.contract.tested import other_examples
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from shrink.report.config import parse_gates
@@ -305,3 +307,49 @@ def test_a_gate_does_not_decide_against_an_older_definition_of_a_figure() -> Non
     gates = parse_gates({"tflite_bytes": {"against": "main.json"}})
     (result,) = check_gates(stages, gates, saved={"tflite_bytes": older}, **settings)
     assert (result.get("judged", True), result["passed"]) == (True, True)
+
+
+HERE = DataSet(fingerprint="f", examples={"test": 100}, test_examples="a")
+
+
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        (HERE, None),
+        (replace(HERE, classes=("cat", "dog")), None),
+        (replace(HERE, fingerprint="g"), "other data"),
+        (replace(HERE, test_examples="b"), "other test examples"),
+        (replace(HERE, test_examples=None), None),  # of an earlier version, as far as it is known
+        (replace(HERE, test_examples=None, examples={"test": 90}), "other test examples"),
+        (None, None),
+    ],
+)
+@pytest.mark.parametrize("level", ["fail", "warn"])
+def test_a_metric_of_other_examples_is_a_miss_and_a_size_is_judged(
+    then: DataSet | None, why: str | None, level: str
+) -> None:
+    gates = parse_gates(
+        {
+            "accuracy": {"against": "main.json", "missing": "pass", "level": level},
+            "tflite_bytes": {"against": "main.json"},
+        }
+    )
+    saved = report(run(96, 12_000)) | {"data": to_plain(then)}
+    now = report(run(96, 12_000))["stages"]
+    settings: dict[str, Any] = {"baseline": "train", "finals": ("quantize",), "scores": {}}
+    accuracy, size = check_gates(
+        now, gates, saved=dict.fromkeys(gates, saved), data=HERE, **settings
+    )
+    assert size["passed"]
+    assert accuracy["passed"] == (why is None)
+    assert accuracy["level"] == level
+    if why is not None:
+        assert f"main.json was measured on {why}: make it again" in accuracy["reason"]
+    results = from_plain(tuple[GateResult, ...], (accuracy, size))
+    assert all_passed((), results) == (why is None or level == "warn")
+
+
+def test_data_of_a_python_function_are_told_apart_by_their_examples() -> None:
+    here, there = (DataSet(source="python", fingerprint=f, test_examples="a") for f in "fg")
+    assert other_examples(here, there) is None  # the fingerprint holds the place of the file
+    assert other_examples(here, replace(there, test_examples="b")) == "other test examples"

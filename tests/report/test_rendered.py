@@ -27,22 +27,23 @@ def built(**details: Any) -> dict[str, Any]:
 def test_metadata_tells_what_an_application_needs() -> None:
     found = metadata(built(interface=INTERFACE), "ef" * 32)
     assert found["report_sha256"] == "ef" * 32
-    (artifact,) = found["artifacts"]
+    artifact, *models = found["artifacts"]
     assert artifact["file"] == "02-quantize.tflite"
+    assert [one["file"] for one in models] == ["train.keras", "prune.keras"]
     assert artifact["sha256"] == "ab" * 32
     assert {key: artifact[key] for key in INTERFACE} == INTERFACE
     assert artifact["metrics"]["accuracy"] == 0.96
 
 
 def test_metadata_of_an_artifact_from_an_older_run_has_nulls() -> None:
-    (artifact,) = metadata(built(), "ef" * 32)["artifacts"]
+    artifact, *_ = metadata(built(), "ef" * 32)["artifacts"]
     assert artifact["labels"] is None
     assert artifact["inputs"] is None
 
 
 def test_metadata_of_a_compacted_artifact_tells_what_firmware_needs() -> None:
     rows = [{"name": name} for name in ("SLICE", "CONV_2D", "CONCATENATION", "CONV_2D")]
-    (artifact,) = metadata(built(compact={"changed": True}, operators=rows), "")["artifacts"]
+    artifact, *_ = metadata(built(compact={"changed": True}, operators=rows), "")["artifacts"]
     needs = {
         "arena_bytes": 24_000,
         "arena_32_bytes": 23_000,

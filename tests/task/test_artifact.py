@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,6 @@ from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
 from shrink.task.accuracy import Sums, pool, sum_up
 from shrink.task.artifact import (
-    Evaluation,
     best_constant,
     describe_guess,
     evaluate_artifact,
@@ -169,19 +169,18 @@ def sum_up_of(values: np.ndarray, valid: np.ndarray) -> Sums:
     return sum_up(each, mask)
 
 
-def test_ties_note_counts_examples_whose_own_class_is_one_of_several() -> None:
-    scores = np.array([1.0, 0.5, 0.0, 1 / 3])
-    evaluation = Evaluation({"accuracy": float(scores.mean())}, {"accuracy": scores}, 4)
-    (note,) = ties_note(evaluation, [(10,)])
-    assert note.startswith("accuracy: 2 of 4 examples")
-    assert ties_note(evaluation, [(8, 8, 10)]) == []  # a mean over pixels is no tie
-    whole = Evaluation({}, {"accuracy": np.array([0.0, 1.0])}, 2)
-    assert ties_note(whole, [(10,)]) == []
-    both = Evaluation(
-        {}, {"accuracy": np.array([0.0, 1.0]), "top5_accuracy": np.array([0.4, 1])}, 2
-    )
-    (note,) = ties_note(both, [(10,)])
-    assert note.startswith("top5_accuracy: 1 of 2 examples")
+def test_ties_are_counted_and_decided_for_the_first_class(tmp_path: Path) -> None:
+    inputs = L.Input((3,), name="input_1")
+    model = keras.Model(inputs, L.Dense(3, kernel_initializer="identity", name="head")(inputs))
+    x = np.array([[1, 1, 0], [1, 1, 0], [0, 2, 1], [2, 0, 0]], np.float32)
+    y = np.array([0, 1, 1, 0])
+    wanted = task(("sparse_categorical_crossentropy",), ("accuracy",), logits=True)
+    found = evaluated(model, x, (y,), wanted, tmp_path)
+    assert found.scores["accuracy"].tolist() == [1.0, 0.0, 1.0, 1.0]
+    assert found.ties == (2, 4)
+    (note,) = ties_note(found)
+    assert note.startswith("accuracy: for 2 of 4 examples several classes tie")
+    assert ties_note(replace(found, ties=(0, 4))) == []
 
 
 def examples(targets: Any, inputs: Any = None) -> ArrayExamples:

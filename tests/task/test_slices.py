@@ -87,10 +87,10 @@ def test_pixels_are_pooled_over_examples_and_masked_ones_left_out() -> None:
     assert len(scores) == int(((labels == 0) & mask).any(axis=1).sum())
 
 
-def test_a_tie_counts_as_often_as_chance_would_break_it() -> None:
-    outputs, labels = np.array([[1.0, 1.0], [0.0, 1.0]]), np.array([0, 1])
+def test_of_equal_outputs_the_first_class_is_decided() -> None:
+    outputs, labels = np.array([[1.0, 1.0], [1.0, 1.0]]), np.array([0, 1])
     found, _ = by_class(outputs, labels, task())
-    assert recalls(found) == [0.5, 1.0]
+    assert recalls(found) == [1.0, 0.0]
 
 
 def measured(of: Task, outputs: Any, targets: Any) -> Sliced:

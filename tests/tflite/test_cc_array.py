@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from shrink.contract.details import TensorType
 from shrink.contract.findings import Firmware
-from shrink.contract.stage_details import StoredTensor
 from shrink.tflite.cc_array import cc_array
 from shrink.tools.export import resolver_method
 
@@ -19,8 +19,8 @@ LABELS = ("plain", 'with "quotes" \\ and ??/', "Straße\n7", "8")
 
 def tensor(
     name: str, shape: tuple[int, ...], dtype: str, scale: float | None, zero_point: int | None
-) -> StoredTensor:
-    return StoredTensor(name=name, shape=shape, dtype=dtype, scale=scale, zero_point=zero_point)
+) -> TensorType:
+    return TensorType(name=name, shape=shape, dtype=dtype, scale=scale, zero_point=zero_point)
 
 
 FIRMWARE = Firmware(

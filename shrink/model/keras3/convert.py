@@ -21,9 +21,16 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, first_line
-from shrink.base.types import Array, JsonObject, Tensors
+from shrink.base.types import Array, Json, JsonObject, Tensors
 from shrink.model.keras3.graph import ConvertedModel, build_model
-from shrink.model.keras3.layers import ConvertedLayer, UnsupportedLayerError
+from shrink.model.keras3.layers import (
+    AUGMENTATION,
+    HALF,
+    QUANTIZED_POLICIES,
+    ConvertedLayer,
+    UnsupportedLayerError,
+)
+from shrink.model.keras3.quantized import float_weights
 from shrink.model.scan_files import open_weights
 
 if TYPE_CHECKING:  # its import takes two thirds of a second, for files of Keras 3 alone
@@ -168,7 +175,7 @@ def _assign_part(
     own = [*layer._trainable_weights, *layer._non_trainable_weights]
     groups: Mapping[str, h5py.Group] = {} if group is None else group
     stored = groups.get("vars", {})
-    values = [_array(stored[key]) for key in sorted(stored, key=int)]
+    values = float_weights(layer, [_array(stored[key]) for key in sorted(stored, key=int)])
     if converted is not None and converted.reshape:
         values = [v.reshape(w.shape) for v, w in zip(values, own, strict=True)]
     _assign(own, values, label)
@@ -192,7 +199,7 @@ def _assign_cells(
         _assign_part(cell, group[name], f"{label} ({name})", used)
 
 
-def _assign(weights: list[tf.Variable], values: list[Array], label: str) -> None:
+def _assign(weights: list[tf.Variable], values: Sequence[Array], label: str) -> None:
     if len(weights) != len(values):
         raise UnsupportedLayerError(label, f"it has {len(weights)} weights, the file {len(values)}")
     for weight, value in zip(weights, values, strict=True):
@@ -222,9 +229,45 @@ def _data_sets(file: h5py.File) -> list[str]:
     return names
 
 
+def changes_in_words(model: keras.Model, config: Json) -> str:
+    """Return what an import changed beside the library, or "".
+
+    Args:
+        model: imported.
+        config: that of the file.
+    """
+    policies, dropped = set[str](), list[str]()
+    kept = {type(layer).__name__ for layer in model._flatten_layers()}
+    for item in _objects(config):
+        settings = item.get("config")
+        if not isinstance(settings, Mapping):
+            continue
+        if item["class_name"] in QUANTIZED_POLICIES:
+            policies.add(str(settings.get("mode")).partition("/")[0])
+        if item["class_name"] in AUGMENTATION and item["class_name"] not in kept:
+            dropped.append(str(settings.get("name")))
+        if settings.get("name") in HALF:
+            policies.add(str(settings["name"]))
+    words = [f"weights of {name} became float32" for name in sorted(policies)]
+    words += [f"augmentation is left out: {', '.join(dropped)}"] if dropped else []
+    return "; ".join(words)
+
+
+def _objects(value: Json) -> Iterator[Mapping[str, Json]]:
+    """Yield the serialized objects of a configuration."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("class_name"), str):
+            yield value
+        value = list(value.values())
+    for item in value if isinstance(value, list) else ():
+        yield from _objects(item)
+
+
 CLOSE = 1e-5
 _TOO_FAR = 1e-3
 """Rounding can grow to this in a deep network; a layer that is not what it was is farther off."""
+_TOO_COARSE = 0.1
+"""The same of a network that Keras computes in 16 bits."""
 _OPEN_LENGTH = 8
 
 
@@ -264,19 +307,37 @@ def compare_outputs(model: keras.Model, original: keras3.Model) -> str:
     import keras as keras3
 
     arrays = random_inputs(model)
+    coarse = _make_comparable(original)
     try:
         theirs = keras3.tree.flatten(original(_fed(original, arrays), training=False))
     except Exception as error:  # whatever its layers raise
         return _not_compared(error)
     ours = tf.nest.flatten(model(tf.nest.pack_sequence_as(model.input, arrays), training=False))
     difference = largest_difference(ours, theirs)
-    if difference > _TOO_FAR:
+    if difference > (_TOO_COARSE if coarse else _TOO_FAR):
         raise ModelError(
             f"Keras 3 gives outputs that differ by {difference:.1e} of the largest one",
             hint="report it with the model; nothing was computed with it",
         )
     exact = "" if difference <= CLOSE else ", more than the 1e-5 that rounding mostly takes"
+    if coarse:
+        exact = f", as Keras computes in {coarse}"
     return f"imported from Keras 3: outputs agree to {difference:.1e} of the largest one{exact}"
+
+
+def _make_comparable(original: keras3.Model) -> str:
+    """Let Keras quantize no activations; return the 16-bit type in which it computes, or ""."""
+    import keras as keras3
+
+    coarse = set()
+    for layer in original._flatten_layers():
+        if getattr(layer, "inputs_quantizer", None) is not None:
+            layer.inputs_quantizer = None
+        if getattr(layer, "quantization_mode", None) == "float8":
+            layer._dtype_policy = keras3.DTypePolicy(layer.dtype_policy.compute_dtype)
+        if (dtype := layer.dtype_policy.compute_dtype) in HALF:
+            coarse.add(dtype)
+    return " and ".join(sorted(coarse))
 
 
 def random_inputs(model: keras.Model) -> list[Array]:

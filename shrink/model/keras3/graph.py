@@ -11,6 +11,7 @@ import tf_keras as keras
 from shrink.base.errors import first_line
 from shrink.base.types import Json, JsonObject, Tensors
 from shrink.model.keras3.layers import (
+    HALF,
     MODEL_CLASSES,
     ConvertedLayer,
     UnsupportedLayerError,
@@ -67,6 +68,7 @@ def _input(config: JsonObject) -> tf.Tensor:
         raise UnsupportedLayerError(config["name"], "its input is sparse or ragged")
     dtype = config.get("dtype") or "float32"
     dtype = dtype if isinstance(dtype, str) else dtype["config"]["name"]
+    dtype = "float32" if dtype in HALF else dtype
     return keras.Input(shape[1:], batch_size=shape[0], dtype=dtype, name=config["name"])
 
 

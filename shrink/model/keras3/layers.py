@@ -171,11 +171,32 @@ _OBJECT_SUFFIXES = {
     "_constraint": keras.constraints,
 }
 _INNER_KEYS = frozenset({"layer", "backward_layer", "cell"})
-_IDLE_KEYS = frozenset({"seed", "renorm_clipping", "renorm_momentum", "use_cudnn", "value_range"})
-"""Keys of Keras 3 that change nothing of what a layer computes when it infers."""
+_IDLE_KEYS = frozenset(
+    {"seed", "renorm_clipping", "renorm_momentum", "use_cudnn", "value_range", "lora_rank",
+     "lora_alpha", "quantization_config", "gptq_unpacked_column_size"}
+)  # fmt: skip
+"""Keys that change nothing of what a layer computes from its stored weights when it infers.
+
+A file has the kernels with LoRA's factors merged in.
+"""
 _IDLE_VALUES = (None, False, "channels_last", "auto", "constant", 0, 0.0)
 _CLASS_NAMES = {"IdentityInitializer": "Identity", "OrthogonalInitializer": "Orthogonal"}
-_QUANTIZED = ("quantized", "int8", "int4", "float8", "gptq", "awq")
+AUGMENTATION = frozenset(
+    {"AugMix", "CutMix", "Equalization", "MixUp", "RandAugment", "Solarization"}
+    | {f"Random{name}" for name in (
+        "Brightness", "ColorDegeneration", "ColorJitter", "Contrast", "ElasticTransform", "Erasing",
+        "Flip", "GaussianBlur", "Grayscale", "Hue", "Invert", "Perspective", "Posterization",
+        "Rotation", "Saturation", "Sharpness", "Shear", "Translation", "Zoom",
+    )}
+)  # fmt: skip
+"""Layers that give back their input when a model infers."""
+QUANTIZED_POLICIES = frozenset(
+    {"QuantizedDTypePolicy", "QuantizedFloat8DTypePolicy", "Int4DTypePolicy", "GPTQDTypePolicy",
+     "AWQDTypePolicy"}
+)  # fmt: skip
+"""Policies of layers that Keras 3 quantized; `quantized.py` gives their float weights."""
+HALF = ("float16", "bfloat16")
+"""Policies of weights and arithmetic of 16 bits: training and conversion take float32 for them."""
 
 
 class UnsupportedLayerError(Exception):
@@ -228,6 +249,8 @@ def convert_layer(serialized: JsonObject) -> ConvertedLayer:
         return ConvertedLayer(label, _custom_layer(custom, config, label))
     if kind in _SPECIAL:
         return _SPECIAL[kind](config, label)
+    if kind in AUGMENTATION:
+        return ConvertedLayer(label, _augmentation(kind, config, label))
     config, after = _without_activation(config, label)
     if kind == "Activation" and after is not None:
         return ConvertedLayer(label, None, after)
@@ -249,6 +272,14 @@ def _layer(kind: str, config: JsonObject, label: str) -> keras.layers.Layer:
         elif key not in _IDLE_KEYS and not _is_idle(value):
             raise UnsupportedLayerError(label, f"tf-keras has no {key} there, and it is {value!r}")
     return cls(**arguments)
+
+
+def _augmentation(kind: str, config: JsonObject, label: str) -> keras.layers.Layer:
+    """Return a layer of tf-keras, or one that does nothing, as augmentation does at inference."""
+    try:
+        return _layer(kind, config, label)
+    except UnsupportedLayerError:
+        return keras.layers.Activation("linear", name=config["name"])
 
 
 def _custom_layer(custom: object, config: JsonObject, label: str) -> keras.layers.Layer:
@@ -315,19 +346,14 @@ def _inner_layer(serialized: JsonObject, label: str) -> keras.layers.Layer:
 
 
 def _dtype(value: Json, label: str) -> str | keras.mixed_precision.Policy | None:
-    name = value["config"].get("name") if isinstance(value, Mapping) else value
     kind = value.get("class_name") if isinstance(value, Mapping) else "DTypePolicy"
-    if kind not in ("DTypePolicy", "FloatDTypePolicy") or _is_quantized(name):
-        raise UnsupportedLayerError(
-            label,
-            f"its dtype policy is {name or kind}",
-            "save the model before Keras quantizes it; shrink quantize does it afterwards",
-        )
+    config = value["config"] if isinstance(value, Mapping) else {"name": value}
+    name = config.get("source_name") if kind in QUANTIZED_POLICIES else config.get("name")
+    if kind not in ("DTypePolicy", "FloatDTypePolicy", *QUANTIZED_POLICIES):
+        raise UnsupportedLayerError(label, f"its dtype policy is {name or kind}")
+    if name in HALF:
+        return "float32"
     return keras.mixed_precision.Policy(name) if str(name).startswith("mixed_") else name
-
-
-def _is_quantized(name: object) -> bool:
-    return any(word in str(name) for word in _QUANTIZED)
 
 
 def _object(value: Json, room: ModuleType, label: str) -> object:

@@ -27,3 +27,8 @@ class ClusterConfig(StageConfig):
     def needs_examples(self) -> str | None:
         """What it does with examples; without fine-tuning it needs none."""
         return super().needs_examples if self.epochs else None
+
+    @property
+    def keeps_layers(self) -> bool:
+        """Training changes weights alone."""
+        return True

@@ -6,7 +6,8 @@ import numpy as np
 
 from shrink.base.errors import StageError
 from shrink.contract.report import Skipped
-from shrink.pruning.masks import PrunableKernel, prunable_kernels
+from shrink.graph.rebuild import unfrozen_note
+from shrink.pruning.masks import PrunableKernel, prunable_kernels, unfreeze
 from shrink.pruning.sharing import Shared, SharedKernels, cluster
 from shrink.stages.cluster.config import ClusterConfig
 from shrink.stages.context import StageContext, StageResult
@@ -43,6 +44,7 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
         shared = cluster(one.kernel.numpy(), config.clusters, context.training.seed, keep_zeros)
         one.kernel.assign(shared.kernel)
         clustered.append(shared)
+    changed = unfreeze(model, kernels)
     record = None
     if config.epochs:
         with context.devices.scope():
@@ -63,7 +65,8 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
         f"the weights of each of {len(kernels)} kernels take at most {most} values: that makes a "
         "compressed file smaller, and the stored one not"
     )
-    return StageResult(model=model, training=record, skipped=skipped, notes=[note])
+    notes = [note, *([unfrozen_note(changed)] if changed else [])]
+    return StageResult(model=model, training=record, skipped=skipped, notes=notes)
 
 
 def _most_values(one: PrunableKernel) -> int:

@@ -15,7 +15,14 @@ from shrink.contract.report import Skipped
 from shrink.contract.stage_details import StageDetails
 from shrink.engine.record import TrainingRecord, joined
 from shrink.graph.groups import ChannelGraph, find_groups
-from shrink.graph.rebuild import Weights, masked, rebuild, weight_masks
+from shrink.graph.rebuild import (
+    Weights,
+    masked,
+    rebuild,
+    unfrozen,
+    unfrozen_note,
+    weight_masks,
+)
 from shrink.pruning.allocation import (
     Cost,
     Counts,
@@ -76,6 +83,8 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     ]
     notes.append(f"the rebuilt model equals the masked one to {difference:.1e} before fine-tuning")
     notes += [one.sentence for one in settled.choices]
+    if changed := unfrozen(graph.network, rounds[-1].model):
+        notes.append(unfrozen_note(changed))
     if settled.known:
         notes.append("the groups' sensitivity was known from an earlier run")
     return StageResult(
@@ -127,7 +136,11 @@ def _round(
         difference = check_same(same_size, smaller, graph, keep, sample(context, _CHECKED))
         if check is not None:
             check(smaller)
-    pruned = smaller if config.rebuild else same_size
+    pruned = smaller
+    if not config.rebuild:
+        pruned = same_size
+        for name in unfrozen(graph.network, smaller):
+            same_size.get_layer(name).trainable = True
     hooks = [] if config.rebuild else [_frozen(same_size, graph, keep, context)]
     record = _fine_tune(pruned, epochs, hooks, unpruned, settled, context) if epochs else None
     return _Round(pruned, difference, record, chosen.notes)

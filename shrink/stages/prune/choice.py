@@ -54,6 +54,7 @@ def mean_gradients(graph: ChannelGraph, count: int, context: StageContext) -> Ca
 
 def _gradients(graph: ChannelGraph, count: int, context: StageContext) -> Weights:
     model = rebuild(graph, graph.keep(np.array([])), weights_of(graph))
+    model.trainable = True  # channels of frozen layers have an importance, too
     task = context.task(model)
     objective = task.objective()
     examples = context.dataset.train

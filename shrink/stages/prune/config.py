@@ -150,6 +150,16 @@ class PruneConfig(StageConfig):
         return super().needs_examples if self.epochs else None
 
     @property
+    def keeps_layers(self) -> bool:
+        """Masks change weights alone."""
+        return self.method == "magnitude" or not self.rebuild
+
+    @property
+    def removes_blocks(self) -> int:
+        """How many blocks of layers it removes."""
+        return self.blocks or 0
+
+    @property
     def passes(self) -> int:
         """Passes of fine-tuning, as far as the recipe alone tells."""
         return max(_PASSES, self.steps) if self.epochs == "auto" else self.epochs

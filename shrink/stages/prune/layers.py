@@ -6,7 +6,6 @@ One after the other, as a block may do without its neighbour or not (greedy, as 
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Sequence
 
 import tf_keras as keras
@@ -19,7 +18,14 @@ from shrink.contract.stage_details import StageDetails
 from shrink.engine.record import TrainingRecord
 from shrink.graph.groups import find_groups
 from shrink.graph.network import Network, read_network
-from shrink.graph.scale import Block, find_blocks, without_blocks
+from shrink.graph.rebuild import unfrozen, unfrozen_note
+from shrink.graph.scale import (
+    Block,
+    check_blocks,
+    find_blocks,
+    removable_blocks,
+    without_blocks,
+)
 from shrink.pruning.masks import refuse_unmatched
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.objective import temperature_choice
@@ -35,23 +41,16 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
     """Remove whole blocks from the model, then fine-tune what is left.
 
     Raises:
-        StageError: the model has not so many blocks that could go, or there are no validation
-            examples to choose by.
+        ModelError: the model has not so many blocks that could go.
+        StageError: there are no validation examples to choose by.
     """
     model = context.load()
     network = read_network(model)
     names = [network.name(layer) for layer in network.layers()]
     refuse_unmatched(config.exclude, names, "prune.exclude")
-    blocks = find_blocks(network)
-    able = [one for one in blocks if one.is_removable and not _is_excluded(one, network, config)]
-    wanted = config.blocks or 0
-    if wanted > len(able):
-        raise StageError(
-            f"{wanted} blocks were to go, and {len(able)} can: a block has to give the shape that "
-            "it takes, and everything to pass through it or beside it as its shortcut",
-            subject=context.name,
-            hint="ask for fewer prune.blocks, or take method: channels",
-        )
+    blocks, wanted = find_blocks(network), config.blocks or 0
+    check_blocks(model, wanted, config.exclude)
+    able = removable_blocks(network, config.exclude)
     if not len(context.dataset.validation):
         raise StageError(
             "blocks are chosen on validation examples, and there are none",
@@ -62,7 +61,7 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
     with context.devices.scope():
         before = validation_loss(model, context)
         gone, choices = _chosen(network, able, wanted, context)
-        smaller = without_blocks(network, gone)
+        smaller = without_blocks(network, gone, exclude=config.exclude)
         after = validation_loss(smaller, context)
     config = _with_teacher(config, smaller, context)
     record = _fine_tuned(smaller, model, config, context) if config.passes else None
@@ -77,8 +76,10 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
         f"parameters: {count:,} to {left:,} ({left / max(count, 1):.1%})",
         *(one.sentence for one in choices),
     ]
+    if changed := unfrozen(network, smaller):
+        notes.append(unfrozen_note(changed))
     fixed = tuple(
-        Skipped(layer=named(one, network), reason="does not give the shape that it takes")
+        Skipped(layer=named(one, network), reason=_reason(one))
         for one in blocks
         if not one.is_removable
     )
@@ -116,9 +117,8 @@ def named(block: Block, network: Network) -> str:
     return " to ".join(dict.fromkeys(names))
 
 
-def _is_excluded(block: Block, network: Network, config: PruneConfig) -> bool:
-    names = [network.name(call.layer) for call in block.calls]
-    return any(fnmatch.fnmatchcase(name, one) for name in names for one in config.exclude)
+def _reason(block: Block) -> str:
+    return "its output has another shape than its input" if block.has_kernel else "has no kernel"
 
 
 def _with_teacher(config: PruneConfig, model: keras.Model, context: StageContext) -> PruneConfig:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from shrink.base.errors import StageError
+from shrink.graph.rebuild import unfrozen_note
 from shrink.pruning.masks import (
     GROUP,
     PATTERNS,
@@ -17,6 +18,7 @@ from shrink.pruning.masks import (
     prunable_kernels,
     pruned_count,
     ramp_updates,
+    unfreeze,
     updates_between_choices,
 )
 from shrink.stages.context import StageContext, StageResult
@@ -45,6 +47,7 @@ def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
             if grouped
             else "loosen prune.exclude",
         )
+    changed = unfreeze(model, kernels) if config.sparsity > 0 else []
     updates = config.passes * math.ceil(
         len(context.dataset.train) / context.training.global_batch_size
     )
@@ -72,7 +75,8 @@ def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
     note = f"{reached:.1%} of the weights in dense and convolutional kernels are zero"
     if grouped:
         note += f", in the pattern {config.pattern}"
-    return StageResult(model=model, training=record, skipped=skipped, notes=[note, *notes])
+    notes = [note, *notes, *([unfrozen_note(changed)] if changed else [])]
+    return StageResult(model=model, training=record, skipped=skipped, notes=notes)
 
 
 def _finish(

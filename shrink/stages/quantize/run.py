@@ -26,7 +26,6 @@ from shrink.stages.quantize.dense_scales import untrained, with_best_scales
 from shrink.stages.quantize.mixed import mixed_artifact
 from shrink.stages.quantize.schemes import static_int8
 from shrink.stages.quantize.scores import bound_scores
-from shrink.task.interface import describe_interface
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import Conversion
 from shrink.tflite.edit import with_metadata, with_ordered_borders
@@ -285,8 +284,8 @@ def _with_interface(content: bytes, config: QuantizeConfig, context: StageContex
     """Return the artifact with its interface inside, where the recipe asks for it."""
     if not config.embed_metadata:
         return content
-    interface = describe_interface(content, context.dataset, context.data_config)
-    return with_metadata(content, METADATA_ENTRY, json.dumps(to_plain(interface)).encode())
+    usage = context.usage(content)
+    return with_metadata(content, METADATA_ENTRY, json.dumps(to_plain(usage)).encode())
 
 
 def _in_order_of(source: FloatModel, content: bytes) -> bytes:

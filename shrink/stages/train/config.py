@@ -15,3 +15,8 @@ class TrainConfig(StageConfig):
 
     epochs: Count = 10
     """Passes over the training split."""
+
+    @property
+    def keeps_layers(self) -> bool:
+        """Training changes weights alone."""
+        return True

@@ -20,9 +20,9 @@ from shrink.task.metrics.rule import (
     Seen,
     Sums,
     Weighted,
+    decided_class,
     divided,
     mean_where,
-    shares_of_largest,
     weighted_by,
 )
 
@@ -36,7 +36,7 @@ OfCounts = Callable[[Array, Array, Array], Array]
 def decisions(seen: Seen) -> tuple[Array, Array]:
     """Return what was decided for each element that counts, and what is true, float64 (m, c).
 
-    Of one number there are two classes. Ties among classes are divided.
+    Of one number there are two classes.
     """
     outputs = seen.elements()
     if seen.is_single or seen.several_labels:
@@ -48,7 +48,7 @@ def decisions(seen: Seen) -> tuple[Array, Array]:
             return np.hstack([absent, decided]), np.hstack([1 - true, true])
         return decided, true
     classes = outputs.shape[-1]
-    return shares_of_largest(outputs), np.eye(classes)[seen.element_classes()]
+    return decided_class(outputs), np.eye(classes)[seen.element_classes()]
 
 
 class _Chosen:

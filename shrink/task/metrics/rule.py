@@ -363,13 +363,13 @@ def normalised(outputs: Array) -> Array:
     return np.asarray(outputs / np.where(total == 0, 1.0, total))
 
 
-def shares_of_largest(outputs: Array) -> Array:
-    """Return 1 for the class with the largest output, (m, k); a tie is divided among all of it.
+def decided_class(outputs: Array) -> Array:
+    """Return 1 for the class with the highest output, the first of equal ones, and 0 else, (m, k).
 
-    No order of the classes makes a model better or worse: these are the expected counts where
-    ties are broken at random. An element with a NaN is of no class.
+    An element with a NaN is of no class.
     """
-    if not outputs.size:
-        return np.zeros(outputs.shape)
-    largest = outputs == outputs.max(axis=-1, keepdims=True)
-    return largest / np.maximum(largest.sum(axis=-1, keepdims=True), 1)
+    decided = np.zeros(outputs.shape)
+    if outputs.size:
+        np.put_along_axis(decided, outputs.argmax(axis=-1)[..., None], 1.0, axis=-1)
+        decided[np.isnan(outputs).any(axis=-1)] = 0.0
+    return decided

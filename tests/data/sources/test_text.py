@@ -12,7 +12,7 @@ import pytest
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.fingerprint import fingerprint
+from shrink.data.fingerprint import fingerprint, section_by_content
 from shrink.data.opening import open_dataset
 from shrink.data.sentences import INTENTS, make_sentences
 from shrink.data.slices import slicings_of
@@ -120,7 +120,7 @@ def test_vocabulary_is_learned_from_the_training_split_alone(tmp_path: Path) -> 
     assert told["vocabulary"][:2] == ["[PAD]", "[UNK]"]
 
 
-def test_a_vocabulary_file_decides_the_ids_and_is_part_of_the_fingerprint(tmp_path: Path) -> None:
+def test_a_vocabulary_file_decides_the_ids_and_counts_by_its_content(tmp_path: Path) -> None:
     path = as_csv(tmp_path)
     words = tmp_path / "words.txt"
     words.write_text("on\n<unk>\noff\n<pad>\n")
@@ -129,9 +129,14 @@ def test_a_vocabulary_file_decides_the_ids_and_is_part_of_the_fingerprint(tmp_pa
     ids, labels = all_of(open_dataset(config, seed=0), "test")
     np.testing.assert_array_equal(ids[:, 2], np.where(labels == 1, 0, 2))
     np.testing.assert_array_equal(ids[:, [0, 1, 3, 4, 5, 6]], [[1, 1, 1, 1, 1, 3]] * len(ids))
-    before = fingerprint(config)
+    before, examples = section_by_content(config), fingerprint(config)
+    moved = tmp_path / "moved.txt"
+    moved.write_bytes(words.read_bytes())
+    same = configured(path, tokens={**tokens, "vocabulary": str(moved)})
+    assert section_by_content(same) == before
     words.write_text("on\noff\n<unk>\n<pad>\n")
-    assert fingerprint(config) != before
+    assert section_by_content(config) != before
+    assert fingerprint(config) == examples  # which texts there are is another question
 
 
 def test_slices_go_by_a_column(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from shrink.model.load import import_note, load_model, load_source
 from shrink.tflite.convert import convert
 from tests.model.keras3.checks import largest_difference
 from tests.model.keras3.conftest import write_with_keras3
+from tests.sharing import made_once
 
 TOLERANCE = 1e-5
 REFUSED = ("gated_attention", "op_sort", "recurrent_hard_sigmoid", "rms_normalization")
@@ -138,6 +139,65 @@ def test_import_note_scans_nothing_again_of_what_tf_keras_saved(
 def test_import_note_says_how_near_an_import_is(zoo: Path) -> None:
     source = ModelSource("keras", zoo / "residual_net.keras")
     assert import_note(load_source(source), source).startswith("imported from Keras 3: outputs")
+
+
+@pytest.fixture(scope="module")
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what `quantized.py` writes."""
+    return made_once(
+        tmp_path_factory,
+        "keras3-quantized",
+        lambda folder: write_with_keras3("quantized.py", folder),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("dense_int8", "weights of int8 became float32"),
+        ("dense_int4", "weights of int4 became float32"),
+        ("dense_int4_whole", "weights of int4"),
+        ("dense_int4_small_groups", "weights of int4"),
+        ("dense_float8", "weights of float8"),
+        ("text_int8", "weights of int8"),
+        ("text_int4", "weights of int4"),
+        ("text_int4_whole", "weights of int4"),
+        ("text_float8", "weights of float8"),
+        ("gptq_4", "weights of gptq"),
+        ("gptq_8", "weights of gptq"),
+        ("awq", "weights of awq"),
+        ("lora", "outputs agree to"),
+        ("lora_int8", "weights of int8"),
+        ("half", "as Keras computes in float16"),
+        ("augmented", "augmentation is left out: rand_augment, cut_mix"),
+    ],
+)
+def test_load_source_reads_weights_that_keras3_changed(
+    name: str, note: str, quantized: Path
+) -> None:
+    path = quantized / f"{name}.keras"
+    model = load_source(ModelSource("keras", path))
+    tolerance = 1e-3 if name == "half" else TOLERANCE
+    assert largest_difference(model, path.with_suffix(".npz")) < tolerance
+    assert all(weight.dtype == "float32" for weight in model.weights)
+    assert note in import_note(model, ModelSource("keras", path))
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "hint"),
+    [
+        ("gptq_without_zeros", "without their zero points", "before Keras quantizes"),
+        ("awq_without_zeros", "without their zero points", "before Keras quantizes"),
+        ("subclassed", r"subclassed model \(Subclassed\) has no graph", "model.export"),
+        ("distiller", r"subclassed model \(Distiller\)", "distiller.student.save"),
+    ],
+)
+def test_load_source_says_what_to_do_instead(
+    name: str, words: str, hint: str, quantized: Path
+) -> None:
+    with pytest.raises(ModelError, match=words) as caught:
+        load_source(ModelSource("keras", quantized / f"{name}.keras"))
+    assert hint in str(caught.value.hint)
 
 
 BUILDER = """

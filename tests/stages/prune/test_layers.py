@@ -10,7 +10,7 @@ import pytest
 import tf_keras as keras
 from sklearn.datasets import load_digits
 
-from shrink.base.errors import RecipeError, StageError
+from shrink.base.errors import ModelError, RecipeError
 from shrink.stages.context import StageContext
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.run import run
@@ -114,10 +114,10 @@ def test_attention_and_dense_blocks_of_a_transformer_go_one_by_one(
     assert result.model is not None
     kinds = [layer.name for layer in result.model.layers if layer.name[:2] in ("su", "to")]
     assert len(kinds) == 1
-    assert result.notes[0].startswith("3 of 4 blocks removed: ")
+    assert result.notes[0].startswith("3 of 5 blocks removed: ")
     details = result.details
     assert details is not None
-    assert [len(one.options) for one in details.choices] == [4, 3, 2]
+    assert [len(one.options) for one in details.choices] == [5, 4, 3]
     for one in details.choices:
         losses = [option.figures["validation_loss"] for option in one.options]
         assert all(a <= b for a, b in itertools.pairwise(losses))
@@ -131,7 +131,7 @@ def test_excluded_blocks_stay_and_too_many_are_refused(
     result = run(config(blocks=2, exclude=["b_*"]), stage)
     assert result.model is not None
     assert {layer.name for layer in result.model.layers} >= {"b_conv", "b_add", "down"}
-    with pytest.raises(StageError, match="3 blocks were to go, and 2 can"):
+    with pytest.raises(ModelError, match="3 blocks were to be removed, and the model has 2"):
         run(config(blocks=3, exclude=["b_*"]), stage)
     with pytest.raises(RecipeError, match="fits no layer"):
         run(config(blocks=1, exclude=["none_*"]), stage)

@@ -111,3 +111,47 @@ def test_prune_says_so_when_no_weight_is_left_to_prune(tmp_path: Path) -> None:
     )
     with pytest.raises(StageError, match="the largest of 1 kernels has 72 weights"):
         run(config, _context(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("settings", "changed"),
+    [
+        ({"sparsity": 0.5, "exclude": ["a"]}, {"b", "c"}),
+        ({"method": "channels", "ratio": 0.5}, {"a", "norm", "b", "c"}),
+        ({"method": "channels", "ratio": 0.5, "rebuild": False}, {"a", "norm", "b", "c"}),
+        ({"method": "channels", "ratio": 0.5, "importance": "taylor"}, {"a", "norm", "b", "c"}),
+        ({"method": "layers", "blocks": 1}, {"c"}),
+    ],
+    ids=str,
+)
+def test_frozen_layers_that_were_pruned_are_fine_tuned(
+    settings: dict[str, Any], changed: set[str], tmp_path: Path
+) -> None:
+    keras.utils.set_random_seed(0)
+    widths = {"a": 6, "b": 6, "c": 5}
+    first, *others = (L.Conv2D(n, 3, padding="same", name=name) for name, n in widths.items())
+    base = keras.Sequential(
+        [L.Input((8, 8, 1)), first, L.BatchNormalization(name="norm"), L.ReLU(), *others],
+        name="base",
+    )
+    base.trainable = False
+    pooled = [L.Rescaling(1 / 16), base, L.GlobalAveragePooling2D()]
+    model = keras.Sequential([L.Input((8, 8, 1)), *pooled, L.Dense(10, name="head")])
+    model.save(tmp_path / "model.keras")
+    stage = context_of(
+        tmp_path,
+        kind="prune",
+        inputs={"model": tmp_path / "model.keras"},
+        training={"global_batch_size": 256},
+        checkpoints=tmp_path / "checkpoints",
+    )
+    result = run(PruneConfig.model_validate({"epochs": 1, **settings}), stage)
+    assert result.model is not None
+    layers = [x for x in result.model._flatten_layers() if x.name in {"a", "norm", "b", "c"}]
+    trainable = {layer.name for layer in layers if layer.trainable}
+    assert trainable == changed
+    (note,) = [n for n in result.notes if "frozen layers became trainable" in n] or [""]
+    assert {name for name in note.partition(": ")[2].split(", ") if name} == changed
+    for layer in layers:
+        own, before = layer.get_weights()[0], base.get_layer(layer.name).get_weights()[0]
+        assert np.isin(own[own != 0], before).all() == (layer.name not in changed)

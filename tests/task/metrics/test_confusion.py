@@ -103,10 +103,10 @@ def test_what_a_mask_leaves_out_does_not_count() -> None:
     assert value("f1_macro", scores, truth, mask=mask) == pytest.approx(expected, abs=1e-9)
 
 
-def test_ties_count_as_if_they_were_broken_at_random() -> None:
-    # Class 0 is right in one of the two ties, whichever way they are broken on average.
+def test_the_first_of_equal_outputs_is_decided() -> None:
     scores, labels = np.array([[1.0, 1.0], [1.0, 1.0]]), np.array([0, 1])
-    assert value("recall_0", scores, labels) == 0.5
+    assert value("recall_0", scores, labels) == 1.0
+    assert value("recall_1", scores, labels) == 0.0
     assert value("precision_0", scores, labels) == 0.5
 
 

@@ -41,11 +41,11 @@ def test_one_output_has_two_classes_and_a_mask_leaves_elements_out() -> None:
     np.testing.assert_array_equal(one.counts, expected)
 
 
-def test_ties_are_divided() -> None:
+def test_of_equal_outputs_the_first_is_decided() -> None:
     found = ConfusionTables(task("sparse_categorical_crossentropy"))
     found.add([np.array([[1.0, 1.0, 0.0]])], [np.array([0])], NONE)
     (one,) = found.described()
-    np.testing.assert_array_equal(one.counts, [[0.5, 0.5, 0], [0, 0, 0], [0, 0, 0]])
+    np.testing.assert_array_equal(one.counts, [[1, 0, 0], [0, 0, 0], [0, 0, 0]])
 
 
 def test_many_classes_have_pairs_and_no_matrix_and_real_targets_have_nothing() -> None:

@@ -1,0 +1,145 @@
+"""What a recipe leaves out is taken from its model's record, and what contradicts it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shrink.base.errors import DataError, ReportWarning, listed
+from shrink.base.foreign import Json, JsonObject
+from shrink.contract.details import Usage
+from shrink.contract.usage import read_usage, vocabulary_file
+from shrink.data.config import NO_DATA, READ, DataConfig, inherited_keys
+from shrink.data.token_config import LEARNED
+from shrink.model.reference import ModelReference
+from shrink.recipe.load import LoadedRecipe
+
+DIFFERS = "differs-from-record"
+_MOST_NAMES = 10
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """A recipe with what its model's record says.
+
+    Attributes:
+        loaded: the recipe, filled in.
+        usage: the record; None where there is none.
+        keys: of the recipe that the record gave, such as `data.normalize`.
+        warnings: what the recipe states otherwise.
+    """
+
+    loaded: LoadedRecipe
+    usage: Usage | None = None
+    keys: tuple[str, ...] = ()
+    warnings: tuple[ReportWarning, ...] = ()
+
+
+def inherit(loaded: LoadedRecipe, reference: ModelReference) -> Inherited:
+    """Return a recipe with the preprocessing, classes, vocabulary and decoding of its model.
+
+    What the recipe states is kept; a warning tells where the record says something else.
+
+    Raises:
+        DataError: the recipe's classes cannot be those of the model's outputs.
+    """
+    usage = read_usage(reference.path) if reference.trained else None
+    if usage is None or usage.data is None or loaded.recipe.data.source == NO_DATA:
+        return Inherited(loaded, usage)
+    recipe = loaded.recipe
+    recorded = _recorded(usage, recipe.data, reference.path)
+    _check_classes(recipe.data.classes, usage.labels, loaded)
+    filled, given, warnings = _filled(recipe.data, recorded)
+    task, decode = recipe.task, usage.decode
+    if task.decode is None and decode is not None and ".py:" not in str(decode.get("name")):
+        task = type(task).model_validate({**task.model_dump(exclude_none=True), "decode": decode})
+        given = (*given, "task.decode")
+    recipe = recipe.model_copy(update={"data": filled, "task": task})
+    return Inherited(replace(loaded, recipe=recipe), usage, given, warnings)
+
+
+def _recorded(usage: Usage, data: DataConfig, artifact: Path) -> JsonObject:
+    """Return the keys of `data` that the record gives for a source."""
+    recorded: JsonObject = inherited_keys(usage.data or {}, data.source)
+    if usage.labels and recorded.get("target") != "input":
+        recorded["classes"] = list(usage.labels)
+    if usage.vocabulary and data.source in READ:
+        tokens = recorded.get("tokens")
+        own = tokens if isinstance(tokens, dict) else {}
+        file = str(vocabulary_file(artifact, usage))
+        recorded["tokens"] = {**own, "vocabulary": file}
+    return recorded
+
+
+def _filled(
+    data: DataConfig, recorded: Mapping[str, Json]
+) -> tuple[DataConfig, tuple[str, ...], tuple[ReportWarning, ...]]:
+    """Return a `data` section with the recorded keys that it does not state, and their names."""
+    stated = data.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    merged, given, warnings = dict(stated), list[str](), list[ReportWarning]()
+    for key, value in recorded.items():
+        own = stated.get(key)
+        if own is None:
+            merged[key] = value
+            if value != DataConfig.model_fields[key].default:
+                given.append(f"data.{key}")
+        elif isinstance(own, dict) and isinstance(value, dict):
+            merged[key] = _merged(value, own)
+            given += [f"data.{key}.{name}" for name in merged[key] if name not in own]
+        if key != "classes" and merged[key] != value and not _same(key, merged[key], value):
+            warnings.append(_differs(key, merged[key], value))
+    return DataConfig.model_validate(merged), tuple(given), tuple(warnings)
+
+
+def _merged(recorded: Mapping[str, Json], stated: Mapping[str, Json]) -> JsonObject:
+    """Return the settings of a section: those that are stated, else those of the record.
+
+    Settings by which a vocabulary is learned do not count where the model has one already.
+    """
+    own = {key: value for key, value in stated.items() if key not in ("size", "min_count")}
+    return {**recorded, **(own if "vocabulary" in recorded else stated)}
+
+
+def _same(key: str, stated: Json, recorded: Json) -> bool:
+    """Whether two values mean the same: two files may hold the same vocabulary."""
+    if key in ("validation_split", "test_split"):
+        return True  # another division is no other use of the model
+    if key != "tokens" or not isinstance(stated, dict) or not isinstance(recorded, dict):
+        return False
+    files = [Path(str(one.get("vocabulary"))) for one in (stated, recorded)]
+    rest = [{k: v for k, v in one.items() if k not in LEARNED} for one in (stated, recorded)]
+    try:
+        return rest[0] == rest[1] and files[0].read_bytes() == files[1].read_bytes()
+    except OSError:
+        return False
+
+
+def _differs(key: str, stated: Json, recorded: Json) -> ReportWarning:
+    return ReportWarning(
+        DIFFERS,
+        f"data.{key} is {_shown(stated)}, and the model was made with {_shown(recorded)}",
+        f"leave data.{key} out to use the model as it was made; if it is right, nothing is wrong",
+    )
+
+
+def _shown(value: Json) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {item}" for key, item in value.items()) + "}"
+    return str(value)
+
+
+def _check_classes(
+    stated: tuple[str, ...] | None, labels: tuple[str, ...] | None, loaded: LoadedRecipe
+) -> None:
+    """Raise `DataError` where classes are another number, or the same names in another order."""
+    if not stated or not labels or stated == labels:
+        return
+    if len(stated) == len(labels) and set(stated) != set(labels):
+        return  # other names for the same outputs
+    raise DataError(
+        f"data.classes is {listed(stated, _MOST_NAMES)}, and the outputs of the model are "
+        f"{listed(labels, _MOST_NAMES)}",
+        position=loaded.position("data", "classes"),
+        hint="leave data.classes out: the model's record names its classes",
+    )

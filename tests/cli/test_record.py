@@ -1,0 +1,183 @@
+"""A model's record travels: the run's own data named again, a copy, other examples of its kind."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.cli.shell import read_report, shrink
+
+NETS = """
+import tf_keras as k
+L = k.layers
+def dense(classes=3):
+    i = L.Input((4,), name="x")
+    return k.Model(i, L.Dense(classes)(L.Dense(8, activation="relu")(i)))
+def picture():
+    i = L.Input((8, 8, 3))
+    return k.Model(i, L.Dense(4)(L.GlobalAveragePooling2D()(L.Conv2D(4, 3, activation="tanh")(i))))
+def text():
+    i = L.Input((6,), dtype="int32")
+    return k.Model(i, L.Dense(2)(L.GlobalAveragePooling1D()(L.Embedding(40, 8)(i))))
+"""
+COLOURS = {
+    "ant": (220, 30, 30), "bee": (30, 220, 30), "cat": (30, 30, 220), "dog": (200, 200, 40),
+}  # fmt: skip
+
+
+def write_pictures(root: Path, classes: Sequence[str], count: int, seed: int) -> None:
+    noise = np.random.default_rng(seed)
+    for name in classes:
+        (root / name).mkdir(parents=True)
+        for index in range(count):
+            pixels = np.array(COLOURS[name]) + noise.normal(0, 25, (8, 8, 3))
+            Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(root / name / f"{index}.png")
+
+
+def write_texts(path: Path, fillers: str, count: int) -> None:
+    chance, lines = random.Random(0), []
+    for index in range(count):
+        words = chance.choices(fillers.split(), k=5)
+        words[chance.randrange(5)] = chance.choice([["red", "ruby"], ["blue", "navy"]][index % 2])
+        row = {"text": " ".join(words), "label": ["warm", "cold"][index % 2]}
+        lines.append(json.dumps(row))
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def numbers() -> tuple[np.ndarray, np.ndarray]:
+    x = np.random.default_rng(0).normal(50, 40, (300, 4)).astype(np.float32)
+    return x, (x[:, 0] > 50).astype(int) + (x[:, 1] > 50)
+
+
+SECTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "images": ("picture", "pictures", {"source": "images", "normalize": {"scale": 1 / 255}}),
+    "npz": (
+        "dense",
+        "numbers.npz",
+        {
+            "source": "npz",
+            "normalize": {"scale": 0.02, "offset": -1},
+            "inputs": ["values"],
+            "test_split": 0.3,
+        },
+    ),
+    "csv": (
+        "dense",
+        "table.csv",
+        {"source": "csv", "normalize": {"scale": 0.02, "offset": -1}, "targets": ["kind"]},
+    ),
+    "text": ("text", "a.jsonl", {"source": "text", "tokens": {"length": 6, "lower": False}}),
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data of each source, and a run on them."""
+    folder = tmp_path_factory.mktemp("record")
+    (folder / "nets.py").write_text(NETS, encoding="utf-8")
+    write_pictures(folder / "pictures", [*COLOURS], 30, 0)
+    write_pictures(folder / "fewer", ["ant", "bee", "dog"], 15, 1)
+    write_texts(folder / "a.jsonl", "the a car is very my house was", 200)
+    write_texts(folder / "b.jsonl", "zebra yak xray wolf vole urchin", 100)
+    x, y = numbers()
+    np.savez(folder / "numbers.npz", values=x, y=y)
+    rows = [f"{','.join(map(str, one))},k{label}" for one, label in zip(x, y, strict=True)]
+    (folder / "table.csv").write_text("\n".join(["a,b,c,d,kind", *rows]), encoding="utf-8")
+    for name, (build, path, section) in SECTIONS.items():
+        data = {"path": path, **section}
+        recipe: dict[str, Any] = {"name": name, "model": f"nets.py:{build}", "data": data}
+        recipe["training"] = {"optimizer": {"learning_rate": 0.03}, "seed": 3}
+        recipe["stages"] = [{"train": {"epochs": 15}}]
+        (folder / f"{name}.yaml").write_text(json.dumps(recipe), encoding="utf-8")
+        command(folder, "run", f"{name}.yaml", "--output", name)
+    return folder
+
+
+def command(root: Path, *words: str, expect: int = 0) -> str:
+    return shrink(*words, "--quiet", cwd=root, store=root / "store", expect=expect).stderr
+
+
+def last(folder: Path) -> dict[str, Any]:
+    return dict(read_report(folder)["stages"][-1])
+
+
+def record(folder: Path) -> dict[str, Any]:
+    entries = json.loads((folder / "artifacts" / "metadata.json").read_text())["artifacts"]
+    kept = ("labels", "normalize", "front_end", "data", "fingerprint", "test_examples", "task")
+    entry = {key: entries[-1].get(key) for key in kept}
+    for output in entry["task"]["outputs"]:
+        output.pop("loss_by")  # from the data in a first run, from the run in the next
+    entry["task"].pop("metrics_by")
+    return entry
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_naming_the_runs_own_data_again_changes_nothing(root: Path, name: str) -> None:
+    path = SECTIONS[name][1]
+    command(root, "evaluate", name, "--no-cache", "--output", f"{name}-left-out")
+    command(root, "evaluate", name, "--data", path, "--no-cache", "--output", f"{name}-again")
+    moved = f"moved-{path}"
+    copy = shutil.copytree if (root / path).is_dir() else shutil.copy
+    copy(root / path, root / moved)
+    (model,) = (root / name / "artifacts").glob("*.keras")
+    shutil.copy(model, root / f"{name}.keras")  # known by its content
+    command(root, "evaluate", f"{name}.keras", "--data", moved, "--output", f"{name}-moved")
+    first, metrics = record(root / name), last(root / name)["metrics"]
+    assert metrics["accuracy"] > 0.85
+    for other in ("left-out", "again", "moved"):
+        folder = root / f"{name}-{other}"
+        assert (record(folder), last(folder)["metrics"]) == (first, metrics), other
+        codes = {warning["code"] for warning in read_report(folder)["warnings"]}
+        assert codes <= {"few-test-examples"}, other
+
+
+def test_classes_are_those_of_the_outputs_in_a_folder_that_lacks_one(root: Path) -> None:
+    command(root, "quantize", "images", "--data", "fewer", "--output", "fewer-int8")
+    assert last(root / "fewer-int8")["metrics"]["accuracy"] == 1
+    assert record(root / "fewer-int8")["labels"] == [*COLOURS]
+    write_pictures(root / "other", ["ant", "bee"], 8, 2)
+    (root / "other" / "bee").rename(root / "other" / "eel")
+    error = command(root, "evaluate", "images", "--data", "other", "--output", "no", expect=3)
+    assert "the class 'eel' is not in data.classes" in error
+    assert "taken from the model's record" in error
+
+
+def test_a_gate_against_other_labels_is_missed(root: Path) -> None:
+    x, y = numbers()
+    np.savez(root / "other.npz", values=x, y=np.roll(y, 7))  # the same inputs
+    for data, expect in (("numbers.npz", 0), ("other.npz", 1)):
+        recipe = json.loads((root / "npz.yaml").read_text())
+        recipe["data"]["path"] = data
+        recipe |= {"model": "npz/artifacts/00-train.keras", "name": "gated"}
+        recipe["stages"] = [{"quantize": {"scheme": "float16"}}]
+        recipe["gates"] = {"accuracy": {"against": "npz", "limit": 1}}
+        (root / "gated.yaml").write_text(json.dumps(recipe), encoding="utf-8")
+        command(root, "run", "gated.yaml", "--output", "gated", expect=expect)
+    (gate,) = read_report(root / "gated")["gates"]
+    assert (gate["passed"], gate["value"]) == (False, None)
+    assert "npz was measured on other data" in gate["reason"]
+
+
+def test_a_first_run_names_every_output(root: Path) -> None:
+    words = ("train", "nets.py:picture", "--data", "fewer", "--epochs", "1", "--output", "three")
+    command(root, *words, "--normalize-scale", "0.004")
+    assert record(root / "three")["labels"] == ["ant", "bee", "dog", "3"]
+    codes = [warning["code"] for warning in read_report(root / "three")["warnings"]]
+    assert codes.count("unnamed-outputs") == 1
+
+
+def test_the_vocabulary_of_a_run_reads_other_texts(root: Path) -> None:
+    command(root, "evaluate", "text", "--data", "b.jsonl", "--output", "other-texts")
+    assert last(root / "other-texts")["metrics"]["accuracy"] == 1
+    tokens = record(root / "text")["front_end"]["vocabulary"]
+    assert record(root / "other-texts")["front_end"]["vocabulary"] == tokens
+    written = (root / "text" / "artifacts" / "vocabulary.txt").read_text(encoding="utf-8")
+    assert written.splitlines() == tokens

@@ -1,0 +1,125 @@
+"""What a recipe takes from the record of its model, and what it refuses or warns of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shrink.base.errors import DataError
+from shrink.data.token_config import TokensConfig
+from shrink.recipe.load import recipe_from_mapping
+from shrink.recipe.plan import Plan, build_plan
+
+LABELS = ["ant", "bee", "cat"]
+IMAGES = {"source": "images", "normalize": {"scale": 0.5, "offset": 0.0}, "image_size": [8, 8]}
+
+
+def recorded(folder: Path, **entry: Any) -> Path:
+    """Write a model's file and its record; return the file."""
+    path = folder / "artifacts" / "00-train.keras"
+    path.parent.mkdir()
+    path.write_bytes(b"model")
+    digest = hashlib.sha256(b"model").hexdigest()
+    document = {"artifacts": [{"file": path.name, "sha256": digest, **entry}]}
+    (path.parent / "metadata.json").write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def planned(model: Path, data: dict[str, Any], **keys: Any) -> Plan:
+    if data["source"] not in ("digits", "none"):
+        data = {"path": str(model.parent), **data}
+    recipe = {"name": "r", "model": str(model), "data": data, **keys}
+    return build_plan(recipe_from_mapping(recipe, "test"))
+
+
+def test_a_plan_takes_what_is_left_out_from_the_record(tmp_path: Path) -> None:
+    plan = planned(recorded(tmp_path, labels=LABELS, data=IMAGES), {"source": "images"})
+    data = plan.data_config
+    assert data.normalize is not None
+    assert (data.normalize.scale, data.image_size, data.classes) == (0.5, (8, 8), tuple(LABELS))
+    assert plan.inherited is not None
+    assert plan.inherited.keys == ("data.normalize", "data.image_size", "data.classes")
+    assert plan.inherited.warnings == ()
+
+
+def test_a_plan_takes_nothing_that_does_not_hold_for_another_source(tmp_path: Path) -> None:
+    section = {**IMAGES, "targets": ["kind"], "validation_split": 0.3}
+    data = planned(recorded(tmp_path, data=section), {"source": "digits"}).data_config
+    assert data.normalize is not None
+    assert (data.image_size, data.targets, data.validation_split) == (None, None, 0.1)
+
+
+def test_a_stated_key_wins_and_is_warned_of(tmp_path: Path) -> None:
+    model = recorded(tmp_path, data=IMAGES)
+    plan = planned(model, {"source": "images", "normalize": {"scale": 1}})
+    assert plan.data_config.normalize is not None
+    assert plan.data_config.normalize.scale == 1
+    assert plan.inherited is not None
+    (warning,) = plan.inherited.warnings
+    assert warning.code == "differs-from-record"
+    assert "data.normalize is {scale: 1.0, offset: 0.0}" in warning.message
+
+
+@pytest.mark.parametrize(
+    ("classes", "refused"),
+    [
+        (["cat", "bee", "ant"], True),  # the same names in another order
+        (["ant", "bee"], True),  # fewer than outputs
+        (["Ameise", "Biene", "Katze"], False),  # other names for the same outputs
+        (LABELS, False),
+    ],
+)
+def test_classes_that_cannot_be_those_of_the_outputs_are_refused(
+    tmp_path: Path, classes: list[str], refused: bool
+) -> None:
+    model = recorded(tmp_path, labels=LABELS, data=IMAGES)
+    data = {"source": "images", "classes": classes}
+    if not refused:
+        assert planned(model, data).data_config.classes == tuple(classes)
+        return
+    with pytest.raises(DataError, match="the outputs of the model are ant, bee, cat"):
+        planned(model, data)
+
+
+def test_the_vocabulary_comes_with_the_model(tmp_path: Path) -> None:
+    front_end = {"length": 4, "vocabulary": ["[PAD]", "[UNK]", "red"]}
+    section = {"source": "text", "tokens": {"length": 4, "lower": False}}
+    model = recorded(tmp_path, data=section, front_end=front_end)
+    # Settings of a vocabulary that was learned do not count where the model has one.
+    plan = planned(model, {"source": "text", "tokens": {"length": 4, "size": 90}})
+    tokens = plan.data_config.tokens or TokensConfig()
+    assert (tokens.length, tokens.lower) == (4, False)
+    assert Path(str(tokens.vocabulary)).read_text(encoding="utf-8") == "[PAD]\n[UNK]\nred\n"
+    assert plan.inherited is not None
+    assert plan.inherited.keys == ("data.tokens.lower", "data.tokens.vocabulary")
+    assert plan.inherited.warnings == ()
+    other = tmp_path / "other.txt"
+    other.write_text("[PAD]\n[UNK]\nblue\n", encoding="utf-8")
+    plan = planned(model, {"source": "text", "tokens": {"vocabulary": str(other)}})
+    assert plan.inherited is not None
+    assert [one.code for one in plan.inherited.warnings] == ["differs-from-record"]
+
+
+def test_the_decoding_of_a_detector_comes_with_the_model(tmp_path: Path) -> None:
+    own = {"name": "grid", "strides": [8], "score_threshold": 0.3}
+    model = recorded(tmp_path, data={"source": "boxes"}, decode=own)
+    decode = planned(model, {"source": "boxes"}).recipe.task.decode
+    assert decode is not None
+    assert decode.name == "grid"
+    own["name"] = "heads.py:decode"  # code runs only where a recipe names it
+    (tmp_path / "artifacts" / "metadata.json").unlink()
+    model.unlink()
+    model.parent.rmdir()
+    model = recorded(tmp_path, data={"source": "boxes"}, decode=own)
+    assert planned(model, {"source": "boxes"}).recipe.task.decode is None
+
+
+def test_a_changed_file_has_no_record(tmp_path: Path) -> None:
+    model = recorded(tmp_path, labels=LABELS, data=IMAGES)
+    model.write_bytes(b"another")
+    plan = planned(model, {"source": "images"})
+    assert (plan.usage, plan.data_config.normalize) == (None, None)
