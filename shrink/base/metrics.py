@@ -385,12 +385,16 @@ def without_slices(keys: Iterable[str]) -> tuple[str, ...]:
     return tuple(key for key in keys if not needs_slices(key))
 
 
-def measured_outputs(metric: str, losses: Sequence[str]) -> list[int]:
+def measured_outputs(
+    metric: str, losses: Sequence[str], widths: Sequence[int | None] | None = None
+) -> list[int]:
     """Return the outputs over which a metric is averaged: an accuracy says nothing of an angle.
 
     Args:
         metric: a metric's key.
         losses: the key of each output's loss.
+        widths: numbers on the last axis of each output, where they are known. An output of several
+            labels decides for no class, and is left out of `accuracy`.
 
     Returns:
         Places of outputs; all of them where the metric goes with none, or with each.
@@ -398,4 +402,6 @@ def measured_outputs(metric: str, losses: Sequence[str]) -> list[int]:
     known = metric_of(metric)
     suitable = known.info.kinds if known is not None else frozenset[Kind]()
     fitting = [i for i, loss in enumerate(losses) if kind_of_loss(loss) in suitable]
+    if metric == "accuracy" and widths is not None:
+        fitting = [i for i in fitting if kind_of_loss(losses[i]) != "labels" or widths[i] == 1]
     return fitting or list(range(len(losses)))

@@ -315,6 +315,15 @@ class Confusion:
 
 
 @record
+class OutputMetrics:
+    """The metrics of one of several outputs; None is not defined."""
+
+    output: str = ""
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    document: Document = as_read(tolerant=True)
+
+
+@record
 class Details:
     """What else a stage tells; each kind of stage has its own.
 
@@ -330,6 +339,7 @@ class Details:
     audit: Audit | None = None
     control: Control | None = None
     confusion: tuple[Confusion, ...] = left_out(())
+    by_output: tuple[OutputMetrics, ...] = left_out(())
     sensitivity: tuple[Curve, ...] = ()
     budget: Budget | None = None
     compact: Compaction | None = left_out(None)

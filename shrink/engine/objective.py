@@ -247,7 +247,8 @@ class SupervisedObjective:
     def metric(self, name: str, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the named metric of each example, (n,)."""
         pairs = _pair(y, outputs)
-        chosen = measured_outputs(name, for_each(self._losses, len(pairs)))
+        widths = [output.shape[-1] if output.shape.rank > 1 else 1 for _, output in pairs]
+        chosen = measured_outputs(name, for_each(self._losses, len(pairs)), widths)
         values = [self._value(METRICS[name], i, pairs) for i in chosen]
         return tf.add_n(values) / len(values)
 

@@ -42,6 +42,7 @@ from shrink.report.tables import (
     error_plots,
     layer_tables,
     operator_tables,
+    output_tables,
 )
 from shrink.report.text import more_columns
 
@@ -166,6 +167,7 @@ def render_html(report: Report) -> str:
         losses=loss_plots(report),
         controls=control_tables(report),
         slices=slice_tables(report),
+        outputs=output_tables(report),
         confusions=confusion_tables(report),
         sensitivity=sensitivity_plots(report),
         layers=layer_tables(report),

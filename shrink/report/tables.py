@@ -27,6 +27,22 @@ def control_tables(report: Report) -> list[Table]:
     return tables
 
 
+def output_tables(report: Report) -> list[Table]:
+    """Return a table of the metrics of each output by stage; none where there is one output."""
+    stages = [stage for stage in report.stages if stage.told.by_output]
+    if not stages:
+        return []
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for stage in stages:
+        for one in stage.told.by_output:
+            texts = _metrics(one.metrics, list(one.metrics))
+            for name, text in zip(one.metrics, texts, strict=True):
+                rows.setdefault((one.output, name), {})[stage.name] = text
+    heads = ("output", "metric", *(stage.name for stage in stages))
+    cells = [(*row, *(own.get(s.name, NULL) for s in stages)) for row, own in rows.items()]
+    return [Table(heads, tuple(cells), "Metrics of each output")]
+
+
 def _metrics(values: Mapping[str, object], names: list[str]) -> list[str]:
     pairs = ((values.get(name), metric_figure(name).unit) for name in names)
     return [format_value(value, unit) if is_number(value) else NULL for value, unit in pairs]

@@ -44,6 +44,7 @@ from shrink.report.slices import (
     slice_tables,
     sliced_results,
 )
+from shrink.report.tables import output_tables
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,6 +87,10 @@ def render_report(
     printer.line("")
     if report.stages:
         _render_table(report, printer)
+    for outputs in output_tables(report):
+        printer.line(outputs.title, "bold")
+        printer.table([*zip(outputs.heads, *outputs.rows, strict=True)], left=2)
+        printer.line("")
     for stage, message, hint in errors_of(report) if with_errors else ():
         printer.section("error", [f"{stage}: {message}", *([f"hint: {hint}"] if hint else [])])
     _render_gates(gate_lines(report), printer)
@@ -249,6 +254,8 @@ def render_markdown(report: Report, most_columns: int | None = None) -> str:
     parts += [escape(more)] if (more := more_results(report)) else []
     if report.stages:
         parts += [_stage_table(report, most_columns), escape(caption(report))]
+    for outputs in output_tables(report):
+        parts += [f"## {escape(outputs.title)}", table(outputs.heads, outputs.rows)]
     parts += _confusion(report)
     parts += _section("Memory by operator", map(_named, memory_map_sentences(report)))
     parts += _section("Where operators run", map(_named, placement_sentences(report)))

@@ -52,7 +52,7 @@ def measure_again(job: StepJob, send: Send) -> StepDone:
     kept = [note for note in before.notes if note not in earlier.notes]
     said = [one for one in before.warnings if one not in earlier.warnings]
     details = {**shown, **{k: v for k, v in to_plain(before.details).items() if v is not None}}
-    details |= {key: shown[key] for key in ("task", "confusion") if key in shown}
+    details |= {key: shown[key] for key in ("task", "confusion", "by_output") if key in shown}
     if "audit" in details:
         details.pop("operators", None)
     training = {k: v for k, v in before.memory.items() if k.startswith(("training_", "stage_"))}

@@ -13,7 +13,7 @@ from shrink.base.errors import StageError
 from shrink.base.figures import LOSS
 from shrink.base.losses import ignored_class
 from shrink.base.measured import Note
-from shrink.contract.details import Confusion
+from shrink.contract.details import Confusion, OutputMetrics
 from shrink.contract.details import Task as TaskDetails
 from shrink.contract.job import MeasuredOn
 from shrink.contract.report import Figures, Guess
@@ -52,6 +52,7 @@ class Evaluated:
         notes: for the report.
         slices: what slices of the examples score.
         confusion: of each output of classes.
+        by_output: metrics of each of several outputs.
     """
 
     metrics: Figures
@@ -62,6 +63,7 @@ class Evaluated:
     notes: Sequence[str]
     slices: tuple[MeasuredSlicing, ...] = ()
     confusion: tuple[Confusion, ...] = ()
+    by_output: tuple[OutputMetrics, ...] = ()
 
 
 def evaluate(
@@ -108,6 +110,10 @@ def evaluate(
         ],
         tuple(evaluation.sliced.slicings),
         evaluation.confusion,
+        tuple(
+            OutputMetrics(output=task.outputs[i].name, metrics=metrics)
+            for i, metrics in evaluation.by_output.items()
+        ),
     )
 
 

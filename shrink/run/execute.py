@@ -279,7 +279,7 @@ def _shown(
     """Return what an artifact's file shows, in the fields of `Details`."""
     content = tflite.read_bytes()
     own: JsonObject = {"task": to_plain(evaluated.task)}
-    own["confusion"] = to_plain(evaluated.confusion)
+    own |= {name: to_plain(getattr(evaluated, name)) for name in ("confusion", "by_output")}
     # A compiled file keeps the inputs and outputs of the file that it was made from.
     runs = context.input_path().read_bytes() if outcome.not_run else content
     usage = context.usage(runs)

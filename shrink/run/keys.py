@@ -282,7 +282,7 @@ def measured_before(
     return found if same else None
 
 
-_MEASURED = ("task", "layers", "confusion", "interface")
+_MEASURED = ("task", "layers", "confusion", "by_output", "interface")
 """Details that tell of a model, and not of how it was made."""
 
 

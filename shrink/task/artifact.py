@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -14,7 +14,7 @@ import tf_keras as keras
 
 from shrink.base.errors import DataError
 from shrink.base.figures import LOSS
-from shrink.base.metrics import is_mean, measured_outputs
+from shrink.base.metrics import is_mean
 from shrink.base.resampled import Resampled
 from shrink.base.types import Array, Tensors
 from shrink.contract.details import Confusion
@@ -109,6 +109,7 @@ class Evaluation:
         undefined: by metric, why it is None.
         sliced: what slices score, where they were asked for.
         confusion: of each output of classes.
+        by_output: of several outputs, each metric of each that it is averaged over, by its place.
         ties: elements for which several classes have the highest output, and all that accuracy
             counts.
     """
@@ -120,6 +121,7 @@ class Evaluation:
     undefined: dict[str, str] = field(default_factory=dict)
     sliced: Sliced = field(default_factory=Sliced)
     confusion: tuple[Confusion, ...] = ()
+    by_output: dict[int, dict[str, float | None]] = field(default_factory=dict)
     ties: tuple[int, int] = (0, 0)
 
     @property
@@ -249,8 +251,19 @@ def evaluate_batches(
         if slicings is None
         else measure_slices(task, slicings, classes, means_within(terms, parts), whole),
         confusion.described(),
+        _by_output({term: one.value for term, one in pooled.items()} | whole.by_output(), task),
         (sum(tied for tied, _ in ties), sum(elements for _, elements in ties)),
     )
+
+
+def _by_output(values: Mapping[Term, float], task: Task) -> dict[int, dict[str, float | None]]:
+    """Return figures of single outputs by output; none where there is one output."""
+    if len(task.losses) == 1:
+        return {}
+    found: dict[int, dict[str, float | None]] = {i: {} for i in range(len(task.losses))}
+    for (name, i), value in values.items():
+        found[i][name] = None if np.isnan(value) else float(value)
+    return found
 
 
 def _sums(
@@ -282,7 +295,7 @@ def _run(
 def _terms(task: Task, name: str) -> Terms:
     if name == LOSS:
         return Terms({(LOSS, i): weight for i, weight in enumerate(task.loss_weights)})
-    chosen = measured_outputs(name, task.losses)
+    chosen = task.measured(name)
     return Terms({(name, i): 1.0 for i in chosen}, len(chosen))
 
 

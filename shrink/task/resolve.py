@@ -98,9 +98,10 @@ class _Resolver:
         self._check_functions(losses)
         metrics, metrics_by = self._metrics(losses, loss_by)
         check_classes(metrics, losses, dataset.class_names, model.outputs)
+        self._check_accuracy(metrics, losses)
         margins = [takes_margins(*pair) for pair in zip(losses, endings, strict=True)]
         matters = [
-            not signs and _depends(losses, metrics, i, model.outputs[i])
+            not signs and _depends(losses, metrics, i, model.outputs)
             for i, signs in enumerate(margins)
         ]
         from_logits = self._from_logits(stated, endings, by, matters)
@@ -243,13 +244,25 @@ class _Resolver:
                     "set task.metrics, such as [precision_macro, recall_macro]",
                 )
             )
-        if "binary_accuracy" in defaults:
+        if "binary_accuracy" in defaults and "accuracy" not in defaults:
             # Keras' accuracy of several labels is that of the largest, which says little of them.
             named = ["binary_accuracy" if name == "accuracy" else name for name in named]
-        elif "accuracy" in defaults:
+        elif "accuracy" in defaults and "binary_accuracy" not in defaults:
             named = ["accuracy" if name == "binary_accuracy" else name for name in named]
         metrics = tuple(dict.fromkeys([*named, *defaults]))
         return metrics, self._stored_by if named else "data"
+
+    def _check_accuracy(self, metrics: Sequence[str], losses: Sequence[str]) -> None:
+        """Raise `RecipeError` for an accuracy where outputs have several labels and no classes."""
+        pairs = zip(losses, self._model.outputs, strict=True)
+        labels = [kind_of_loss(loss) == "labels" and shape[-1:] != (1,) for loss, shape in pairs]
+        if "accuracy" in metrics and all(labels):
+            raise RecipeError(
+                "accuracy is the share of examples whose class is right, and these outputs have "
+                "several labels for each example",
+                subject="task.metrics",
+                hint="use binary_accuracy, the share of labels that are right",
+            )
 
     def _from_logits(
         self,
@@ -376,7 +389,8 @@ def check_classes(
         wanted = None if metric is None else metric.arguments.get("class")
         if wanted is None or wanted in names:
             continue
-        for index in measured_outputs(key, losses):
+        widths = [(shape or (1,))[-1] for shape in outputs]
+        for index in measured_outputs(key, losses, widths):
             count = max(outputs[index][-1] or 0, 2) if outputs[index] else 2
             if not str(wanted).isdigit() or int(wanted) >= count:
                 raise RecipeError(
@@ -421,15 +435,19 @@ def _some_inputs(dataset: Dataset) -> Tensors:
 
 
 def _depends(
-    losses: Sequence[str], metrics: Sequence[str], index: int, shape: tuple[int | None, ...]
+    losses: Sequence[str],
+    metrics: Sequence[str],
+    index: int,
+    shapes: Sequence[tuple[int | None, ...]],
 ) -> bool:
     """Whether any figure of an output depends on whether it is logits."""
-    own = [name for name in metrics if index in measured_outputs(name, losses)]
+    widths = [(shape or (1,))[-1] for shape in shapes]
+    own = [name for name in metrics if index in measured_outputs(name, losses, widths)]
     known = [metric_of(name) for name in own]
     if takes_logits(losses[index]) or any(one and one.info.needs_logits for one in known):
         return True
     # The largest output is the same of both; a single one is compared with 0 or with 1/2.
-    return "binary_accuracy" in own or ("accuracy" in own and shape[-1:] == (1,))
+    return "binary_accuracy" in own or ("accuracy" in own and shapes[index][-1:] == (1,))
 
 
 def _by_output(

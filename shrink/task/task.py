@@ -155,9 +155,14 @@ class Task:
         """Whether every output that `accuracy` is averaged over tells classes apart."""
         if self.detector is not None:
             return False
-        outputs = [self.outputs[index] for index in measured_outputs("accuracy", self.losses)]
+        outputs = [self.outputs[index] for index in self.measured("accuracy")]
         kinds = [(kind_of_loss(each.loss), each.shape[-1:]) for each in outputs]
         return all(kind == "classes" or (kind, width) == ("labels", (1,)) for kind, width in kinds)
+
+    def measured(self, metric: str) -> list[int]:
+        """Return the places of the outputs over which a metric is averaged."""
+        widths = [(output.shape or (1,))[-1] for output in self.outputs]
+        return measured_outputs(metric, self.losses, widths or None)
 
     def objective(self) -> SupervisedObjective | DetectionObjective:
         """Return what training on the labels or targets minimises."""

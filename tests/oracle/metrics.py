@@ -105,6 +105,8 @@ def compute(outputs: Sequence[np.ndarray], truth: Truth) -> dict[str, Metric | W
             found |= {} if whole is None else {name: whole}
             continue
         chosen = [(o, y) for o, y in pairs if goes_with(name, o.loss)]
+        if name == "accuracy":  # several labels decide for no class
+            chosen = [(o, y) for o, y in chosen if o.loss not in LABELS or y.shape[-1] == 1]
         parts = [_scores(y, o, name, truth, 1 / len(chosen)) for o, y in chosen]
         if parts:
             found[name] = Metric(parts)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from rich.console import Console
 
 from shrink.contract.codec import to_plain
+from shrink.contract.report_file import report_of
+from shrink.report.tables import output_tables
 from tests.benchmarks.bench_render import synthetic_report
 from tests.report.page import Page
 from tests.report.plain import (
@@ -17,6 +21,8 @@ from tests.report.plain import (
     layer_tables,
     operator_tables,
     render_html,
+    render_markdown,
+    render_report,
     timeline_plots,
 )
 from tests.report.toys import outcomes, report, with_result
@@ -55,6 +61,25 @@ def test_page_shows_the_table() -> None:
     assert "What the teacher brought" in page
     assert "+5.29 [+3.90, +6.70]" in page
     assert "What the teacher brought" not in render_html(report())
+
+
+def test_metrics_of_each_output_stand_in_page_text_and_terminal() -> None:
+    kind = {"output": "kind", "metrics": {"loss": 0.5, "accuracy": 0.75}}
+    tags = {"output": "tags", "metrics": {"binary_accuracy": None}}
+    first, *rest = outcomes()
+    document = report([with_result(first, details={"by_output": [kind, tags]}), *rest])
+    (found,) = output_tables(report_of(document))
+    assert found.heads == ("output", "metric", "train")
+    assert found.rows == (
+        ("kind", "loss", "0.5"),
+        ("kind", "accuracy", "75.00 %"),
+        ("tags", "binary_accuracy", "-"),
+    )
+    console = Console(file=io.StringIO(), width=100)
+    render_report(document, console)
+    texts = [render_html(document), render_markdown(document), console.file.getvalue()]  # type: ignore[attr-defined]
+    assert all("Metrics of each output" in text and "75.00 %" in text for text in texts)
+    assert "Metrics of each output" not in render_html(report())
 
 
 @pytest.mark.parametrize("control", [None, 1, {}, {"taught": 3}, {"taught": {}}])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 from sklearn.dummy import DummyClassifier
+from sklearn.metrics import f1_score
 
 from shrink.base.errors import DataError
 from shrink.contract.report import Guess
@@ -25,7 +26,7 @@ from shrink.task.artifact import (
     ties_note,
     unmasked_notes,
 )
-from shrink.task.task import Task
+from shrink.task.task import OutputTask, Task
 from shrink.tflite import convert
 from shrink.tflite.model import read
 
@@ -146,6 +147,41 @@ def test_evaluate_artifact_gives_whole_scores_when_three_outputs_agree(
     wanted = task(("sparse_categorical_crossentropy",) * 3, ("accuracy",), logits=True)
     found = evaluated(keras.Model(inputs, heads), x, (y, y, y), wanted, tmp_path)
     assert set(found.scores["accuracy"].tolist()) == {1.0}
+
+
+def test_each_of_several_outputs_has_its_own_metrics(tmp_path: Path) -> None:
+    inputs = L.Input((6,), name="input_1")
+    kind = L.Dense(3, kernel_initializer=placed(0), name="kind")(inputs)
+    tags = L.Dense(3, kernel_initializer=placed(3), name="tags")(inputs)
+    random = np.random.default_rng(0)
+    y, labels = random.integers(0, 3, 40), random.integers(0, 2, (40, 3))
+    x = np.concatenate([np.eye(3)[y] * 4, labels * 2 - 1], axis=1).astype(np.float32)
+    y[:10] = (y[:10] + 1) % 3  # ten of forty are wrong
+    labels[:4] = 1 - labels[:4]  # four of forty, in all three labels
+    losses = ("sparse_categorical_crossentropy", "binary_crossentropy")
+    wanted = task(losses, ("accuracy", "binary_accuracy", "f1_macro"), logits=True)
+    outputs = [OutputTask("kind", losses[0], "data", "", True, None, None, (3,))]
+    outputs += [OutputTask("tags", losses[1], "data", "", True, None, None, (3,))]
+    wanted = replace(wanted, outputs=tuple(outputs))
+    found = evaluated(keras.Model(inputs, [kind, tags]), x, (y, labels), wanted, tmp_path)
+    assert found.metrics["accuracy"] == pytest.approx(0.75)
+    assert found.metrics["binary_accuracy"] == pytest.approx(0.9)
+    (first, second) = found.by_output[0], found.by_output[1]
+    assert first["accuracy"] == pytest.approx(0.75)
+    assert second["binary_accuracy"] == pytest.approx(0.9)
+    assert set(first) == {"loss", "accuracy", "f1_macro"}
+    assert set(second) == {"loss", "binary_accuracy", "f1_macro"}
+    decided = x[:, :3].argmax(1)
+    assert first["f1_macro"] == pytest.approx(f1_score(y, decided, average="macro"))
+    assert second["f1_macro"] == pytest.approx(f1_score(labels, x[:, 3:] > 0, average="macro"))
+    assert first["loss"] + second["loss"] == pytest.approx(found.metrics["loss"])
+
+
+def placed(row: int) -> Any:
+    """Return what makes a kernel (6, 3) that copies three of the inputs."""
+    kernel = np.zeros((6, 3), np.float32)
+    kernel[row : row + 3] = np.eye(3)
+    return keras.initializers.Constant(kernel)
 
 
 def test_pool_gives_scores_with_the_standard_error_of_a_ratio() -> None:

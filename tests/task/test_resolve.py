@@ -18,7 +18,7 @@ from shrink.data.opening import open_dataset
 from shrink.model.compiled import Compiled
 from shrink.task.artifact import evaluate_artifact
 from shrink.task.config import TaskConfig
-from shrink.task.interface import artifact_interface, keras_interface
+from shrink.task.interface import Interface, artifact_interface, keras_interface
 from shrink.task.resolve import check_values, resolve_task
 from shrink.task.task import Task
 from shrink.tflite.convert import convert
@@ -316,6 +316,37 @@ def test_resolve_task_takes_what_the_model_was_compiled_with(tmp_path: Path) -> 
     assert (own.losses, own.metrics) == (("binary_crossentropy",), ("binary_accuracy",))
     several = resolve_task(TaskConfig(), dataset, interface, Compiled("bce", ["accuracy"]))
     assert several.metrics == ("binary_accuracy",)
+
+
+def two_heads(folder: Path) -> tuple[Interface, Dataset]:
+    """A head of classes and one of several labels, and data for both."""
+    np.savez(folder / "two.npz", x=X, kind=CLASSES, tags=SEVERAL)
+    config = DataConfig(source="npz", path=str(folder / "two.npz"), targets=("kind", "tags"))
+    tags = L.Dense(SEVERAL.shape[1], activation="sigmoid")
+    return keras_interface(model_of(softmax, tags)), open_dataset(config, seed=0)
+
+
+def test_accuracy_is_of_heads_of_classes_and_binary_accuracy_of_labels(tmp_path: Path) -> None:
+    interface, dataset = two_heads(tmp_path)
+    own = resolve_task(TaskConfig(), dataset, interface)
+    assert (own.metrics, own.monitor) == (("accuracy", "binary_accuracy"), "accuracy")
+    assert [own.measured(name) for name in own.metrics] == [[0], [1]]
+    stored = Compiled(["sparse_categorical_crossentropy", "bce"], ["accuracy"])
+    compiled = resolve_task(TaskConfig(), dataset, interface, stored)
+    assert compiled.metrics == ("accuracy", "binary_accuracy")
+    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    outputs = [tf.constant(np.eye(4, dtype=np.float32)[y[0]]), tf.constant(y[1], tf.float32)]
+    hits = own.objective().metric("accuracy", tuple(map(tf.constant, y)), outputs)
+    np.testing.assert_array_equal(hits, np.ones(len(x)))
+
+
+def test_accuracy_of_several_labels_is_refused_with_the_metric_that_is_meant(
+    tmp_path: Path,
+) -> None:
+    interface = keras_interface(model_of(L.Dense(3, activation="sigmoid")))
+    with pytest.raises(RecipeError, match="several labels") as caught:
+        resolve_task(TaskConfig(metrics=("accuracy",)), dataset_of(tmp_path, SEVERAL), interface)
+    assert "binary_accuracy" in str(caught.value.hint)
 
 
 def test_resolve_task_takes_compiled_metrics_that_go_with_the_outputs(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shrink.base.metrics import measured_outputs, metric_of
+from shrink.base.metrics import metric_of
 from shrink.base.resampled import Resampled
 from shrink.base.types import Array
 from shrink.base.user_metric import UserMetric
@@ -80,6 +80,19 @@ class WholeSplit:
         found = {name: float(self._weighted(name).exact(ones)[0]) for name in self._rules}
         found |= {one.key: self._metric(one)() for one in self._functions}
         return {name: None if np.isnan(value) else value for name, value in found.items()}
+
+    def by_output(self) -> dict[tuple[str, int], float]:
+        """Return each metric of each of several outputs, NaN where it is not defined."""
+        if len(self._task.losses) == 1:
+            return {}
+        examples = sum(self._counts)
+        ones = np.ones((1, examples))
+        found = {}
+        for name, rules in self._rules.items():
+            for i, rule in rules.items():
+                rows = joined(self._kept[name, i], self._counts)
+                found[name, i] = float(rule.over(rows, examples).exact(ones)[0])
+        return found
 
     def resampled(
         self, allowed: CallTime | None = None, slice_of: int | None = None
@@ -188,4 +201,4 @@ def _rules(task: Task, name: str) -> dict[int, Rule]:
     make = RULES[metric.name]
     if task.detector is not None:
         return {0: make(dict(metric.arguments))}  # of all outputs, decoded together
-    return {i: make(dict(metric.arguments)) for i in measured_outputs(name, task.losses)}
+    return {i: make(dict(metric.arguments)) for i in task.measured(name)}
