@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 
 import pytest
-import yaml as pyyaml
 
 # Before any import of TensorFlow: tf-keras is the training substrate, and banners say nothing.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
@@ -64,13 +63,3 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-
-
-@pytest.fixture(params=["libyaml", "python"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run a test once with each of PyYAML's parsers."""
-    if request.param == "python":
-        monkeypatch.delattr(pyyaml, "CSafeLoader", raising=False)
-    elif not pyyaml.__with_libyaml__:
-        pytest.skip("PyYAML was built without libyaml")
-    return str(request.param)

@@ -1,0 +1,493 @@
+"""A strict reader of YAML 1.2 (core schema) that knows the position of every key and value.
+
+Stricter than YAML: UTF-8 only, one document, text keys, no duplicate keys, no tags, no merge keys,
+no NaN or infinity, and limits on size, depth and the number of values. Whatever the input, the
+only error is `RecipeError`, with file, line and column where there are any.
+
+PyYAML's Python parser gives the events; libyaml refuses other inputs in other words.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeAlias
+
+from shrink.base.errors import Position, RecipeError, did_you_mean, hint_for
+from shrink.base.foreign import Json
+
+if TYPE_CHECKING:
+    import yaml
+
+MAX_BYTES = 1_000_000
+"""The largest recipe that is read, in bytes."""
+MAX_DEPTH = 32
+"""The most mappings and lists inside each other."""
+MAX_NODES = 100_000
+"""The most keys and values; an alias counts as all that it stands for."""
+KeyPath = tuple[str | int, ...]
+"""The keys and list indices that lead from the root to a value."""
+Scalar: TypeAlias = str | int | float | bool | None
+
+# Printable in YAML 1.2, less what it and editors disagree on: U+0085, U+2028, U+2029, U+FEFF.
+_UNREADABLE = (
+    r"[^\t\n\r\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
+)
+_UNREADABLE_ASCII = r"[^\t\n\r\x20-\x7e]"
+"""The part of `_UNREADABLE` that ASCII text can hold; the whole takes milliseconds to compile."""
+_LINE_WITH_TAB = re.compile(r"(?:\A|[\n\r])([^\t\n\r]*)\t")
+_COMMENT = re.compile(r"(^| )#")
+
+
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+
+
+@dataclass(frozen=True)
+class Document:
+    """A YAML document as plain data, with the position of each key and value in the text."""
+
+    value: Json
+    """Nested dict, list, str, int, float, bool and None."""
+    positions: dict[KeyPath, Position]
+    """Where the value at each path starts; `()` is the root. An alias stands where it is written,
+    what is inside it where the anchor has it."""
+    key_positions: dict[KeyPath, Position]
+    """Where the key that leads to each path starts; list items have none."""
+    texts: dict[KeyPath, str]
+    """Each scalar as it was written, without quotes: `1e-3`, which is 0.001."""
+
+    def position(self, path: KeyPath) -> Position:
+        """Return where `path` is: its key, else its value, else its nearest ancestor."""
+        for length in range(len(path), -1, -1):
+            near = path[:length]
+            found = self.key_positions.get(near) or self.positions.get(near)
+            if found is not None:
+                return found
+        raise KeyError(path)
+
+
+def load(path: Path) -> Document:
+    """Read a recipe.
+
+    Raises:
+        RecipeError: there is no such file, it cannot be read, or it is no YAML of this dialect.
+    """
+    return loads(_decode(_read(path), str(path)), str(path))
+
+
+def load_stream(stream: BinaryIO, name: str) -> Document:
+    """Read a recipe from an open stream, such as standard input; `name` stands for the file.
+
+    Raises:
+        RecipeError: it is no YAML of this dialect, or too large.
+    """
+    data = stream.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        _refuse_size(name)
+    return loads(_decode(data, name), name)
+
+
+def loads(text: str, name: str) -> Document:
+    """Read a recipe from text; `name` stands for the file in positions.
+
+    Raises:
+        RecipeError: the text is no YAML of this dialect, or holds nothing.
+    """
+    text = text.removeprefix("\ufeff")
+    if len(text) > MAX_BYTES:
+        _refuse_size(name)
+    _check_characters(text, name)
+    _check_tabs(text, name)
+    document = Document(value=None, positions={}, key_positions={}, texts={})
+    value = _expand(_Composer(text, name).document(), (), document)
+    if value is None:
+        raise RecipeError("the recipe is empty", subject=name, hint="`shrink init` writes one")
+    return replace(document, value=value)
+
+
+def parse_scalar(text: str) -> Scalar:
+    """Return the value of `TEXT` in `--set KEY=TEXT`, as a recipe would read it.
+
+    Text that starts with a bracket, a brace or a quote is a list, a mapping or a quoted string.
+    All else is one scalar, whatever characters it holds: `a: b`, `#1` and `*.png` are strings.
+    Empty text is None, as `key:` with nothing after it is in a recipe; `""` is the empty string.
+
+    Raises:
+        RecipeError: the text is not one such value.
+    """
+    text = text.strip()
+    name = "--set"
+    if not text.startswith(("[", "{", '"', "'")):
+        _check_characters(text, name)
+        return resolve(text, Position(name, 1, 1))
+    value = loads(text, name).value
+    if text.startswith(('"', "'")) and not isinstance(value, str):
+        raise RecipeError(
+            "text follows the closing quote",
+            position=Position(name, 1, 1),
+            hint="write a mapping in braces: {key: value}",
+        )
+    return value
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise RecipeError("no such recipe", subject=path, hint=_recipe_hint(path)) from error
+    except IsADirectoryError as error:
+        raise RecipeError(
+            "this is a folder, not a recipe", subject=path, hint="name a .yaml file in it"
+        ) from error
+    except PermissionError as error:
+        raise RecipeError(
+            "the recipe may not be read: permission denied",
+            subject=path,
+            hint=f"chmod u+r {path}",
+        ) from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise RecipeError(
+            f"the recipe cannot be read: {reason}", subject=repr(str(path))
+        ) from error
+    if len(data) > MAX_BYTES:
+        _refuse_size(str(path))
+    return data
+
+
+def _recipe_hint(path: Path) -> str:
+    try:
+        names = [file.name for file in path.parent.glob("*.yaml")]
+    except OSError:
+        names = []
+    near = did_you_mean(path.stem, [Path(name).stem for name in names])  # every ending is alike
+    listing = "`shrink recipes` lists those that come with shrink"
+    return f"did you mean {path.parent / near}.yaml? {listing}" if near else listing
+
+
+def _decode(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8").removeprefix("\ufeff")
+        raise RecipeError(
+            f"not UTF-8 text: the byte 0x{data[error.start]:02X}",
+            position=position_after(before, name),
+            hint="save the recipe as UTF-8",
+        ) from error
+
+
+def _check_characters(text: str, name: str) -> None:
+    found = re.search(_UNREADABLE_ASCII if text.isascii() else _UNREADABLE, text)
+    if found:
+        raise RecipeError(
+            f"not UTF-8 text: the character U+{ord(found.group()):04X} cannot stand in a recipe",
+            position=position_after(text[: found.start()], name),
+            hint="save the recipe as UTF-8, without control characters",
+        )
+
+
+def _check_tabs(text: str, name: str) -> None:
+    for found in _LINE_WITH_TAB.finditer(text):
+        if not _COMMENT.search(found.group(1)):
+            raise RecipeError(
+                "a tab outside a comment",
+                position=position_after(text[: found.end(1)], name),
+                hint="use spaces; inside double quotes, \\t is a tab",
+            )
+
+
+def _refuse_size(name: str) -> NoReturn:
+    raise RecipeError(
+        f"the recipe is larger than {MAX_BYTES // 1_000_000} MB",
+        subject=name,
+        hint="is this a recipe, or a model or data file?",
+    )
+
+
+def _expand(node: _Node, path: KeyPath, document: Document) -> Json:
+    """Return a node's plain value, and enter the positions of all that it holds."""
+    document.positions[path] = node.position
+    if node.items is not None:
+        return [_expand(item, (*path, i), document) for i, item in enumerate(node.items)]
+    if node.entries is None:
+        document.texts[path] = node.text
+        return node.scalar
+    value = {}
+    for key, (position, child) in node.entries.items():
+        document.key_positions[(*path, key)] = position
+        value[key] = _expand(child, (*path, key), document)
+    return value
+
+
+@dataclass(slots=True)
+class _Node:
+    """A value; aliases share one node. `size` and `height` count aliases in full."""
+
+    position: Position
+    scalar: Scalar = None
+    items: list[_Node] | None = None
+    entries: dict[str, tuple[Position, _Node]] | None = None
+    size: int = 1
+    height: int = 0
+    text: str = ""
+    """A scalar as it was written, without quotes."""
+
+
+class _Composer:
+    """Builds nodes from PyYAML's events, and refuses what a recipe may not have."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self.name = name
+        self.anchors: dict[str, _Node | None] = {}  # None until the value is complete
+        self.events = self._parsed(text)
+
+    def document(self) -> _Node:
+        """Return the root of the only document; null where there is none."""
+        import yaml
+
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                root = self._node(next(self.events), depth=0)
+                next(self.events)  # the end of the document
+                extra = next(self.events)
+                if isinstance(extra, yaml.DocumentStartEvent):
+                    raise RecipeError(
+                        "a second document",
+                        position=self._position(extra),
+                        hint="keep one recipe to a file",
+                    )
+                return root
+        return _Node(Position(self.name, 1, 1))
+
+    def _parsed(self, text: str) -> Iterator[yaml.Event]:
+        # Imported late: PyYAML costs 50 ms, and a command without a recipe does not need it.
+        import yaml
+
+        position = Position(self.name, 1, 1)
+        try:
+            for event in yaml.parse(text, Loader=yaml.SafeLoader):
+                position = self._position(event)
+                yield event
+        except yaml.YAMLError as error:
+            raise _syntax_error(error, text, self.name) from error
+        except ValueError as error:  # an escape beyond Unicode
+            raise RecipeError(f"not valid YAML: {_ESCAPE}", position=position) from error
+
+    def _position(self, event: yaml.Event) -> Position:
+        assert event.start_mark is not None
+        return Position(self.name, event.start_mark.line + 1, event.start_mark.column + 1)
+
+    def _node(self, event: yaml.Event, depth: int) -> _Node:
+        import yaml
+
+        position = self._position(event)
+        if isinstance(event, yaml.AliasEvent):
+            return self._alias(str(event.anchor), position, depth)
+        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
+        if event.tag is not None:
+            raise RecipeError(
+                f"tags are not allowed: {short(event.tag)}",
+                position=position,
+                hint="remove it; quotes make a string",
+            )
+        if event.anchor is not None:
+            self.anchors[event.anchor] = None
+        node = _Node(position)
+        if isinstance(event, yaml.ScalarEvent):
+            node.text = event.value
+            node.scalar = (
+                resolve(event.value, position)
+                if event.implicit[0]
+                else _checked_text(event.value, position)
+            )
+        elif isinstance(event, yaml.SequenceStartEvent):
+            self._check_depth(depth + 1, position)
+            node.items = []
+            while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
+                child = self._node(item, depth + 1)
+                node.items.append(child)
+                self._grow(node, child.size, child, self._position(item))
+        else:
+            self._check_depth(depth + 1, position)
+            node.entries = {}
+            while not isinstance(item := next(self.events), yaml.MappingEndEvent):
+                place = self._position(item)
+                key = self._key(item, place, node.entries)
+                child = self._node(next(self.events), depth + 1)
+                node.entries[key] = (place, child)
+                self._grow(node, child.size + 1, child, place)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = node
+        return node
+
+    def _key(
+        self, event: yaml.Event, place: Position, entries: dict[str, tuple[Position, _Node]]
+    ) -> str:
+        import yaml
+
+        text = event.value if isinstance(event, yaml.ScalarEvent) else ""
+        if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and text == "<<":
+            raise RecipeError(
+                "merge keys are not allowed",
+                position=place,
+                hint="use `extends: other.yaml` to build on another recipe",
+            )
+        key = self._node(event, 0).scalar if isinstance(event, yaml.ScalarEvent) else None
+        if not isinstance(key, str):
+            what = short(text) if text else "this one"
+            raise RecipeError(
+                f"a key must be text: {what} is not", position=place, hint="quote the key"
+            )
+        if key in entries:
+            first = entries[key][0].line
+            raise RecipeError(
+                f"the key {short(key)} is on line {first} and again on line {place.line}",
+                position=place,
+                hint="remove one of them",
+            )
+        return key
+
+    def _alias(self, anchor: str, position: Position, depth: int) -> _Node:
+        if anchor not in self.anchors:
+            hint = hint_for(anchor, self.anchors) or "quote the text if it starts with a *"
+            raise RecipeError(f"no anchor &{anchor} above this alias", position=position, hint=hint)
+        target = self.anchors[anchor]
+        if target is None:
+            raise RecipeError(f"the alias *{anchor} contains itself", position=position)
+        self._check_depth(depth + target.height, position)
+        return replace(target, position=position)
+
+    def _check_depth(self, depth: int, position: Position) -> None:
+        if depth > MAX_DEPTH:
+            raise RecipeError(
+                f"nested more than {MAX_DEPTH} levels deep",
+                position=position,
+                hint="a recipe needs fewer than ten",
+            )
+
+    def _grow(self, node: _Node, size: int, child: _Node, position: Position) -> None:
+        node.size += size
+        node.height = max(node.height, child.height + 1)
+        if node.size > MAX_NODES:
+            raise RecipeError(
+                f"more than {MAX_NODES} keys and values, aliases counted in full",
+                position=position,
+            )
+
+
+def _checked_text(text: str, position: Position) -> str:
+    escaped = next((c for c in text if c == "\0" or "\ud800" <= c <= "\udfff"), None)
+    if escaped is not None:
+        raise RecipeError(
+            f"the string holds U+{ord(escaped):04X}, which is not text", position=position
+        )
+    return text
+
+
+_INDENTATION = "this does not fit the lines above it: check the indentation"
+_ESCAPE = (
+    "a backslash in double quotes that starts no valid escape: double it, or use single quotes"
+)
+_HEADER = "text after the | or > that starts a block of text: quote the text"
+_TAG = "an ! that starts a tag: recipes have none, and text that starts so needs quotes"
+_PLAIN_WORDS = {
+    "mapping values are not allowed": "a ':' where no key can stand: wrong indentation, or text "
+    "with a colon that needs quotes",
+    "sequence entries are not allowed": "a '-' where no list item can stand",
+    "',' or ']'": "a list [...] lacks a comma or its closing bracket",
+    "',' or '}'": "a mapping {...} lacks a comma or its closing brace",
+    "node content": "a value is missing",
+    "unexpected end of stream": "a quote is never closed",
+    "expected ':'": "a key without its ':'",
+    "<block end>": _INDENTATION,
+    "comment or a line break": _HEADER,
+    "chomping": _HEADER,
+    "alphabetic or numeric": "an & or * without a name: text that starts so needs quotes",
+    "mapping keys are not allowed": "a '?' where no key can stand: quote the text",
+    "expected URI": _TAG,
+    "expected '>'": _TAG,
+    "expected '!'": _TAG,
+    "expected ' '": _TAG,
+    "hexdecimal": _ESCAPE,
+    "document start": "text after the end of the recipe",
+    "escape": _ESCAPE,
+}
+"""Plain words for a problem of PyYAML's that contains the key."""
+
+
+def _syntax_error(error: yaml.YAMLError, text: str, name: str) -> RecipeError:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    end = position_after(text, name)
+    if mark is None:
+        return RecipeError(f"not valid YAML: {error}", position=end)
+    position = Position(name, mark.line + 1, mark.column + 1)
+    if (position.line, position.column) > (end.line, end.column):
+        position = end
+    problem = str(getattr(error, "problem", error))
+    if "cannot start any token" in problem:
+        character = _LINE_BREAK.split(text)[mark.line][mark.column : mark.column + 1]
+        message = f"{character!r} cannot start a value"
+        return RecipeError(message, position=position, hint="put the text in quotes")
+    plain = next((words for part, words in _PLAIN_WORDS.items() if part in problem), problem)
+    return RecipeError(f"not valid YAML: {plain}", position=position)
+
+
+def position_after(text: str, name: str) -> Position:
+    """Return the position of what follows `text`."""
+    lines = _LINE_BREAK.split(text)
+    return Position(name, len(lines), len(lines[-1]) + 1)
+
+
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_BOOLEANS = dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(
+    ("false", "False", "FALSE"), False
+)
+_INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_MOST_DIGITS = 64
+
+
+def resolve(text: str, position: Position) -> Scalar:
+    """Return the value of a plain scalar by the core schema (YAML 1.2.2, section 10.3.2).
+
+    Raises:
+        RecipeError: an integer beyond 64 bits, a float beyond double precision, infinity or NaN.
+    """
+    if text in _NULL:
+        return None
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
+    if _INTEGER.fullmatch(text):
+        return _integer(text, position)
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        if math.isinf(number):
+            raise RecipeError(f"{short(text)} is too large for a number", position=position)
+        return number
+    if _NOT_FINITE.fullmatch(text):
+        raise RecipeError(
+            f"{text} is not a number that a recipe can use",
+            position=position,
+            hint="leave the key out for its default",
+        )
+    return text
+
+
+def _integer(text: str, position: Position) -> int:
+    base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+    # Python refuses to convert thousands of decimal digits, so the length comes first.
+    number = int(text, base) if len(text) <= _MOST_DIGITS else None
+    if number is None or not -(2**63) <= number < 2**63:
+        raise RecipeError(f"{short(text)} does not fit into 64 bits", position=position)
+    return number
+
+
+def short(text: str, limit: int = 40) -> str:
+    """Return `text` quoted, and cut where it is longer than `limit` characters."""
+    return repr(text if len(text) <= limit else f"{text[:limit]}…")
