@@ -288,8 +288,7 @@ data: {source: csv, path: a.csv, slices: [location, {column: area, name: size}]}
 stages: [{train: {epochs: 1}}]
 gates:
   worst_slice_drop:
-    confidence: 0.95
-    missing: pass
+    limit: 0.1
     by: BY
 """
 
