@@ -300,7 +300,7 @@ def test_build_plan_refuses_a_gate_on_an_unknown_slicing(by: str, hint: str) -> 
     Path("r.yaml").write_text(SLICED.replace("BY", by))
     with pytest.raises(RecipeError, match=f"no slicing is called '{by}'") as caught:
         build_plan(load_recipe(Path("r.yaml")))
-    assert (caught.value.exit_code, "r.yaml:9:" in str(caught.value)) == (2, True)
+    assert (caught.value.exit_code, "r.yaml:8:" in str(caught.value)) == (2, True)
     assert hint in str(caught.value.hint)
 
 
