@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import tensorflow as tf
@@ -12,14 +11,10 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError
 from shrink.base.types import JsonObject
-from shrink.graph.network import Call, Network, Ref, read_network, with_losses
-from shrink.model.endings import Range, kind_of
-from shrink.model.endings.computations import ranges_of_model
+from shrink.graph.network import Network, read_network, with_losses
+from shrink.model.output_kind import output_kinds
 
 L = keras.layers
-
-Switch = Callable[[], contextlib.AbstractContextManager[None]]
-"""Leaves a final activation out for as long as its context lasts."""
 
 _ACTIVATED = (
     *(L.Activation, L.Dense, L.EinsumDense, L.Conv1D, L.Conv2D, L.Conv3D, L.Conv1DTranspose),
@@ -28,16 +23,6 @@ _ACTIVATED = (
 )
 """Layers whose outputs are their activation of something; that of an LSTM is not."""
 
-_PASSING = (
-    *(L.Reshape, L.Flatten, L.Permute, L.Concatenate, L.RepeatVector, L.UpSampling1D),
-    *(L.Cropping1D, L.Cropping2D, L.Cropping3D, L.Identity),
-)
-"""Layers that only move values: a softmax before them can be left out, as after them."""
-
-_PASSING_FUNCTIONS = frozenset(
-    {"reshape", "transpose_v2", "squeeze_v2", "expand_dims_v2", "concat", "identity"}
-    | {"transpose", "squeeze", "expand_dims", "_slice_helper"}
-)
 _RANDOM = (L.Dropout, L.GaussianNoise, L.GaussianDropout, L.AlphaDropout)
 _SMALLEST = float(np.finfo(np.float32).tiny)
 _SMALLEST_REST = 2.0**-25
@@ -81,17 +66,17 @@ def logits_of(
 ) -> Iterator[keras.Model]:
     """Yield a model that shares all weights with `model` and gives logits, (n, ..., classes).
 
-    A softmax loses what it rounds to 0 or 1; its argument does not. Where the softmax can be left
-    out it is, wherever it stands; within the block it is switched off, so `model` itself must not
-    be called there. Else the logarithm of the probabilities is given (`LogProbabilities`), as of
-    an average of several.
+    A softmax loses what it rounds to 0 or 1; its argument does not. A final activation is left
+    out; that of a layer with weights is replaced within the block, so `model` itself must not be
+    called there. Elsewhere the logarithm of the probabilities is given (`LogProbabilities`), as
+    of an average of several.
 
     Args:
         model: with one or several outputs.
-        final_activations: names of the functions that turn logits into the model's outputs,
-            softmax by default: one sequence for all outputs, or one for each, empty for an output
-            that is given as it is.
-        from_logits: whether each output is logits already; by default found out from the graph.
+        final_activations: the function that turns logits into the model's outputs, softmax by
+            default: one for all outputs, or one for each, empty for an output that is given as
+            it is.
+        from_logits: whether each output is logits already; by default by the last operator.
         exact: refuse where only the logarithm can be had.
 
     Raises:
@@ -99,19 +84,32 @@ def logits_of(
     """
     each = final_activations or (("softmax",),)
     names = each * len(model.outputs) if len(each) == 1 else each
-    ends = _Ends(model)
-    tensors = []
-    for index, (tensor, own) in enumerate(zip(model.outputs, names, strict=True)):
-        known = None if from_logits is None else from_logits[index]
-        tensors.append(_opened(ends, index, tensor, own, known, exact) if own else tensor)
-    with contextlib.ExitStack() as switched:
-        for switch in ends.switches.values():
-            switched.enter_context(switch())
-        logs = [t for t in tensors if isinstance(t, _Logarithm)]
-        if not logs:
+    known = list(from_logits or ())
+    if not known:
+        kinds = output_kinds(model)
+        known = [kind == "logits" for kind in kinds]
+        for index, kind in enumerate(kinds):
+            if names[index] and kind is None:
+                raise _no_logits(model, index, names[index][0])
+    network = read_network(model)
+    with contextlib.ExitStack() as replaced:
+        outputs = list(model.outputs)
+        for index, own in enumerate(names):
+            if not own or known[index]:
+                continue
+            before = _before_activation(network, index, own[0])
+            if isinstance(before, keras.layers.Layer):
+                linear = keras.activations.linear
+                replaced.enter_context(_replaced(before, "activation", linear))
+            elif before is not None:
+                outputs[index] = before
+            elif exact:
+                raise ModelError("its outputs are probabilities of which no logits can be had")
+            else:
+                outputs[index] = LogProbabilities(own[0])(outputs[index])
+        if all(a is b for a, b in zip(outputs, model.outputs, strict=True)):
             yield model
             return
-        outputs = [t.of_probabilities() if isinstance(t, _Logarithm) else t for t in tensors]
         opened = keras.Model(model.inputs, outputs if len(outputs) > 1 else outputs[0])
         yield with_losses(model, opened)
 
@@ -121,167 +119,49 @@ def takes_logarithm(model: keras.Model) -> bool:
     return any(isinstance(layer, LogProbabilities) for layer in model.layers)
 
 
-@dataclass(frozen=True)
-class _Logarithm:
-    """An output of which the logarithm is taken."""
-
-    tensor: tf.Tensor
-    kind: str
-
-    def of_probabilities(self) -> tf.Tensor:
-        """Return logits of the output's probabilities, (n, ..., classes)."""
-        return LogProbabilities(self.kind)(self.tensor)
+def _no_logits(model: keras.Model, index: int, kind: str) -> ModelError:
+    layer = model.outputs[index]._keras_history.layer
+    activation = getattr(getattr(layer, "activation", None), "__name__", type(layer).__name__)
+    return ModelError(
+        f"the model {model.name!r} ends in {activation}; distillation needs logits or a {kind}",
+        subject=layer.name,
+        hint="set task.from_logits to what its outputs are",
+    )
 
 
-def _opened(
-    ends: _Ends,
-    index: int,
-    tensor: tf.Tensor,
-    activations: Sequence[str],
-    known: bool | None,
-    exact: bool,
-) -> tf.Tensor | _Logarithm:
-    """Return an output's tensor, which gives logits once the ends are switched off."""
-    if known:
-        return tensor
-    for kind in activations:
-        if ends.switch_off(index, kind):
-            return tensor
-    if known is None:
-        output_kind = kind_of(ends.ranges[index])
-        if output_kind == "logits":
-            return tensor
-        if output_kind is None or exact:
-            raise ModelError(
-                f"the model {ends.model.name!r} ends in {ends.last(index)}; distillation needs "
-                f"logits or a {' or '.join(activations)}",
-                subject=ends.last_layer(index),
-                hint="set task.from_logits to what its outputs are",
-            )
-    elif exact:
-        raise ModelError("its outputs are probabilities of which no logits can be had")
-    return _Logarithm(tensor, activations[0] if len(activations) == 1 else _kind(ends, index))
+def _before_activation(
+    network: Network, index: int, kind: str
+) -> keras.layers.Layer | tf.Tensor | None:
+    """Return the layer whose activation is an output's, or the tensor that it is a function of.
 
-
-def _kind(ends: _Ends, index: int) -> str:
-    return "softmax" if kind_of(ends.ranges[index]) == "softmax" else "sigmoid"
-
-
-@dataclass
-class _Ends:
-    """The final activations of a model's outputs.
-
-    Attributes:
-        switches: what leaves each of them out for a while, by the layer's `id`.
+    Raises:
+        ModelError: the output is probabilities with some left out at random.
     """
-
-    model: keras.Model
-    switches: dict[int, Switch] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.network: Network = read_network(self.model)
-        self._makers = {ref.index: call for call in self.network.calls for ref in call.outputs}
-        self._ranges: list[Range] | None = None
-
-    @property
-    def ranges(self) -> list[Range]:
-        """The bounds of each output, before anything is switched off."""
-        if self._ranges is None:
-            self._ranges = ranges_of_model(self.model)
-        return self._ranges
-
-    def last_layer(self, index: int) -> str:
-        """Return the name of the layer that gives an output."""
-        call = self._makers.get(self.network.outputs[index].index)
-        return self.model.name if call is None else str(call.layer.name)
-
-    def last(self, index: int) -> str:
-        """Return what an output ends in, in a word."""
-        call = self._makers.get(self.network.outputs[index].index)
-        activation = None if call is None else getattr(call.layer, "activation", None)
-        name = getattr(activation, "__name__", None)
-        return name or ("an input" if call is None else type(call.layer).__name__)
-
-    def switch_off(self, index: int, kind: str) -> bool:
-        """Leave out an output's final activation, and say whether that gives its logits."""
-        ref = self.network.outputs[index]
-        switches: list[tuple[Call, Switch]] = []
-        path: list[Call] = []
-        if not self._walk(ref, kind, switches, path) or self._is_shared(index, switches, path):
-            return False
-        plain = kind == "sigmoid" or (len(path) == 1 and _is_last_axis(path[0].layer))
-        # Probabilities that were moved add up to 1 where the whole softmax was moved.
-        if not plain and kind_of(self.ranges[index]) != "softmax":
-            return False
-        self.switches |= {id(call.layer): switch for call, switch in switches}
-        return True
-
-    def _walk(
-        self, ref: Ref, kind: str, switches: list[tuple[Call, Switch]], path: list[Call]
-    ) -> bool:
-        call = self._makers.get(ref.index)
-        if call is None:
-            return False
-        if isinstance(call.layer, _RANDOM):
-            raise ModelError(
-                f"the model {self.model.name!r} ends in {type(call.layer).__name__} after its "
-                f"{kind}, of which no logits can be trained",
-                subject=call.layer.name,
-                hint="leave that layer out",
-            )
-        path.append(call)
-        switch = _switch(call.layer, kind)
-        if switch is not None:
-            switches.append((call, switch))
-            return True
-        if not _is_passing(call.layer):
-            return False
-        return all(self._walk(each, kind, switches, path) for each in call.inputs)
-
-    def _is_shared(
-        self, index: int, switches: Sequence[tuple[Call, Switch]], path: Sequence[Call]
-    ) -> bool:
-        """Whether anything but this output depends on what would be left out."""
-        on_path = {id(call) for call in path}
-        refs = {ref.index for call in path for ref in call.outputs}
-        switched = {id(call.layer) for call, _ in switches}
-        for call in self.network.calls:
-            if id(call) in on_path:
-                continue
-            if id(call.layer) in switched or any(ref.index in refs for ref in call.inputs):
-                return True
-        others = [r.index for i, r in enumerate(self.network.outputs) if i != index]
-        return any(other in refs for other in others)
-
-
-def _is_passing(layer: keras.layers.Layer) -> bool:
-    if isinstance(layer, L.UpSampling2D):
-        return layer.interpolation == "nearest"
-    function = getattr(layer, "function", None)
-    if function is not None and not isinstance(layer, L.Lambda):
-        return function.__name__ in _PASSING_FUNCTIONS
-    return isinstance(layer, _PASSING)
-
-
-def _is_last_axis(layer: keras.layers.Layer) -> bool:
-    """Whether a softmax layer is over the last axis, as that of an activation is."""
-    return getattr(layer, "axis", -1) == -1 and getattr(layer, "function", None) is None
-
-
-def _switch(layer: keras.layers.Layer, kind: str) -> Switch | None:
-    """Return what leaves a final activation out for a while, None where the layer has none."""
-    inner = layer.layer if isinstance(layer, L.TimeDistributed) else layer
-    if kind == "softmax" and type(inner) is L.Softmax:
-        return lambda: _without_softmax(inner)
-    function = getattr(inner, "function", None)
-    if function is not None and not isinstance(inner, L.Lambda):
-        if not _computes(function, kind):
-            return None
-        return lambda: _replaced(inner, "function", lambda x, *_, **__: x)
-    keras_own = type(inner).__module__.startswith("tf_keras.")
-    if keras_own and isinstance(inner, _ACTIVATED) and _computes(inner.activation, kind):
-        return lambda: _replaced(inner, "activation", keras.activations.linear)
-    return None
+    ref = network.outputs[index].index
+    call = next((c for c in network.calls if ref in [each.index for each in c.outputs]), None)
+    if call is None:
+        return None
+    layer = call.layer
+    if isinstance(layer, _RANDOM):
+        raise ModelError(
+            f"the model {network.model.name!r} ends in {type(layer).__name__} after its {kind}, of "
+            "which no logits can be trained",
+            subject=layer.name,
+            hint="leave that layer out",
+        )
+    tensor = network.model.outputs[index]
+    node = tensor._keras_history.layer._inbound_nodes[tensor._keras_history.node_index]
+    is_function = node.layer is layer and len(tf.nest.flatten(node.keras_inputs)) == 1
+    is_softmax = kind == "softmax" and type(layer) is L.Softmax and layer.axis == -1
+    is_softmax = is_softmax and getattr(tensor, "_keras_mask", None) is None
+    function = None if isinstance(layer, L.Lambda) else getattr(layer, "function", None)
+    if is_function and (is_softmax or _computes(function, kind)):
+        return tf.nest.flatten(node.keras_inputs)[0]
+    others = [each.index for i, each in enumerate(network.outputs) if i != index]
+    read = [each.index for c in network.calls for each in c.inputs]
+    is_alone = sum(c.layer is layer for c in network.calls) == 1 and ref not in [*others, *read]
+    own = type(layer).__module__.startswith("tf_keras.") and isinstance(layer, _ACTIVATED)
+    return layer if is_alone and own and _computes(layer.activation, kind) else None
 
 
 def _computes(function: Callable[..., tf.Tensor] | None, kind: str) -> bool:
@@ -310,17 +190,3 @@ def _replaced(
         yield
     finally:
         setattr(owner, name, before)
-
-
-@contextlib.contextmanager
-def _without_softmax(layer: keras.layers.Softmax) -> Iterator[None]:
-    def call(inputs: tf.Tensor, mask: tf.Tensor | None = None) -> tf.Tensor:
-        if mask is None:
-            return inputs
-        return inputs + (1.0 - tf.cast(mask, inputs.dtype)) * inputs.dtype.min
-
-    layer.__dict__["call"] = call
-    try:
-        yield
-    finally:
-        del layer.__dict__["call"]

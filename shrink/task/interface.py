@@ -20,8 +20,7 @@ from shrink.data.audio_config import AudioConfig
 from shrink.data.config import HEARD, NO_DATA, DataConfig, usage_section
 from shrink.data.dataset import Dataset
 from shrink.engine.microbatch import cast_inputs
-from shrink.model.endings import EndingKind, kind_of
-from shrink.model.endings.computations import ranges_of_file, ranges_of_model
+from shrink.model.output_kind import OutputKind, output_kinds, output_kinds_of_file
 from shrink.task.config import TaskConfig
 from shrink.tflite.interpreter import Runner, TensorDetail, load
 from shrink.tflite.names import named, signature_names
@@ -50,7 +49,7 @@ class Interface:
     name: str
     inputs: tuple[tuple[int | None, ...], ...]
     outputs: tuple[tuple[int | None, ...], ...]
-    endings: tuple[EndingKind | None, ...]
+    endings: tuple[OutputKind | None, ...]
     scales: tuple[float, ...]
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
@@ -69,7 +68,7 @@ def keras_interface(model: keras.Model) -> Interface:
         model.name,
         tuple(tuple(t.shape[1:]) for t in model.inputs),
         tuple(tuple(t.shape[1:]) for t in model.outputs),
-        tuple(kind_of(value_range) for value_range in ranges_of_model(model)),
+        tuple(output_kinds(model)),
         (0.0,) * len(model.outputs),
         tuple(signature_names(model.input_names)),
         tuple(model.output_names),
@@ -95,7 +94,7 @@ def artifact_interface(
         runner: of the artifact, where there is one already.
     """
     runner = runner or load(tflite)
-    ranges = ranges_of_file(tflite.read_bytes())
+    kinds = output_kinds_of_file(tflite.read_bytes())
     own = runner.input_names
     fed = tuple(input_names) if sorted(own) == sorted(input_names) else own
 
@@ -107,7 +106,7 @@ def artifact_interface(
         "",  # a file of our own, whose name nobody gave
         tuple(tuple(detail.shape[1:]) for detail in runner.input_details),
         tuple(tuple(detail.shape[1:]) for detail in runner.output_details),
-        tuple(kind_of(ranges[detail.index]) for detail in runner.output_details),
+        tuple(kinds[detail.index] for detail in runner.output_details),
         tuple(detail.scale for detail in runner.output_details),
         own,
         tuple(detail.name for detail in runner.output_details),

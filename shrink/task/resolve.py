@@ -18,7 +18,12 @@ from shrink.base.user_metric import key_of_entry
 from shrink.data.dataset import Dataset
 from shrink.engine.losses import check_user_loss
 from shrink.model.compiled import Compiled, CompiledLoss
-from shrink.model.endings import EndingKind, beyond_probabilities, described, kind_of_values
+from shrink.model.output_kind import (
+    OutputKind,
+    beyond_probabilities,
+    described,
+    kind_of_values,
+)
 from shrink.task.config import TaskConfig
 from shrink.task.detection_task import detection_task
 from shrink.task.interface import Ask, Interface, called, check_outputs, check_shapes
@@ -136,7 +141,7 @@ class _Resolver:
 
     def _endings(
         self, stated: Sequence[bool | None]
-    ) -> tuple[list[EndingKind | None], list[Source | None]]:
+    ) -> tuple[list[OutputKind | None], list[Source | None]]:
         """Return what each output is, and what that was told by."""
         endings, by = list(self._model.endings), list[Source | None]()
         if None in endings:
@@ -152,7 +157,7 @@ class _Resolver:
         return endings, by
 
     def _losses(
-        self, targets: Sequence[Target], endings: Sequence[EndingKind | None]
+        self, targets: Sequence[Target], endings: Sequence[OutputKind | None]
     ) -> tuple[list[str], list[Source], list[str]]:
         """Return the loss of each output, who says so, and why."""
         stated = _by_output(self._config.loss, self._model, "task.loss")
@@ -267,7 +272,7 @@ class _Resolver:
     def _from_logits(
         self,
         stated: Sequence[bool | None],
-        endings: Sequence[EndingKind | None],
+        endings: Sequence[OutputKind | None],
         by: list[Source | None],
         matters: Sequence[bool],
     ) -> list[bool | None]:
@@ -302,7 +307,7 @@ class _Resolver:
         self,
         index: int,
         value: bool | None,
-        ending: EndingKind | None,
+        ending: OutputKind | None,
         said: bool | None,
         compiled: bool | None,
     ) -> None:

@@ -19,7 +19,7 @@ from shrink.base.user_metric import UserMetric
 from shrink.contract import details
 from shrink.data.dataset import Dataset
 from shrink.engine.objective import SupervisedObjective
-from shrink.model.endings import EndingKind, described
+from shrink.model.output_kind import OutputKind, described
 from shrink.task.detector import Decoder, DetectionObjective
 from shrink.task.interface import Interface, alike, called
 
@@ -37,7 +37,7 @@ def default_metric(loss: str, shape: tuple[int | None, ...]) -> str:
     return "accuracy" if kind == "classes" or shape[-1:] == (1,) else "binary_accuracy"
 
 
-def takes_margins(loss: str, ending: EndingKind | None) -> bool:
+def takes_margins(loss: str, ending: OutputKind | None) -> bool:
     """Whether a loss compares the signs of outputs with labels, as hinge does; not of a sigmoid."""
     known = loss_of(loss)
     signs = known.kind == "labels" and not known.info.of_probabilities and known.function is None
@@ -79,7 +79,7 @@ class OutputTask:
     why: str
     from_logits: bool | None
     by: Source | None
-    ending: EndingKind | None
+    ending: OutputKind | None
     shape: tuple[int | None, ...]
 
     def described(self) -> details.TaskOutput:
@@ -284,7 +284,7 @@ def targets_of(dataset: Dataset, outputs: tuple[tuple[int | None, ...], ...]) ->
     ]
 
 
-def inferred_loss(target: Target, ending: EndingKind | None) -> tuple[str, str]:
+def inferred_loss(target: Target, ending: OutputKind | None) -> tuple[str, str]:
     """Return the loss that goes with targets and what the output is, and why in words.
 
     Raises:
@@ -300,7 +300,7 @@ def inferred_loss(target: Target, ending: EndingKind | None) -> tuple[str, str]:
     raise _unfit(target)
 
 
-def _of_values(target: Target, ending: EndingKind | None) -> tuple[str, str]:
+def _of_values(target: Target, ending: OutputKind | None) -> tuple[str, str]:
     if target.width == 1:
         if target.yes_or_no and (ending != "logits" or target.integers):
             return "binary_crossentropy", "one output and labels 0 and 1"
@@ -320,7 +320,7 @@ def _of_values(target: Target, ending: EndingKind | None) -> tuple[str, str]:
     return "mean_squared_error", "targets of the output's shape"
 
 
-def kind_of(loss: Loss, target: Target, ending: EndingKind | None) -> Kind:
+def kind_of(loss: Loss, target: Target, ending: OutputKind | None) -> Kind:
     """Return of which kind an output is, where its loss goes with several.
 
     Args:

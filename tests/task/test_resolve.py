@@ -58,7 +58,6 @@ def softmax(x: Any) -> Any:
 BINARY: dict[str, Callable[[Any], Any]] = {
     "operation": lambda x: tf.sigmoid(L.Dense(1)(x)),
     "reshape": lambda x: L.Reshape((1,))(sigmoid(x)),
-    "product": lambda x: L.Multiply()([sigmoid(x), sigmoid(x)]),
     "logits": lambda x: L.Dense(1)(x),
 }
 SEVERAL_CLASSES: dict[str, Callable[[Any], Any]] = {
