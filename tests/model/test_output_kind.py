@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -104,7 +104,7 @@ def every_ending() -> keras.Model:
     return model_of(*(make for _, make in ENDINGS.values()))
 
 
-def check_kinds(found: dict[str, str | None], values: dict[str, np.ndarray]) -> None:
+def check_kinds(found: Mapping[str, str | None], values: Mapping[str, np.ndarray]) -> None:
     """Check kinds by operators and values: probabilities and logits are never confused."""
     for name, kind in found.items():
         truth = ENDINGS[name][0] or ("softmax" if "difference" in name else "logits")
