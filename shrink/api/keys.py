@@ -355,7 +355,6 @@ class CompactKeys(EvaluateKeys, total=False):
         "tflm",
         "litert",
         "xnnpack",
-        "edgetpu",
         "ethos-u55-32",
         "ethos-u55-64",
         "ethos-u55-128",
@@ -369,7 +368,7 @@ class CompactKeys(EvaluateKeys, total=False):
         "ethos-u85-2048",
     ]
     """The runtime whose arena counts: TFLite Micro's, or LiteRT's, which takes no memory plan. Or
-    where operators are to run: on an Ethos-U NPU, for which Vela compiles, in LiteRT's delegate
-    xnnpack, or on the edgetpu."""
+    where operators are to run: on an Ethos-U NPU, for which Vela compiles, or in LiteRT's delegate
+    xnnpack."""
     decode: Literal["auto"] | None
     """`auto` stores pruned and clustered int8 kernels as TFLite Micro's TFLM_DECODE reads them."""

@@ -7,6 +7,8 @@ REMOVED: dict[str, str] = {
     "shrink data pack": "shrink reads the data where it is; data.cache keeps decoded examples",
     "matrix.exclude": "list the values of each key, and use several recipes or --set for the rest",
     "matrix.include": "list the values of each key, and use several recipes or --set for the rest",
+    "compact.target=edgetpu": "compile the int8 file with Google's edgetpu_compiler, which prints "
+    "where each operator runs (edgetpu_compiler -s FILE.tflite)",
     "prune.training_peak_bytes": "set training.memory_limit for the memory of training, and "
     "prune.macs, parameters, file_bytes or arena_bytes for the size of the model",
     "--training-peak-bytes": "set --memory-limit for the memory of training, and --macs, "

@@ -182,9 +182,8 @@ class Placement:
     Attributes:
         target: the accelerator or delegate.
         by: who says so.
-        operators: how many the file has that is placed, with those that were rewritten.
+        operators: how many the file has.
         on_cpu: those that the target does not take.
-        rewritten: what was changed so that it takes more, a sentence each.
         compiled: of an NPU alone.
     """
 
@@ -192,5 +191,4 @@ class Placement:
     by: str = "?"
     operators: int = 0
     on_cpu: tuple[CpuOperator, ...] = ()
-    rewritten: tuple[str, ...] = ()
     compiled: Compiled | None = left_out(None)

@@ -117,6 +117,9 @@ def _describe(
     if detail["msg"].startswith("Value error"):
         return f"{key}: {text}" if path else text, None
     if detail["type"] == "literal_error" and isinstance(value, str):
+        named = [part for part in (*prefix, *path) if isinstance(part, str)]
+        if instead := replacement(f"{'.'.join(named[-2:])}={value}"):
+            return f"{key}: {value} was removed", instead
         options = [o.strip(" '") for o in text.replace(" or ", ", ").split(",")]
         near = _meant_by(model, path, value) or did_you_mean(value, options)
         # The message lists them all already.

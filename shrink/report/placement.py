@@ -37,7 +37,6 @@ def sentences_of(told: Placement, *, named: bool = True) -> list[str]:
         named: whether the operators on the CPU are named.
     """
     found = [f"{_left(told, named)}, by {told.by}."]
-    found += [f"{line[:1].upper()}{line[1:]}." for line in told.rewritten]
     return found if told.compiled is None else [*found, _estimate(told.target, told.compiled)]
 
 

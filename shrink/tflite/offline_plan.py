@@ -2,8 +2,8 @@
 
 A file's metadata may say where in the arena each activation lies; TFLite Micro takes the offsets as
 they are (tensorflow/lite/micro/docs/memory_management.md) and checks only how many there are. A
-wrong plan reads what another tensor has overwritten, without an error. Here a plan is run byte by
-byte: what an operator reads has to be what was written for it.
+wrong plan reads what another tensor has overwritten, without an error. Here a plan is run on an
+array with the owner of each byte: what an operator reads has to be what was written for it.
 
 A plan may place an output over bytes that no later operator reads, a SLICE or a GATHER of rows
 inside its input, the inputs of a CONCATENATION inside its output, a RESHAPE on its input, and an
@@ -16,18 +16,21 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import ModelError
+from shrink.base.types import Array
 from shrink.tflite.model import (
     PLAN_ENTRY,
     Operator,
     Subgraph,
     Tensor,
+    add_buffer,
     packed,
     read,
     read_metadata,
@@ -41,9 +44,10 @@ ONLINE = -1
 
 _VERSION, _HEADER = 1, 3
 _MOST_BYTES = (1 << 31) - 1
-_MOST_STEPS = 2_000_000
-"""Pieces of tensors that a check may look at; plans that need more are refused."""
-_MOST_RUNS = 1 << 14
+_MOST_CHECKED_BYTES = 1 << 26
+"""Of an arena; no microcontroller has as many."""
+_MOST_BYTES_LOOKED_AT, _STEP_BYTES = 1 << 32, 1 << 10
+"""By a check, each read and write counting some more; plans that need more are refused."""
 _AGAIN = "remove the plan (any edit by shrink does), or make the file again"
 _COPIES = frozenset({"RESHAPE", "SQUEEZE", "EXPAND_DIMS"})
 _ELEMENTWISE = frozenset(
@@ -111,10 +115,8 @@ def with_plan(content: bytes, offsets: Sequence[int]) -> bytes:
     """
     model = unpacked(content)
     numbers = np.array([_VERSION, 0, len(offsets), *offsets], "<i4")
-    model.buffers.append(schema.BufferT())
-    model.buffers[-1].data = np.frombuffer(numbers.tobytes(), np.uint8)
     entry = schema.MetadataT()
-    entry.name, entry.buffer = PLAN_ENTRY, len(model.buffers) - 1
+    entry.name, entry.buffer = PLAN_ENTRY, add_buffer(model, numbers)
     planned = packed(model, plan=entry)
     read_plan(planned)
     return planned
@@ -132,7 +134,7 @@ def check_plan(graph: Subgraph, offsets: Sequence[int]) -> None:
     """
     for tensor, offset in zip(graph.tensors, offsets, strict=True):
         _check_offset(tensor, offset)
-    _Run(graph, offsets).check()
+    _Arena(graph, offsets).check()
 
 
 def _offsets(entry: bytes, graph: Subgraph) -> tuple[int, ...]:
@@ -173,23 +175,32 @@ def _named(tensor: Tensor) -> str:
     return tensor.name[:80] or "a tensor without a name"
 
 
-Piece = tuple[int, int, int]
-"""Bytes: how many, which writing they come from, and where in it they begin."""
-Span = tuple[int, int]  # from and to where in a tensor's bytes
+Run: TypeAlias = tuple[int, int]
+"""Bytes of one writing that follow each other: the number of the first, and how many."""
+Box: TypeAlias = tuple[slice, ...]
 
 
-class _Run:
-    """The arena while the operators run, as pieces of what was written where."""
+class _Arena:
+    """Which written byte lies at each byte of the arena while the operators run.
+
+    Every writing numbers its bytes on from those before; copies keep the numbers. A tensor's own
+    bytes are kept as runs of numbers, (first, count).
+    """
 
     def __init__(self, graph: Subgraph, offsets: Sequence[int]) -> None:
         self._graph = graph
         self._offsets = offsets
         self._sizes = [tensor_bytes(tensor) for tensor in graph.tensors]
-        self._starts: list[int] = []  # of pieces in the arena, ascending, which do not overlap
-        self._pieces: list[Piece] = []
-        self._wanted: dict[int, list[Piece]] = {}
+        ends = (o + s for o, s in zip(offsets, self._sizes, strict=True) if o != ONLINE)
+        size = max(ends, default=0)
+        if size > _MOST_CHECKED_BYTES:
+            raise _wrong(f"it lays out {size:,} bytes, more than can be checked")
+        self._owner = np.full(size, -1, np.int32)
+        self._wanted: dict[int, list[Run]] = {}
+        self._firsts: list[int] = []  # number of each writing's first byte
         self._writers: list[str] = []
-        self._left = _MOST_STEPS
+        self._next = 0
+        self._left = _MOST_BYTES_LOOKED_AT
 
     def check(self) -> None:
         """Raise `ModelError` where an operator or the application reads what is not its own."""
@@ -197,35 +208,28 @@ class _Run:
         for index in graph.inputs:
             self._write_new(index, "the application")
         for index in graph.inputs:
-            self._read(index, [(0, self._sizes[index])], "the first operator")
+            self._read(index, None, "the first operator")
         for number, operator in enumerate(graph.operators):
             self._step(operator, f"operator {number} ({operator.name})")
         for index in graph.outputs:
-            self._read(index, [(0, self._sizes[index])], "the application")
+            self._read(index, None, "the application")
 
     def _step(self, operator: Operator, who: str) -> None:
-        reads: list[tuple[int, list[Span]]] = []
         inputs = [i for i in dict.fromkeys(operator.inputs) if self._is_placed(i)]
         for index in inputs:
-            spans = self._read_spans(operator, index)
-            self._read(index, spans, who)
-            if index in self._wanted:
-                reads.append((index, spans))
+            self._read(index, self._box(operator, index), who)
         outputs = [i for i in dict.fromkeys(operator.outputs) if self._is_placed(i)]
-        self._check_apart(operator, outputs, reads, who)
+        known = [index for index in inputs if index in self._wanted]
+        self._check_apart(operator, outputs, known, who)
         results = {index: self._result(operator, index, who) for index in outputs}
         for index in inputs:  # work memory, which nothing has written
             if index not in self._wanted and operator.name not in _COMPILED:
                 self._write_new(index, who)
-        for index, pieces in results.items():
-            self._write(index, pieces)
+        for index, runs in results.items():
+            self._write(index, runs)
 
     def _check_apart(
-        self,
-        operator: Operator,
-        outputs: Sequence[int],
-        reads: Sequence[tuple[int, list[Span]]],
-        who: str,
+        self, operator: Operator, outputs: Sequence[int], reads: Sequence[int], who: str
     ) -> None:
         """Refuse outputs over each other, or over what is read, but where kernels allow it."""
         for position, index in enumerate(outputs):
@@ -234,10 +238,12 @@ class _Run:
                 low, high = self._extent(other)
                 if low < end and start < high:
                     raise _wrong(f"{who} writes {self._name(index)} over {self._name(other)}")
-            for other, spans in reads:
-                base = self._offsets[other]
-                touched = any(base + a < end and start < base + b for a, b in spans)
-                if touched and not self._may_overlap(operator, index, other):
+            for other in reads:
+                low, high = self._extent(other)
+                if high <= start or end <= low or self._may_overlap(operator, index, other):
+                    continue
+                places = low + self._places(other, self._box(operator, other))
+                if np.any((places >= start) & (places < end)):
                     raise _wrong(f"{who} writes {self._name(index)} over {self._name(other)}")
 
     def _may_overlap(self, operator: Operator, output: int, read: int) -> bool:
@@ -253,18 +259,20 @@ class _Run:
         if operator.name == "CONCATENATION":
             offsets = self._concatenated(operator)
             return offsets is not None and offsets.get(read) == -apart
-        if operator.name in ("SLICE", "GATHER"):
-            span = self._copied(operator)
-            return span is not None and read == operator.inputs[0] and apart == span[0]
-        return False
+        span = self._copied(operator)
+        return span is not None and read == operator.inputs[0] and apart == span[0]
 
-    def _result(self, operator: Operator, output: int, who: str) -> list[Piece]:
+    def _result(self, operator: Operator, output: int, who: str) -> list[Run]:
         """Return the bytes of an output: copies of inputs' bytes, or new ones."""
         if not operator.inputs or len(operator.outputs) != 1:
             return self._new(output, who)
         source, size = operator.inputs[0], self._sizes[output]
         if operator.name == "CONCATENATION" and self._concatenated(operator) is not None:
-            return [piece for index in operator.inputs for piece in self._copy_of(index, who)]
+            return [
+                run
+                for index in operator.inputs
+                for run in (self._wanted.get(index) or self._new(index, who))
+            ]
         known = self._wanted.get(source)
         if known is not None and operator.name in _COPIES and self._sizes[source] == size:
             return known
@@ -272,9 +280,6 @@ class _Run:
         if known is not None and span is not None and span[1] - span[0] == size:
             return _part(known, *span)
         return self._new(output, who)
-
-    def _copy_of(self, index: int, who: str) -> list[Piece]:
-        return self._wanted[index] if index in self._wanted else self._new(index, who)
 
     def _concatenated(self, operator: Operator) -> dict[int, int] | None:
         """Return where in the output each input lies, None where inputs are not whole there."""
@@ -290,22 +295,29 @@ class _Run:
         whole = ends[-1] == self._sizes[output] and len(offsets) == len(operator.inputs)
         return offsets if whole else None
 
-    def _copied(self, operator: Operator) -> Span | None:
+    def _copied(self, operator: Operator) -> tuple[int, int] | None:
         """Return the bytes of its first input that a SLICE or a GATHER copies, if in one piece."""
         if operator.name not in ("SLICE", "GATHER") or not operator.inputs:
             return None
-        spans = self._read_spans(operator, operator.inputs[0])
-        return spans[0] if len(spans) == 1 else None
+        places = self._places(operator.inputs[0], self._box(operator, operator.inputs[0]))
+        if not places.size or places[-1] - places[0] + 1 != places.size:
+            return None
+        return int(places[0]), int(places[-1]) + 1
 
-    def _read_spans(self, operator: Operator, index: int) -> list[Span]:
-        """Return the bytes of a tensor that an operator reads: all, but of a SLICE or GATHER."""
-        whole = [(0, self._sizes[index])]
+    def _box(self, operator: Operator, index: int) -> Box | None:
+        """Return which part of a tensor an operator reads; None for all of it."""
         if index != operator.inputs[0] or index in operator.inputs[1:]:
-            return whole
-        box = _box(self._graph, operator)
-        tensor = self._graph.tensors[index]
-        width = self._sizes[index] // max(tensor.elements, 1)
-        return whole if box is None else _spans(tensor.shape, box, width) or whole
+            return None
+        return _box(self._graph, operator)
+
+    def _places(self, index: int, box: Box | None) -> Array:
+        """Return the bytes of a tensor that lie in a box of it, ascending."""
+        size, tensor = self._sizes[index], self._graph.tensors[index]
+        self._spend(size)
+        if box is None:
+            return np.arange(size)
+        width = size // max(tensor.elements, 1)
+        return np.arange(tensor.elements * width).reshape(*tensor.shape, width)[box].ravel()
 
     def _is_placed(self, index: int) -> bool:
         return index >= 0 and self._offsets[index] != ONLINE and self._sizes[index] > 0
@@ -313,102 +325,71 @@ class _Run:
     def _name(self, index: int) -> str:
         return _named(self._graph.tensors[index])
 
-    def _extent(self, index: int) -> Span:
+    def _extent(self, index: int) -> tuple[int, int]:
         return self._offsets[index], self._offsets[index] + self._sizes[index]
 
     def _write_new(self, index: int, who: str) -> None:
         if self._is_placed(index):
             self._write(index, self._new(index, who))
 
-    def _new(self, index: int, who: str) -> list[Piece]:
+    def _new(self, index: int, who: str) -> list[Run]:
         self._writers.append(f"{self._name(index)} of {who}")
-        return [(self._sizes[index], len(self._writers) - 1, 0)]
+        self._firsts.append(self._next)
+        self._next += self._sizes[index]
+        if self._next > _MOST_BYTES:
+            raise _wrong("its operators write more bytes than can be checked")
+        return [(self._firsts[-1], self._sizes[index])]
 
-    def _write(self, index: int, pieces: list[Piece]) -> None:
-        self._wanted[index] = pieces
+    def _write(self, index: int, runs: list[Run]) -> None:
+        self._wanted[index] = runs
         start, end = self._extent(index)
-        first, last = self._cut(start), self._cut(end)
-        starts, at = [], start
-        for length, _, _ in pieces:
-            starts.append(at)
-            at += length
-        self._starts[first:last] = starts
-        self._pieces[first:last] = pieces
-        self._spend(len(pieces) + 1)
+        self._spend(end - start)
+        self._owner[start:end] = _numbered(runs)
 
-    def _cut(self, at: int) -> int:
-        """Let a piece begin at this byte if one covers it; return the index of the first after."""
-        index = bisect.bisect_left(self._starts, at)
-        if index:
-            start, (length, writing, begin) = self._starts[index - 1], self._pieces[index - 1]
-            if start + length > at:
-                head = at - start
-                self._pieces[index - 1] = (head, writing, begin)
-                self._starts.insert(index, at)
-                self._pieces.insert(index, (length - head, writing, begin + head))
-        return index
-
-    def _read(self, index: int, spans: Iterable[Span], who: str) -> None:
+    def _read(self, index: int, box: Box | None, who: str) -> None:
         """Refuse where bytes that are read are not those that were written for the tensor."""
         if not self._is_placed(index) or index not in self._wanted:
             return
-        base = self._offsets[index]
-        for start, end in spans:
-            expected = _part(self._wanted[index], start, end)
-            actual = self._found(base + start, base + end)
-            self._spend(len(expected) + len(actual) + 1)
-            if _joined(expected) != _joined(actual):
-                raise _wrong(
-                    f"{self._name(index)} is overwritten by {self._culprit(expected, actual)} "
-                    f"before {who} reads it"
-                )
+        start, end = self._extent(index)
+        self._spend(end - start)
+        found, expected = self._owner[start:end], _numbered(self._wanted[index])
+        if box is not None:
+            places = self._places(index, box)
+            found, expected = found[places], expected[places]
+        wrong = np.flatnonzero(found != expected)
+        if wrong.size:
+            number, own = (
+                bisect.bisect_right(self._firsts, int(one[wrong[0]])) - 1
+                for one in (found, expected)
+            )
+            culprit = "a copy of itself" if number == own else self._writers[number]
+            raise _wrong(f"{self._name(index)} is overwritten by {culprit} before {who} reads it")
 
-    def _found(self, start: int, end: int) -> list[Piece]:
-        position = max(bisect.bisect_right(self._starts, start) - 1, 0)
-        pieces = []
-        while position < len(self._starts) and self._starts[position] < end:
-            at, (length, writing, begin) = self._starts[position], self._pieces[position]
-            low, high = max(at, start), min(at + length, end)
-            if low < high:
-                pieces.append((high - low, writing, begin + low - at))
-            position += 1
-        return pieces
-
-    def _culprit(self, expected: Sequence[Piece], actual: Sequence[Piece]) -> str:
-        known = {writing for _, writing, _ in expected}
-        others = [writing for _, writing, _ in actual if writing not in known]
-        return self._writers[others[0]] if others else "a copy of itself"
-
-    def _spend(self, steps: int) -> None:
-        self._left -= steps
+    def _spend(self, count: int) -> None:
+        self._left -= count + _STEP_BYTES
         if self._left < 0:
-            raise _wrong("it has too many pieces to be checked")
+            raise _wrong("it has too many bytes to be checked")
 
 
-def _part(pieces: Sequence[Piece], start: int, end: int) -> list[Piece]:
-    """Return the pieces of bytes `start` to `end`."""
+def _numbered(runs: Sequence[Run]) -> Array:
+    return np.concatenate(
+        [np.arange(first, first + count, dtype=np.int32) for first, count in runs]
+    )
+
+
+def _part(runs: Sequence[Run], start: int, end: int) -> list[Run]:
+    """Return the runs of bytes `start` to `end`."""
     part, at = [], 0
-    for length, writing, begin in pieces:
-        low, high = max(at, start), min(at + length, end)
+    for first, count in runs:
+        low, high = max(at, start), min(at + count, end)
         if low < high:
-            part.append((high - low, writing, begin + low - at))
-        at += length
+            part.append((first + low - at, high - low))
+        at += count
     return part
 
 
-def _joined(pieces: Iterable[Piece]) -> list[Piece]:
-    """Return the pieces with those put together that follow each other in one writing."""
-    joined: list[Piece] = []
-    for length, writing, begin in pieces:
-        if joined and joined[-1][1] == writing and joined[-1][2] + joined[-1][0] == begin:
-            joined[-1] = (joined[-1][0] + length, writing, joined[-1][2])
-        else:
-            joined.append((length, writing, begin))
-    return joined
-
-
-def _box(graph: Subgraph, operator: Operator) -> list[Span] | None:
-    """Return where a SLICE or GATHER begins and ends in each dimension of its first input.
+def _box(graph: Subgraph, operator: Operator) -> Box | None:
+    """Return the part of its first input that a SLICE or GATHER reads.
 
     None for others, and where this is not known from the file or is not one box.
     """
@@ -417,42 +398,19 @@ def _box(graph: Subgraph, operator: Operator) -> list[Span] | None:
         begins, sizes = (_numbers(graph, index) for index in operator.inputs[1:])
         if not len(begins) == len(sizes) == len(shape):
             return None
-        box = [(b, b + s if s >= 0 else n) for b, s, n in zip(begins, sizes, shape, strict=True)]
+        ends = [b + s if s >= 0 else n for b, s, n in zip(begins, sizes, shape, strict=True)]
     elif operator.name == "GATHER" and len(operator.inputs) == 2 and shape:
         indices, axis = _numbers(graph, operator.inputs[1]), operator.axis % len(shape)
         if not indices or indices != list(range(indices[0], indices[0] + len(indices))):
             return None
-        box = [(0, size) for size in shape]
-        box[axis] = (indices[0], indices[0] + len(indices))
+        begins, ends = [0] * len(shape), list(shape)
+        begins[axis], ends[axis] = indices[0], indices[0] + len(indices)
     else:
         return None
-    inside = all(0 <= low <= high <= n for (low, high), n in zip(box, shape, strict=True))
-    return box if inside else None
+    inside = all(0 <= low <= high <= n for low, high, n in zip(begins, ends, shape, strict=True))
+    return tuple(map(slice, begins, ends)) if inside else None
 
 
 def _numbers(graph: Subgraph, index: int) -> list[int]:
     array = values(graph.tensors[index]) if index >= 0 else None
     return [] if array is None else [int(number) for number in array]
-
-
-def _spans(shape: Sequence[int], box: Sequence[Span], width: int) -> list[Span] | None:
-    """Return the bytes of a box of a tensor in ascending runs; None where there are too many.
-
-    Args:
-        shape: of the tensor.
-        box: where it begins and ends in each dimension.
-        width: bytes of an element.
-    """
-    inner = len(shape)  # dimensions from here on are read whole
-    while inner and box[inner - 1] == (0, shape[inner - 1]):
-        inner -= 1
-    if not inner:
-        return [(0, math.prod(shape) * width)]
-    run = math.prod(shape[inner:]) * width
-    low, high = box[inner - 1]
-    strides = [math.prod(shape[axis + 1 :]) * width for axis in range(inner - 1)]
-    outer = [range(b * s, e * s, s) for (b, e), s in zip(box, strides, strict=False) if s]
-    if math.prod(len(one) for one in outer) > _MOST_RUNS:
-        return None
-    bases = [sum(offsets) for offsets in itertools.product(*outer)]
-    return [(base + low * run, base + high * run) for base in bases]

@@ -328,7 +328,7 @@ FITTED: dict[str, Any] = {
         ({}, [{"max_extra_macs": 0.5}, {"max_extra_macs": 0.25}], 0.25),
         ({}, [{"arena_bytes": "9KB"}], None),
         ({}, [{"target": "litert", "max_extra_macs": 0.25}], None),
-        ({}, [{"target": "edgetpu"}], None),
+        ({}, [{"target": "xnnpack"}], None),
     ],
 )
 def test_build_plan_prunes_by_the_work_that_compaction_may_add(
@@ -383,3 +383,9 @@ def test_build_plan_refuses_what_a_detector_cannot_have(
     with pytest.raises(RecipeError, match=words) as caught:
         plan(TRAIN, stage, task=DETECTOR, **more)
     assert caught.value.exit_code == 2
+
+
+def test_build_plan_names_what_replaces_a_removed_target() -> None:
+    with pytest.raises(RecipeError, match="target: edgetpu was removed") as caught:
+        plan(TRAIN, QUANTIZE, {"compact": {"target": "edgetpu"}})
+    assert "edgetpu_compiler" in str(caught.value.hint)

@@ -22,9 +22,7 @@ Npu = Literal[
     "ethos-u85-2048",
 ]
 """What Vela compiles for, by its own names of accelerator configurations."""
-Delegate = Literal["xnnpack", "edgetpu"]
-"""What takes operators of a file as it is: LiteRT's delegate, and the Edge TPU's compiler."""
-PlacedTarget = Literal[Delegate, Npu]
+PlacedTarget = Literal["xnnpack", Npu]
 """Targets for which each operator has a place; the others are runtimes whose memory counts."""
 
 NPUS: tuple[str, ...] = get_args(Npu)

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from shrink.base import files
 from shrink.base.child import ChildRun, NoAnswer, run_child
-from shrink.base.errors import StageError
+from shrink.base.errors import ModelError, StageError
 from shrink.compact.targets.names import check_vela
 from shrink.compact.targets.vela_child import MODULE, VelaRequest
-from shrink.compact.targets.view import View, read_view
 from shrink.contract.compaction import Compiled, CpuOperator, Placement
+from shrink.tflite.model import Operator, Subgraph, read
 
 NPU_OPERATOR = "ethos-u"
 _PACKAGE = "ethos-u-vela"
@@ -48,7 +48,7 @@ def compile_with_vela(content: bytes, target: str) -> tuple[bytes, Placement]:
         StageError: Vela refuses the file, or ends without one.
     """
     check_vela(target)
-    view = read_view(content)
+    graph = only_subgraph(content)
     with tempfile.TemporaryDirectory(prefix="shrink-vela-") as folder:
         path, made = Path(folder) / "model.tflite", Path(folder) / "made"
         files.write_bytes(path, content)
@@ -66,8 +66,8 @@ def compile_with_vela(content: bytes, target: str) -> tuple[bytes, Placement]:
     return result, Placement(
         target=target,
         by=told.compiler,
-        operators=len(view.nodes),
-        on_cpu=left_on_cpu(view, read_view(result), reasons),
+        operators=len(graph.operators),
+        on_cpu=left_on_cpu(graph, only_subgraph(result), reasons),
         compiled=told,
     )
 
@@ -82,7 +82,7 @@ def _refused(run: ChildRun[NoAnswer], target: str) -> StageError:
 
 
 def left_on_cpu(
-    given: View, compiled: View, reasons: Mapping[tuple[str, str], str]
+    given: Subgraph, compiled: Subgraph, reasons: Mapping[tuple[str, str], str]
 ) -> tuple[CpuOperator, ...]:
     """Return the operators of a compiled file that no NPU runs.
 
@@ -91,19 +91,32 @@ def left_on_cpu(
         compiled: the file after, in which an operator `ethos-u` stands for all that an NPU runs.
         reasons: by kind and the name of the output.
     """
-    places = {(n.kind, n.outputs[0].name): n.place for n in reversed(given.nodes) if n.outputs}
-    found = []
-    for node in compiled.nodes:
-        if node.custom and node.kind == NPU_OPERATOR:
-            continue
-        key = (node.kind, node.outputs[0].name if node.outputs else "")
-        reason = reasons.get(key, _NO_REASON)
-        found.append(_left(places.get(key), key, reason))
-    return tuple(found)
+
+    def key(graph: Subgraph, operator: Operator) -> tuple[str, str]:
+        outputs = operator.outputs
+        return operator.name, graph.tensors[outputs[0]].name if outputs else ""
+
+    places: dict[tuple[str, str], int] = {}
+    for number, operator in enumerate(given.operators):
+        places.setdefault(key(given, operator), number)
+    left = [key(compiled, o) for o in compiled.operators if o.name != NPU_OPERATOR]
+    return tuple(
+        CpuOperator(
+            operator=places.get(one),
+            kind=one[0],
+            tensor=one[1],
+            reason=reasons.get(one, _NO_REASON),
+        )
+        for one in left
+    )
 
 
-def _left(place: int | None, key: tuple[str, str], reason: str) -> CpuOperator:
-    return CpuOperator(operator=place, kind=key[0], tensor=key[1], reason=reason)
+def only_subgraph(content: bytes) -> Subgraph:
+    """Return the subgraph of a file; raise `ModelError` where it has several."""
+    graphs = read(content)
+    if len(graphs) > 1:
+        raise ModelError(f"the file has {len(graphs)} subgraphs, and only one can be placed")
+    return graphs[0]
 
 
 def compiled_of(figures: Mapping[str, str]) -> Compiled:

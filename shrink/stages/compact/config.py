@@ -30,8 +30,8 @@ class CompactConfig(StageConfig):
     """Make uint8 and float32 inputs and outputs int8, without the operators that convert them."""
     target: Literal["tflm", "litert"] | PlacedTarget = "tflm"
     """The runtime whose arena counts: TFLite Micro's, or LiteRT's, which takes no memory plan. Or
-    where operators are to run: on an Ethos-U NPU, for which Vela compiles, in LiteRT's delegate
-    xnnpack, or on the edgetpu."""
+    where operators are to run: on an Ethos-U NPU, for which Vela compiles, or in LiteRT's
+    delegate xnnpack."""
     decode: Literal["auto"] | None = None
     """`auto` stores pruned and clustered int8 kernels as TFLite Micro's TFLM_DECODE reads them."""
 

@@ -85,10 +85,10 @@ def test_run_places_a_file_in_a_delegate_and_counts_what_stays(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"target": "edgetpu", "max_extra_macs": 0.1}, "for target: tflm or litert, not for edge"),
+        ({"target": "ethos-u55-64", "max_extra_macs": 0.1}, "tflm or litert, not for ethos"),
         ({"target": "xnnpack", "arena_bytes": 9000}, "for target: tflm or litert, not for xnn"),
-        ({"target": "edgetpu", "int8_io": True}, "for target: tflm or litert, not for edgetpu"),
-        ({"target": "edgetpu", "decode": "auto"}, "decode: it is for target: tflm, not for edge"),
+        ({"target": "xnnpack", "int8_io": True}, "for target: tflm or litert, not for xnnpack"),
+        ({"target": "xnnpack", "decode": "auto"}, "decode: it is for target: tflm, not for xnn"),
         ({"target": "litert", "decode": "auto"}, "decode: it is for target: tflm, not for litert"),
     ],
 )
