@@ -2,17 +2,63 @@
 
 from __future__ import annotations
 
+import contextlib
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
 
 from shrink.contract.job import StepJob
 from shrink.contract.training import Training
-from shrink.model.weights_size import weights_bytes
+from shrink.model.scan_files import WEIGHTS, open_weights
 from shrink.recipe.plan import Plan, Source, Step
 
 MODEL = "model"
 """The role of the model that a step starts from; the others are teachers."""
+_SMALL_BYTES = 4_000_000
+"""A smaller file counts whole: its optimizer decides nothing."""
+_OPTIMIZER = ("optimizer", "optimizer_weights")
+"""Groups at the root of the weights in a `.keras` file, and of an `.h5` file."""
 _SAME_SIZE = ("baseline", "train", "cluster")
+
+
+def weights_bytes(path: Path) -> int:
+    """Return the bytes of a model's file or folder, without its optimizer's; 0 where there is none.
+
+    With Adam the slots are two thirds of a compiled model's file. They are subtracted where the
+    file is HDF5 or holds it unpacked.
+    """
+    files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+    try:
+        whole = sum(one.stat().st_size for one in files)
+    except OSError:
+        return 0
+    if whole < _SMALL_BYTES or path.suffix not in (".keras", ".h5", ".hdf5"):
+        return whole
+    import h5py
+
+    def count(_: str, item: object) -> None:
+        nonlocal whole
+        whole -= item.id.get_storage_size() if isinstance(item, h5py.Dataset) else 0
+
+    with contextlib.suppress(Exception):  # of a damaged file, whose loading says why
+        with _hdf5(path) as source, h5py.File(source, "r") as file:
+            for name in filter(file.__contains__, _OPTIMIZER):
+                file[name].visititems(count)
+    return whole
+
+
+def _hdf5(path: Path) -> BinaryIO:
+    """Open the HDF5 file that is, or lies unpacked in, a model's file."""
+    if path.suffix != ".keras":
+        return path.open("rb")
+    with zipfile.ZipFile(path) as archive:
+        if archive.getinfo(WEIGHTS).compress_type != zipfile.ZIP_STORED:
+            raise ValueError("packed")
+    source = open_weights(path)
+    assert source is not None
+    return source
 
 
 @dataclass(frozen=True)
