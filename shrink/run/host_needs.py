@@ -42,10 +42,10 @@ def weights_bytes(path: Path) -> int:
         nonlocal whole
         whole -= item.id.get_storage_size() if isinstance(item, h5py.Dataset) else 0
 
-    with contextlib.suppress(Exception):  # of a damaged file, whose loading says why
-        with _hdf5(path) as source, h5py.File(source, "r") as file:
-            for name in filter(file.__contains__, _OPTIMIZER):
-                file[name].visititems(count)
+    # Of a damaged file, loading says why.
+    with contextlib.suppress(Exception), _hdf5(path) as source, h5py.File(source, "r") as file:
+        for name in filter(file.__contains__, _OPTIMIZER):
+            file[name].visititems(count)
     return whole
 
 
