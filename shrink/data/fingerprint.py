@@ -70,9 +70,9 @@ def fingerprint(config: DataConfig) -> str:
         root, own = _annotated_files(config, path)
         return _hash([config.source, *_named_digests(own, hash_files(root, own, path))])
     if config.source in ("images", "audio", "tiles") or (config.source == "text" and path.is_dir()):
-        _, names, digests = image_hashes(config)
-        listed = _named_digests(names, digests)
-        return _hash(itertools.chain([config.source, *_listing_digest(path)], listed))
+        root, names, empty = _found(config)
+        listed = _named_digests(names, hash_files(root, names, path))
+        return _hash(itertools.chain([config.source, *_listing_digest(path)], listed, empty))
     digest = hash_files(path.parent, [path.name], path)
     return _hash([config.source, *_hexadecimal(digest)])
 
@@ -147,23 +147,24 @@ def _check_there(path: Path) -> None:
         )
 
 
-def image_hashes(config: DataConfig) -> tuple[Path, Names, bytes]:
-    """Return the files of a source `images`, `audio`, `tiles` or `text`, and the SHA-256 of each.
+def _found(config: DataConfig) -> tuple[Path, Names, list[str]]:
+    """Return the files of a source `images`, `audio`, `tiles` or `text`, each once.
 
     Returns:
-        The folder that names are relative to, where they are not absolute; each name once; and
-        32 bytes for each of them.
+        The folder that names are relative to, where they are not absolute; the names; and the
+        folders of classes that are empty, which decide what is a class as the files do.
 
     Raises:
         DataError: an image, its folder or its list cannot be read.
     """
     path = Path(config.path or "").expanduser().absolute()
-    if path.is_dir():
-        kind = {"audio": CLIPS, "text": TEXTS}.get(config.source, IMAGES)
-        names, root = find_images(path, kind).names, path
-    else:
-        names, root = read_listing(path, ()).files.unique(), path.parent
-    return root, names, hash_files(root, names, path)
+    if not path.is_dir():
+        return path.parent, read_listing(path, ()).files.unique(), []
+    found = find_images(path, {"audio": CLIPS, "text": TEXTS}.get(config.source, IMAGES))
+    classes = (
+        (split, name, files) for split, own in found.splits.items() for name, files in own.items()
+    )
+    return path, found.names, [f"{split}/{name}/" for split, name, files in classes if not files]
 
 
 def content_hashes(config: DataConfig) -> dict[str, str]:
@@ -172,7 +173,8 @@ def content_hashes(config: DataConfig) -> dict[str, str]:
     Raises:
         DataError: an image, its folder or its list cannot be read.
     """
-    root, names, digests = image_hashes(config)
+    root, names, _ = _found(config)
+    digests = hash_files(root, names, Path(config.path or "").expanduser().absolute())
     paths = (place(root, name) for name in names)
     return dict(zip(paths, _hexadecimal(digests), strict=True))
 

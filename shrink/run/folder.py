@@ -26,8 +26,10 @@ from shrink.contract.result import StageOutcome
 from shrink.contract.tested import LINEAGE_NAME, SPLITS
 from shrink.contract.usage import ARTIFACTS, VOCABULARY_NAME
 from shrink.recipe.plan import Plan, Step
+from shrink.recipe.recipe_diff import recipe_changes
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text, with_taken_task
 from shrink.report.compare_rendered import COMPARE_NAMES
+from shrink.report.diff import RecipeChange
 from shrink.report.headline import Chain
 from shrink.report.model import build_report
 from shrink.report.rendered import RENDERED, render
@@ -57,6 +59,7 @@ class RunFolder:
 
     Attributes:
         path: the folder; after `write` the one that was written.
+        replaced: after `write`, in what the recipe of the run that stood here differed.
 
     Raises:
         RecipeError: the folder belongs to another recipe, or holds something else.
@@ -64,6 +67,7 @@ class RunFolder:
 
     def __init__(self, path: Path, plan: Plan, force: bool, trust_model: bool = False) -> None:
         self.path = path
+        self.replaced: tuple[RecipeChange, ...] = ()
         self._trust_model = trust_model
         self._plan = plan
         _check_folder(path)
@@ -180,6 +184,8 @@ class RunFolder:
             planned_finals=self._plan.finals,
             chain=chain,
         )
+        if self._before is not None:
+            self.replaced = tuple(recipe_changes(self._before, report))
         contents = {
             RESOLVED_NAME: resolved,
             PLAN_NAME: files.json_text(described),

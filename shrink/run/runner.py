@@ -273,7 +273,7 @@ class Runner:
             if (found := self._find(step, state)) is not None:
                 return found, "cached"
             self.console.stage_started(*position, self._seconds_after(step, state))
-            return self._compute(step, state, folder), "done"
+            return self._compute(step, state, folder)
 
     def _seconds_after(self, step: Step, state: _State) -> float | None:
         """Return what the steps after one took in the last run here; None where it is not known."""
@@ -314,7 +314,8 @@ class Runner:
         after = first is not None and step.index >= self.plan.step(first).index
         return self.options.use_store and not after
 
-    def _compute(self, step: Step, state: _State, folder: RunFolder) -> StoredStep:
+    def _compute(self, step: Step, state: _State, folder: RunFolder) -> tuple[StoredStep, Status]:
+        """Compute a step; its artifact is cached where it was only measured otherwise before."""
         with self.store.work_folder() as work:
             started = time.perf_counter()
             begun = state.keys[step.name]
@@ -349,7 +350,7 @@ class Runner:
             for key in {state.keys[step.name], *known}:
                 self.store.remove_checkpoints(key)
             self._keep_log(step, work, folder)
-            return stored
+            return stored, "cached" if made else "done"
 
     def _warn_of_change(self, changed: Sequence[str]) -> None:
         """Warn once that later runs cannot reuse what was computed beside an edit."""
@@ -502,13 +503,20 @@ class Runner:
             self.console.say(
                 f"{self.options.output} keeps its last finished run; this one is in {folder.path}"
             )
+        if folder.replaced:
+            first, *others = (f"{one.key} was {one.a}, is {one.b}" for one in folder.replaced)
+            more = f", and {len(others)} more" if others else ""
+            self.console.say(
+                f"{folder.path} replaces the run of the same name with other settings ({first}"
+                f"{more}); --output DIR keeps both"
+            )
         scores = {outcome.name: outcome.scores for outcome in state.outcomes}
         return RunResult(report, folder.path, self.exit_code, state.error, scores)
 
 
 def describe_end(status: str, seconds: float) -> str:
     """Return how a step ended, for people."""
-    return "taken from the store" if status == "cached" else f"done in {seconds:.1f} s"
+    return "cached" if status == "cached" else f"done in {seconds:.1f} s"
 
 
 def _split_files(state: _State) -> dict[str, Path]:

@@ -181,7 +181,7 @@ def test_resolved_recipe_is_the_recipe_that_ran(finished: FinishedRun, tmp_path:
         "run", finished.folder / "recipe.resolved.yaml", "--output", tmp_path / "again",
         cwd=tmp_path, store=finished.store,
     )  # fmt: skip
-    assert "[4/4] quantize: taken from the store" in again.stderr
+    assert "[4/4] quantize: cached" in again.stderr
     before, after = read_report(finished.folder), read_report(tmp_path / "again")
     assert before["recipe"] == after["recipe"]
 

@@ -86,6 +86,26 @@ def test_fingerprint_of_images_changes_with_them(tmp_path: Path, change: str) ->
     assert fingerprint(config) != before
 
 
+@pytest.mark.parametrize("source", ["images", "audio", "text"])
+@pytest.mark.parametrize("split", ["", "train/"])
+def test_fingerprint_changes_with_an_empty_class(tmp_path: Path, source: str, split: str) -> None:
+    ending = {"images": "png", "audio": "wav", "text": "txt"}[source]
+    tmp_path /= "data"  # the cache lies beside it
+    for name in ("cat", "dog"):
+        (tmp_path / f"{split}{name}").mkdir(parents=True)
+        (tmp_path / f"{split}{name}" / f"1.{ending}").write_text(name)
+    config = DataConfig.model_validate(
+        {"source": source, "path": str(tmp_path), **({"audio": {}} if source == "audio" else {})}
+    )
+    before = fingerprint(config)
+    (tmp_path / f"{split}triangle").mkdir()
+    empty = fingerprint(config)
+    (tmp_path / f"{split}triangle").rename(tmp_path / f"{split}circle")
+    assert len({before, empty, fingerprint(config)}) == 3
+    (tmp_path / f"{split}circle").rmdir()
+    assert fingerprint(config) == before
+
+
 def test_fingerprint_ignores_what_the_source_ignores(tmp_path: Path) -> None:
     config = _images(tmp_path / "data")
     before = fingerprint(config)

@@ -77,13 +77,26 @@ class FakeWorker:
         }
 
 
+def runner_of(
+    recipe: dict[str, Any],
+    output: Path,
+    options: RunOptions | None = None,
+    worker: Attempt | None = None,
+    *,
+    quiet: bool = False,
+) -> Runner:
+    """Return what runs a recipe with a fake worker."""
+    plan = build_plan(recipe_from_mapping(recipe, "test"))
+    console = Console(quiet=quiet)
+    store = Store(cache_root(), console.warn)
+    runner = Runner(plan, options or RunOptions(output), store, console)
+    runner.attempt = worker or FakeWorker()
+    return runner
+
+
 def run(recipe: dict[str, Any], output: Path, worker: Attempt) -> dict[str, Any]:
     """Run a recipe with a fake worker and return its report."""
-    plan = build_plan(recipe_from_mapping(recipe, "test"))
-    console = Console(quiet=True)
-    runner = Runner(plan, RunOptions(output), Store(cache_root(), console.warn), console)
-    runner.attempt = worker
-    result = runner.run()
+    result = runner_of(recipe, output, worker=worker, quiet=True).run()
     if result.error is not None:
         raise result.error
     return dict(to_plain(result.report))

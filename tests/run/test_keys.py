@@ -32,7 +32,6 @@ _TRAINING: dict[str, Change] = {
     "distill": {"student": {"width": 0.5}, "epochs": 1},
     "quantize-aware": {"aware": True, "epochs": 1},
     "prune-magnitude": {"method": "magnitude", "epochs": 1},
-    "prune-peak": {"method": "channels", "training_peak_bytes": "1GB", "epochs": 0},
     "cluster": {"epochs": 1},
 }
 _OF_TRAINING: list[Change] = [

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from shrink.contract.job import StepJob
-from tests.run.fake_worker import FakeWorker, run, statuses
+from shrink.run.options import RunOptions
+from tests.run.fake_worker import FakeWorker, run, runner_of, statuses
 
 
 @pytest.fixture(autouse=True)
@@ -117,19 +118,25 @@ def test_run_keeps_no_result_under_the_key_of_code_that_was_edited_meanwhile(
 
 
 _MORE_LATER = """
+import sys
 from pathlib import Path
+def examples():
+    calls = vars(sys).setdefault("_shrink_test_calls", [])
+    calls.append(1)
+    return (Path(__file__).parent / f"{min(len(calls), 2)}.txt").read_text()
 def build():
     return "model"
-def student():
-    return (Path(__file__).parent / "x.txt").read_text()
 """
 
 
-def test_run_finds_its_stages_where_a_later_one_showed_more_of_their_code(tmp_path: Path) -> None:
-    recipe = _recipe(tmp_path / "a", _MORE_LATER)
-    (tmp_path / "a" / "x.txt").write_text("1")
-    student = f"{tmp_path / 'a' / 'model.py'}:student"
-    recipe["stages"] = [{"train": {"epochs": 1}}, {"distill": {"student": student, "epochs": 1}}]
+def test_run_finds_its_stages_where_a_later_one_showed_more_of_their_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "_shrink_test_calls", [], raising=False)
+    data = {"source": "python", "path": f"{tmp_path / 'a' / 'model.py'}:examples"}
+    recipe = _recipe(tmp_path / "a", _MORE_LATER, data=data)
+    for name in ("1.txt", "2.txt"):
+        (tmp_path / "a" / name).write_text(name)
     run(recipe, tmp_path / "out", FakeWorker())
     assert statuses(run(recipe, tmp_path / "out", FakeWorker())) == ["cached", "cached"]
 
@@ -180,3 +187,30 @@ def test_every_step_is_planned_with_what_the_group_had_when_the_run_began(
     assert statuses(run(recipe, tmp_path / "out", worker)) == ["done"] * 2
     limits = {job.training.host_memory_limit for job in worker.jobs}
     assert limits == {int(16 * 10**9 * 0.9) + 400_000_000}
+
+
+def test_a_run_says_which_settings_it_replaces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = _recipe(tmp_path / "a", "def build():\n    return 'model'\n")
+    for epochs in (1, 1, 2):
+        recipe["stages"] = [{"train": {"epochs": epochs}}]
+        runner_of(recipe, tmp_path / "out").run()
+        said = capsys.readouterr().err
+        assert ("replaces the run" in said) == (epochs == 2)
+    assert "train.epochs was 1, is 2" in said
+    assert "--output" in said
+
+
+def test_an_artifact_that_is_only_measured_again_counts_as_cached(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = _recipe(tmp_path / "a", "def build():\n    return 'model'\n")
+    recipe["stages"] = [{"train": {"epochs": 1}}]
+    options = RunOptions(tmp_path / "validated", measured_on="validation")
+    runner_of(recipe, tmp_path / "validated", options).run()
+    capsys.readouterr()
+    runner_of(recipe, tmp_path / "out").run()
+    said = capsys.readouterr().err
+    assert "train: cached" in said
+    assert "done in" not in said

@@ -11,11 +11,11 @@ import functools
 import hashlib
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,9 +43,13 @@ _HINT = "save it as a tiled TIFF, for example with vips tiffsave --tile --pyrami
 
 @dataclass(frozen=True)
 class _Level:
-    """One resolution of a TIFF file: a page of tifffile's, and a descriptor to read from."""
+    """One resolution of a TIFF file: a page of tifffile's, and a descriptor to read from.
+
+    `decode` is the page's, made while the file was open: codecs such as JPEG read tables from it.
+    """
 
     page: tifffile.TiffPage
+    decode: Callable[..., Any]
     descriptor: int
     path: str
 
@@ -81,12 +85,12 @@ class _Level:
         if len(content) < count:
             raise DataError("the file is cut short", subject=shown(self.path), hint=_HINT)
         try:
-            decoded, _, shape = self.page.decode(content, index, jpegtables=self.page.jpegtables)
+            decoded, _, shape = self.decode(content, index)
         except Exception as error:  # whatever the codec of the moment raises
             raise DataError(
                 f"a tile cannot be decoded: {type(error).__name__}: {error}",
                 subject=shown(self.path),
-                hint="write the file again; JPEG and other codecs need the package imagecodecs",
+                hint=extra_hint("tiles") if "imagecodecs" in str(error) else "write the file again",
             ) from error
         return None if decoded is None else decoded[0, : shape[1], : shape[2]]
 
@@ -163,10 +167,11 @@ class TileRows:
                         hint="lower data.level",
                     )
                 page = pages[self._number].pages[0].aspage()
+                decode = functools.partial(page.decode, jpegtables=page.jpegtables)
         except (OSError, ValueError, reader.TiffFileError) as error:
             raise DataError(f"not a TIFF file: {error}", subject=shown(path), hint=_HINT) from error
         _check_page(page, path)
-        return _Level(page, os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
+        return _Level(page, decode, os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:

@@ -41,6 +41,20 @@ def test_arrays_gives_the_windows_that_are_listed(tmp_path: Path, storage: dict[
     }
 
 
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("codec", ["jpeg", "deflate", "lzw"])
+def test_arrays_decodes_compressed_slides(tmp_path: Path, codec: str, level: int) -> None:
+    pytest.importorskip("imagecodecs")
+    corners = [(0, 0), (3, 5), (40, 60)] * 4
+    storage = {"tile": (48, 32), "compression": codec}
+    dataset = _open(tmp_path, storage, corners, level=level)
+    whole = tifffile.imread(tmp_path / "slide.tif", level=level)
+    expected = {whole[y : y + 32, x : x + 30].tobytes() for x, y in corners}
+    parts = (dataset.train, dataset.validation, dataset.test)
+    found = {w.tobytes() for part in parts for w in part.arrays(np.arange(len(part)))[0]}
+    assert found == expected
+
+
 def test_arrays_reads_a_coarser_level(tmp_path: Path) -> None:
     dataset = _open(tmp_path, {"tile": (16, 16)}, rows=[(40, 60), (0, 0)] * 6, level=1)
     x, y = dataset.train.arrays(np.arange(len(dataset.train)))
