@@ -1,4 +1,4 @@
-"""Detector outputs whose logits need no more range than a sigmoid tells apart.
+"""Logits that need no more range than the probabilities behind them tell apart.
 
 Raw outputs of a head hold offsets of boxes near 0 and logits down to -40 in one tensor. An int8
 scale for all of them has a fifth of a unit, which moves edges by tens of percent, while nothing
@@ -13,13 +13,14 @@ import numpy as np
 
 from shrink.base.types import Array
 from shrink.quantization.calibration import CalibrationExamples
+from shrink.quantization.probabilities import of_one_scale, saturated_logits
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.task.detector import Detector
 from shrink.task.interface import artifact_interface
 from shrink.tflite.interpreter import load
-from shrink.tflite.model import Subgraph, read
+from shrink.tflite.model import read
 
 LARGEST_LOGIT = 10.0
 """A sigmoid is within 5e-5 of 0 or 1 from here on."""
@@ -31,18 +32,35 @@ def bound_scores(
     context: StageContext,
     calibration: CalibrationExamples,
 ) -> list[str]:
-    """Let a detector's logits saturate where its probabilities do; return a note for each output.
+    """Let logits saturate where the probabilities behind them do; return a note for each tensor.
 
     Args:
-        source: gets the `bounds` of its outputs; where nothing would change it gets none.
+        source: gets the `bounds` of its tensors.
         config: of the stage; only 8-bit activations are coarse enough to need it.
         context: knows how outputs are decoded.
-        calibration: examples that tell the ranges.
+        calibration: examples that say what ranges there are.
     """
-    scheme = config.scheme == "static_wi8_ai8" or (
+    integers = config.scheme == "static_wi8_ai8" or (
         config.scheme == "mixed" and config.activations == "int8"
     )
-    if not scheme or config.split_outputs or not context.has_targets or source.ranges:
+    if not integers or not context.has_data or source.ranges:
+        return []
+    bounds, notes = dict[str, tuple[float, float]](), []
+    for logits in saturated_logits(source.float32.content, calibration.batches()):
+        bounds |= dict.fromkeys(logits.names, (logits.low, logits.high))
+        notes.append(str(logits))
+    source.bounds = bounds
+    return notes + _bound_detections(source, config, context, calibration)
+
+
+def _bound_detections(
+    source: FloatModel,
+    config: QuantizeConfig,
+    context: StageContext,
+    calibration: CalibrationExamples,
+) -> list[str]:
+    """Bound the logits among a detector's outputs, whose sigmoid is not in the file."""
+    if config.split_outputs or not context.has_targets:
         return []
     channels = _logit_channels(source, context)
     if channels is None:
@@ -55,14 +73,14 @@ def bound_scores(
     for index, logits, column in zip(outputs, channels, zip(*found, strict=True), strict=True):
         ends, kept = _ends(column, logits)
         if kept != ends:
-            named = _of_one_scale(graph, index)
+            named = [graph.tensors[i].name for i in of_one_scale(graph, index)]
             bounds |= dict.fromkeys(named, kept)
             notes.append(
                 f"{named[0]}: logits beyond {LARGEST_LOGIT:g} on either side count as that, so "
                 f"that one scale reaches from {kept[0]:.1f} to {kept[1]:.1f} in place of "
                 f"{ends[0]:.1f} to {ends[1]:.1f}"
             )
-    source.bounds = bounds
+    source.bounds = {**source.bounds, **bounds}
     return notes
 
 
@@ -74,16 +92,6 @@ def _logit_channels(source: FloatModel, context: StageContext) -> list[Array] | 
     else:
         task = context.task_of(artifact_interface(context.input_path()))
     return task.detector.head.logit_channels() if isinstance(task.detector, Detector) else None
-
-
-def _of_one_scale(graph: Subgraph, index: int) -> list[str]:
-    """Return the names of a tensor and of those whose scale a reshape carries over to it."""
-    made = {operator.outputs[0]: operator for operator in graph.operators if operator.outputs}
-    names = [graph.tensors[index].name]
-    while index in made and made[index].name == "RESHAPE":
-        index = made[index].inputs[0]
-        names.append(graph.tensors[index].name)
-    return names
 
 
 def _ends(
