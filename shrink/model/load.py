@@ -287,6 +287,25 @@ def _subclassed(path: Path, more: str = "") -> ModelError:
     )
 
 
+def check_stateless(model: keras.Model, path: Path) -> None:
+    """Raise `ModelError` if a layer keeps its state from one batch to the next.
+
+    Examples are independent here; measured in sequence, each would begin from the state of another.
+    The TFLite converter cannot keep such a state either.
+    """
+    layers = model._flatten_layers() if isinstance(model, keras.Model) else ()
+    names = [x.name for x in layers if isinstance(x, keras.layers.RNN) and x.stateful]
+    if names:
+        raise ModelError(
+            f"recurrent layers with stateful=True keep their state between examples: "
+            f"{', '.join(names)}",
+            subject=path,
+            hint="build the model with stateful=False and set_weights(old.get_weights()); for "
+            "streaming, make the state an input (initial_state=...) and an output "
+            "(return_state=True), which the firmware carries from call to call",
+        )
+
+
 _ROOM_BYTES = 2 << 30
 _PER_CORE_BYTES = 80 << 20
 """Address space that a thread reserves: its stack, and an arena of the C library."""

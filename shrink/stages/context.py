@@ -46,7 +46,13 @@ from shrink.engine.whole_split import WholeSplit
 from shrink.graph.scale import check_blocks
 from shrink.model.brought import brought_by
 from shrink.model.compiled import Compiled, read_compiled
-from shrink.model.load import check_student, image_input, import_note, load_source
+from shrink.model.load import (
+    check_stateless,
+    check_student,
+    image_input,
+    import_note,
+    load_source,
+)
 from shrink.model.reference import ModelReference
 from shrink.model.savable import check_savable
 from shrink.model.scan import check_model_file
@@ -238,6 +244,7 @@ class StageContext:
         source = self._job.inputs[role]
         with self.devices.scope():
             model = load_source(source, as_graph=role.partition("-")[0] == "teacher")
+        check_stateless(model, source.path)
         if role == "model":
             for demand in self._job.demands:
                 if demand.student:

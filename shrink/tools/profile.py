@@ -25,7 +25,7 @@ from shrink.engine.trainer import TrainingSetup
 from shrink.measure.inference import latency
 from shrink.measure.memory import inference_peak_bytes
 from shrink.measure.training_peak import TrainingPeak
-from shrink.model.load import load_source
+from shrink.model.load import check_stateless, load_source
 
 _STEPS = 4
 
@@ -77,6 +77,7 @@ def profile(job: ProfileJob, send: Send) -> Profile:
     keras.utils.set_random_seed(config.seed)
     with devices.scope():
         model = load_source(job.model)
+        check_stateless(model, job.model.path)
     layers = layer_memory(model, batch_size)
     probed: dict[int, int] = {}
     floor, split, trace = Floor(), None, []
