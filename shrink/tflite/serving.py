@@ -235,6 +235,8 @@ def for_conversion(
       its own, and a mean of many values needs a finer one.
     - Layers of a mixed precision compute in float32, in which their weights are stored: TFLite
       has no kernels for float16 activations.
+    - An UpSampling1D becomes the resize of a picture of one column: the converter would split it
+      into all its steps and join them again, too many inputs for TFLite Micro's concatenation.
     - The steps of a GRU or another loop are written one after the other, to become integers: the
       converter's calibration crashes on loops. An LSTM is one operator of TFLite.
     - What `model.add_metric` counts, in variables that each call would write, is left out.
@@ -250,6 +252,10 @@ def for_conversion(
     notes = [
         f"{name}: average over the whole input written as a mean"
         for name in names_of(model, _covers_its_whole_input)
+    ]
+    notes += [
+        f"{name}: written as the resize of a picture of one column"
+        for name in names_of(model, _is_upsampling)
     ]
     if to_integers:
         loops = names_of(model, can_be_unrolled)
@@ -271,6 +277,19 @@ def _without_metrics(model: keras.Model) -> keras.Model:
     if not has_graph(model) or not any(type(x).__name__ == "AddMetric" for x in model.layers):
         return model
     return keras.Model(model.input, model.output, name=model.name)
+
+
+def _is_upsampling(layer: keras.layers.Layer) -> bool:
+    return type(layer) is keras.layers.UpSampling1D
+
+
+class _ResizingUpSampling1D(keras.layers.UpSampling1D):
+    """Repeats each step of (n, steps, channels) `size` times, by a resize to the nearest."""
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Return (n, steps * size, channels)."""
+        column = tf.expand_dims(inputs, 2)
+        return tf.squeeze(keras.backend.resize_images(column, self.size, 1, "channels_last"), 2)
 
 
 def _covers_its_whole_input(layer: keras.layers.Layer) -> bool:
@@ -300,6 +319,8 @@ def _clone(layer: keras.layers.Layer, *, to_integers: bool) -> keras.layers.Laye
             data_format=layer.data_format, keepdims=True, name=layer.name
         )
     config = _in_float32(layer.get_config())
+    if _is_upsampling(layer):
+        return _ResizingUpSampling1D.from_config(config)
     if to_integers and can_be_unrolled(layer):
         config = unrolled(config)
     return layer.__class__.from_config(config)

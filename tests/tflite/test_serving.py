@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import convert
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
@@ -24,6 +25,20 @@ def pooled(shape: tuple[int, int, int], **options: object) -> keras.Model:
     x = L.Conv2D(3, 3, padding="same", name="conv")(inputs)
     x = L.AveragePooling2D(name="pool", **options)(x)
     return keras.Model(inputs, L.Dense(2, name="dense")(L.Flatten()(x)))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_for_conversion_writes_upsampling_of_steps_as_a_resize(size: int) -> None:
+    inputs = L.Input((12, 3), name="signal")
+    model = keras.Model(inputs, L.Conv1D(2, 3)(L.UpSampling1D(size, name="up")(inputs)))
+    rewritten, (note,) = for_conversion(model)
+    assert note.startswith("up: ")
+    x = np.random.default_rng(0).normal(size=(4, 12, 3)).astype(np.float32)
+    repeated = model.layers[-1](np.repeat(x, size, axis=1))
+    np.testing.assert_allclose(rewritten(x), repeated, rtol=1e-5, atol=1e-6)
+    content = convert(model, "float32").content
+    assert "CONCATENATION" not in {operator.name for operator in read(content)[0].operators}
+    np.testing.assert_allclose(predict_in_micro(content, x)[0], repeated, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(
