@@ -289,6 +289,7 @@ class Firmware:
 
     Attributes:
         operators: methods of TFLite Micro's `MicroMutableOpResolver` to call, each once, sorted.
+        resource_variables: how many the model keeps between invocations.
         arena_bytes: tensor arena that TFLite Micro's Python wheel needed; None where it has none.
         arena_32_bytes: estimate of the arena on 32-bit targets; None where there is none.
         arena_note: why there is no arena; empty where there is one.
@@ -298,6 +299,7 @@ class Firmware:
     """
 
     operators: tuple[str, ...]
+    resource_variables: int = 0
     arena_bytes: int | None
     arena_32_bytes: int | None = None
     arena_note: str

@@ -61,6 +61,14 @@ def _constants(prefix: str, firmware: Firmware) -> Iterator[str]:
     yield "// Operators, for tflite::MicroMutableOpResolver:"
     yield from (f"//   resolver.{method}();" for method in firmware.operators)
     yield f"#define {prefix}_OPERATORS {len(firmware.operators)}"
+    if firmware.resource_variables:
+        yield ""
+        yield "// Resource variables keep the model's state; the interpreter needs room for them:"
+        yield "//   auto* allocator = tflite::MicroAllocator::Create(arena, sizeof(arena));"
+        yield "//   auto* variables = tflite::MicroResourceVariables::Create("
+        yield f"//       allocator, {prefix}_RESOURCE_VARIABLES);"
+        yield "//   tflite::MicroInterpreter interpreter(model, resolver, allocator, variables);"
+        yield f"#define {prefix}_RESOURCE_VARIABLES {firmware.resource_variables}"
     yield ""
     if firmware.arena_bytes is None:
         yield f"// No arena size: {_comment(firmware.arena_note)}"

@@ -47,10 +47,17 @@ def firmware_facts(job: FirmwareFactsJob, send: Send) -> Firmware:
     path = job.model.path
     send(Phase("asking TFLite Micro"))
     arena = arena_bytes(path)
-    names = {operator.name for graph in read_file(path) for operator in graph.operators}
+    operators = [operator for graph in read_file(path) for operator in graph.operators]
+    names = {operator.name for operator in operators}
+    variables = {
+        (operator.options.container, operator.options.sharedName)
+        for operator in operators
+        if operator.name == "VAR_HANDLE"
+    }
     inputs, outputs = describe_tensors(path.read_bytes())
     return Firmware(
         operators=tuple(sorted(map(resolver_method, names))),
+        resource_variables=len(variables),
         arena_bytes=arena.value,
         arena_32_bytes=arena.estimate_32.value,
         arena_note=arena.reason,
