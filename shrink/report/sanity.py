@@ -14,6 +14,8 @@ _WIDE = 0.1
 """An interval of a fraction from which on a result hardly says anything: 10 points."""
 _FEW = 30
 _LARGE_DROP = 0.1
+_LARGE_RISE = 0.5
+"""Of an error: half as much again."""
 _HARDLY = 0.2
 """Less than this share of the way from guessing to a perfect answer is hardly better."""
 _SLACK = 1.01
@@ -295,7 +297,9 @@ def _large_drop(stage: Stage, base: Stage, metric: Figure) -> list[ReportWarning
     if guess is not None and guess.metric == metric.name and not _skewed_labels(base):
         chance = guess.value
     half_way = chance is not None and chance != before and lost >= abs(before - chance) / 2
-    is_large = metric.is_from_0_to_1 and lost >= _LARGE_DROP
+    # Of the best value, 1; an error without an upper end has only its own size to compare with.
+    ends_at_1 = metric.range is not None and metric.range[1] == 1.0
+    is_large = lost >= _LARGE_DROP if ends_at_1 else lost >= _LARGE_RISE * before > 0
     if not proven or not (is_large or half_way):
         return []
     amount = f" by {100 * lost:.2f} points" if metric.unit == "fraction" else ""
