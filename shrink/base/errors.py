@@ -250,6 +250,7 @@ _GRAVEST = (
     "baseline-at-chance",
     "stage-at-chance",
     "large-drop",
+    "coarse-operators",
     "outputs-lost",
     "artifact-larger-than-source",
 )

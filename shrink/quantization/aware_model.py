@@ -128,7 +128,7 @@ _PASSING = (
 )  # fmt: skip
 """Layers whose output holds nothing but values of their input, or zeros."""
 _SUMS = (L.Add, L.Subtract, L.Multiply)
-_KEEPING_SCALE = (L.AveragePooling1D, L.AveragePooling2D, L.UpSampling2D)
+_KEEPING_SCALE = (L.AveragePooling1D, L.AveragePooling2D, L.UpSampling1D, L.UpSampling2D)
 """Layers whose integer kernels write with the scale that they read with."""
 _GIVING_SCALE = (L.Concatenate, L.Maximum)
 """Layers whose inputs are written with the scale of their output, where nothing else reads them."""
@@ -181,11 +181,15 @@ class AwareModel:
         (ours,) = _activations(read_network(self.plain), self.aware, few)
         (theirs,) = tensor_values(source.float32.content, few)
         indices = {name: same_values(array, ours) for name, array in theirs.items()}
-        source.ranges = {name: self.ranges[index] for name, index in indices.items() if index}
+        source.ranges = {
+            name: self.ranges[index]
+            for name, index in indices.items()
+            if index and index in self.ranges
+        }
         return source
 
 
-def aware_model(model: keras.Model, batches: Batches) -> AwareModel:
+def aware_model(model: keras.Model, batches: Batches, *, float_inputs: bool = False) -> AwareModel:
     """Return a model for quantization-aware training; call it inside the devices' scope.
 
     Rounded are kernels, for each output channel, and every activation that the artifact stores:
@@ -196,10 +200,13 @@ def aware_model(model: keras.Model, batches: Batches) -> AwareModel:
     Args:
         model: functional or sequential; nested models are flattened.
         batches: calibration examples.
+        float_inputs: whether inputs are not rounded, nor what only joins or scales them: the
+            artifact begins with these layers in float.
     """
     plain = flat_model(read_network(model)).model
     network = read_network(plain)
-    ranges = _ranges(network, batches)
+    floats = {str(index) for index in _before_scaling(network)} if float_inputs else set()
+    ranges = {k: ends for k, ends in _ranges(network, batches).items() if k not in floats}
     aware, quantizing = _copy(network, _kind, _quantize(ranges))
     _take_weights(network, quantizing, plain)
     return AwareModel(plain, aware, ranges, _skipped(network))
@@ -219,6 +226,21 @@ def stored_activations(network: Network) -> list[int]:
             if ref.index not in outputs and not fused:
                 stored.append(ref.index)
     return stored
+
+
+def _before_scaling(network: Network) -> set[int]:
+    """Return the tensors that hold inputs which no layer but a part of a Rescaling has scaled."""
+    readers = _readers(network)
+    found = {ref.index for _, ref in network.inputs}
+    for call in network.calls:
+        after = [reader.layer for ref in call.outputs for reader in readers.get(ref.index, [])]
+        partly = isinstance(call.layer, L.Rescaling) and all(
+            isinstance(layer, L.Rescaling) for layer in after
+        )
+        passes = partly or isinstance(call.layer, (*_PASSING, L.Concatenate))
+        if passes and found.issuperset(ref.index for ref in call.inputs):
+            found.update(ref.index for ref in call.outputs)
+    return found
 
 
 def _readers(network: Network) -> dict[int, list[Call]]:

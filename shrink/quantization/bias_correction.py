@@ -89,7 +89,8 @@ def _examples(graph: Subgraph, tensors: list[int], most: int) -> int:
 
 
 def _sums(signal: np.ndarray, other: np.ndarray) -> list[float]:
-    a, b = signal.astype(np.float64).ravel(), other.astype(np.float64).ravel()
+    finite = np.isfinite(signal)  # what a guard discards has no error
+    a, b = signal[finite].astype(np.float64), other[finite].astype(np.float64)
     return [float(a @ a), float(np.sum((a - b) ** 2)), float(a @ b), float(b @ b)]
 
 

@@ -194,16 +194,22 @@ def least_squares_ranges(content: bytes, batches: Batches, levels: int = 256) ->
 
 
 def extremes_of(activations: Iterable[Activations]) -> Ranges:
-    """Return the least and the largest value of every activation over all batches.
+    """Return the least and the largest finite value of every activation over all batches.
+
+    A model may discard values that are not finite, as `where(s > 0, x / s, 0)` does.
 
     Raises:
-        StageError: there are no examples, or they lead to values that are not finite.
+        StageError: there are no examples, or an activation has no finite value.
     """
     extremes: dict[str, tuple[float, float]] = {}
     for batch in activations:
         for name, array in batch.items():
             low, high = extremes.get(name, (np.inf, -np.inf))
-            extremes[name] = (min(low, float(array.min())), max(high, float(array.max())))
+            finite = _finite(array)
+            extremes[name] = (
+                min(low, float(finite.min(initial=np.inf))),
+                max(high, float(finite.max(initial=-np.inf))),
+            )
     for name, ends in extremes.items():
         if not np.isfinite(ends).all():
             raise StageError(
@@ -275,8 +281,15 @@ def least_squares_range(
 
 def _histogram(array: np.ndarray, range_: tuple[float, float]) -> np.ndarray:
     """Return how many values lie in each bin; `numpy.histogram` takes twice as long."""
-    bins = (array.ravel() - np.float32(range_[0])) * np.float32(_BINS / (range_[1] - range_[0]))
+    values, width = _finite(array).ravel(), range_[1] - range_[0]
+    bins = (values - np.float32(range_[0])) * np.float32(_BINS / width)
     return np.bincount(np.clip(bins, 0, _BINS - 1).astype(np.int32), minlength=_BINS)
+
+
+def _finite(array: np.ndarray) -> np.ndarray:
+    """Return the finite values of an array; the array itself if all of them are."""
+    finite = np.isfinite(array)
+    return array if finite.all() else array[finite]
 
 
 def _with_zero(extremes: tuple[float, float]) -> tuple[float, float]:
@@ -291,12 +304,24 @@ def tensor_values(content: bytes, batches: Batches) -> Iterator[dict[str, np.nda
     Args:
         content: a float .tflite model.
         batches: examples, by the names of the model's inputs.
+
+    Raises:
+        StageError: an output of the model is not finite.
     """
     graph = read(content)[0]
     written = [i for operator in graph.operators for i in operator.outputs]
     tensors = [i for i in written if graph.tensors[i].dtype == "FLOAT32"]
     runner = load(exposing(content, tensors))
     names = [graph.tensors[i].name for i in (*graph.inputs, *tensors)]
+    outputs = {graph.tensors[i].name for i in graph.outputs}
     for arrays in batches:
         inputs = ordered(arrays, runner.input_names)
-        yield dict(zip(names, [*inputs, *runner.predict(arrays, batch_size=_CHUNK)], strict=True))
+        found = dict(zip(names, [*inputs, *runner.predict(arrays, batch_size=_CHUNK)], strict=True))
+        for name in outputs & found.keys():
+            if not np.isfinite(found[name]).all():
+                raise StageError(
+                    "calibration examples lead to outputs that are not finite",
+                    subject=name,
+                    hint="shrink data check",
+                )
+        yield found

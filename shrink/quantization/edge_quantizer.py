@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -168,6 +168,7 @@ def quantize(
     activation_bits: Literal[8, 16] = 8,
     float_borders: tuple[bool, bool] = (False, False),
     dense_per_tensor: bool = False,
+    floats: Collection[str] = (),
 ) -> bytes:
     """Quantize a float model with scales from each channel's largest weight.
 
@@ -179,6 +180,7 @@ def quantize(
         activation_bits: for `static`.
         float_borders: whether inputs and outputs stay float32, for `static`.
         dense_per_tensor: whether each dense layer's weights share one scale, for `static`.
+        floats: names of the output tensors of operators that stay float, for `static`.
 
     Raises:
         StageError: ai-edge-quantizer refuses the model.
@@ -199,6 +201,9 @@ def quantize(
             for kind in ("CONV_2D", "FULLY_CONNECTED"):
                 operation = qtyping.TFLOperationName(kind)
                 _add(recipe, scope, operation, mode, width, activation_bits)
+    for name in floats:
+        scope = f"^{re.escape(name)};?$"
+        recipe.add_quantization_config(scope, _ALL, algorithm_key=AlgorithmName.NO_QUANTIZE)
     for border, keep_float in zip(("INPUT", "OUTPUT"), float_borders, strict=True):
         if keep_float:
             operation = qtyping.TFLOperationName(border)

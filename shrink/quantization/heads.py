@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import tf_keras as keras
 
-from shrink.base.errors import StageError
+from shrink.base.errors import StageError, listed
 from shrink.base.types import Array
 
 FEW_STEPS = 16
 """Values of an integer output that a channel takes at most, where that is worth a warning."""
+_MOST_NAMED = 10
 _ENOUGH_STEPS = 64
 """Values that another channel of the output takes at least: else all of it is coarse."""
 
@@ -41,19 +42,19 @@ class MixedRanges:
     scale: float
 
     def __str__(self) -> str:
-        places = _places(self.channels)
         return (
             f"the output {self.output!r} has one scale, {self.scale:.3g}, for numbers of different "
-            f"sizes: channels {places} lie between {self.low:.3g} and {self.high:.3g}, and at most "
-            f"{self.values} values are left for each"
+            f"sizes: channels {places(self.channels)} lie between {self.low:.3g} and "
+            f"{self.high:.3g}, and at most {self.values} values are left for each"
         )
 
 
-def _places(channels: Sequence[int]) -> str:
+def places(channels: Sequence[int]) -> str:
+    """Return places on an axis as text: 3 to 7, or 0, 2."""
     straight = list(channels) == list(range(channels[0], channels[-1] + 1))
     if straight and len(channels) > 2:
         return f"{channels[0]} to {channels[-1]}"
-    return ", ".join(map(str, channels))
+    return listed(list(map(str, channels)), _MOST_NAMED)
 
 
 def mixed_ranges(output: str, values: Array, scale: float) -> MixedRanges | None:

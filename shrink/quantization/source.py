@@ -29,6 +29,7 @@ class FloatModel:
         ranges: of the activations that a training under rounding settled, here or elsewhere, by
             tensor of `float32`.
         bounds: ranges that tensors of `float32` saturate at on purpose, by name.
+        floats: names of the tensors of `float32` whose operators stay float in static schemes.
         measured: those that calibration found, by the bits of the activations, once it has.
     """
 
@@ -36,6 +37,7 @@ class FloatModel:
         self.model = model
         self.ranges: Ranges = {}
         self.bounds: Ranges = {}
+        self.floats: frozenset[str] = frozenset()
         self.measured: dict[int, Ranges] = {}
         self._content = content
 
@@ -62,6 +64,10 @@ class FloatModel:
         structure = tf.nest.pack_sequence_as(self.model.input, arrays)
         outputs = tf.nest.flatten(self.model(structure, training=False))
         return [np.asarray(output) for output in outputs]
+
+    def rewrite(self, content: bytes) -> None:
+        """Use another float .tflite file, which computes the same, in place of `float32`."""
+        self.__dict__["float32"] = Conversion(content, self.float32.notes)
 
     @property
     def converted(self) -> Conversion | None:

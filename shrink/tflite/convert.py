@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
+from tensorflow.lite.python import lite
 from tensorflow.lite.python.optimize.calibrator import Calibrator
 
 from shrink.base.errors import ConversionError, DataError, ModelError, StageError
@@ -121,20 +123,23 @@ def forgetting_states() -> Iterator[None]:
 
 @contextmanager
 def _calibrated_to(
-    ranges: Mapping[str, tuple[float, float]], edit: Callable[[bytes], bytes] | None
+    ranges: Mapping[str, tuple[float, float]],
+    edit: Callable[[bytes], bytes] | None,
+    floats: Collection[str],
 ) -> Iterator[None]:
-    """Let the TFLite converter take these ranges for tensors by name, in place of what it finds."""
-    calibrate = Calibrator.calibrate
+    """Let the TFLite converter use these ranges of tensors, and leave operators float, by name."""
+    calibrate, quantize = Calibrator.calibrate, lite._mlir_quantize
 
     def calibrate_some(self: Calibrator, examples: Callable[[], Iterable[object]]) -> bytes:
         content = with_ranges(bytes(calibrate(self, examples)), ranges)
         return content if edit is None else edit(content)
 
     Calibrator.calibrate = calibrate_some
+    lite._mlir_quantize = functools.partial(quantize, denylisted_nodes=list(floats))
     try:
         yield
     finally:
-        Calibrator.calibrate = calibrate
+        Calibrator.calibrate, lite._mlir_quantize = calibrate, quantize
 
 
 Precision = Literal["float32", "float16", "dynamic_int8", "static_int8", "static_int16"]
@@ -200,6 +205,7 @@ def convert(
     *,
     dense_per_tensor: bool = False,
     ranges: Mapping[str, tuple[float, float]] | None = None,
+    floats: Collection[str] = (),
     edit: Callable[[bytes], bytes] | None = None,
 ) -> Conversion:
     """Convert a model to TFLite, with a batch of 1 and static shapes.
@@ -216,6 +222,7 @@ def convert(
         dense_per_tensor: whether each dense layer's integer weights share one scale.
         ranges: of activations by their tensor's name in the float32 file, for static_int8, in place
             of those that calibration finds.
+        floats: names of tensors in the float32 file whose operators stay float, for static_int8.
         edit: what becomes of the calibrated float model, with a range at each tensor, before it is
             quantized, for the static precisions.
 
@@ -245,8 +252,8 @@ def convert(
             # Some conversions read the examples twice, which an iterator does not survive.
             repeatable = list(calibration) if isinstance(calibration, Iterator) else calibration
             converter.representative_dataset = lambda: _feeds(serving, repeatable)
-        unloaded, calibrated = described_by([SIGNATURE]), _calibrated_to(ranges or {}, edit)
-        with unloaded, forgetting_states(), calibrated:
+        calibrated = _calibrated_to(ranges or {}, edit, floats)
+        with described_by([SIGNATURE]), forgetting_states(), calibrated:
             content = _run(converter, precision)
         return Conversion(_mended(content, serving), notes)
 

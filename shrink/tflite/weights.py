@@ -163,8 +163,12 @@ def check_float(content: bytes, subject: Path) -> None:
         )
 
 
-def float_operators(content: bytes) -> list[str]:
+def float_operators(content: bytes, meant: Collection[str] = ()) -> list[str]:
     """Return the names of the operators with floating outputs, in order, QUANTIZE and such aside.
+
+    Args:
+        content: the .tflite file.
+        meant: names of output tensors whose operators are left out.
 
     Raises:
         ModelError: the content is no TFLite model.
@@ -174,7 +178,11 @@ def float_operators(content: bytes) -> list[str]:
         for graph in read(content)
         for operator in graph.operators
         if operator.name not in _BORDERS
-        and any(graph.tensors[i].dtype in _FLOATS for i in operator.outputs if i >= 0)
+        and any(
+            graph.tensors[i].dtype in _FLOATS and graph.tensors[i].name not in meant
+            for i in operator.outputs
+            if i >= 0
+        )
     ]
 
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import StageError
@@ -16,8 +18,16 @@ from shrink.quantization.calibration import (
     least_squares_ranges,
     lint_calibration,
 )
+from shrink.quantization.float_front import undefined_tensors
+from shrink.quantization.source import FloatModel
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.run import with_float_front
+from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.convert import convert
+from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
+from shrink.tflite.weights import float_operators
+from tests.quantization.test_attention_masks import calibrated_on
 from tests.stages.quantize.toys import batches, cnn, float_cnn, images
 
 
@@ -139,6 +149,45 @@ def test_extreme_ranges_refuse_values_that_are_not_finite() -> None:
     x[1, 0, 0, 0] = np.nan
     with pytest.raises(StageError, match="not finite"):
         extreme_ranges(float_cnn(), [{"x": x}])
+
+
+def guarded() -> keras.Model:
+    """Return x / sum(x), or 0 if the sum is not positive, and a dense layer of it."""
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((6,), name="x")
+    total = tf.reduce_sum(inputs, -1, keepdims=True)
+    shares = tf.where(total > 0, inputs / total, 0.0)
+    return keras.Model(inputs, keras.layers.Dense(3)(shares))
+
+
+def spectra() -> np.ndarray:
+    x = np.random.default_rng(0).uniform(0, 1, (80, 6)).astype(np.float32)
+    x[::8] = 0
+    return x
+
+
+@pytest.mark.parametrize("first", [0, 1])  # whether the first batch begins with a silent example
+def test_ranges_leave_out_what_a_guard_discards(first: int) -> None:
+    x, source = spectra()[first:], FloatModel(guarded())
+    quotients = x / np.maximum(x.sum(axis=1, keepdims=True), 1e-9)
+    expected = float(quotients[x.sum(axis=1) > 0].max())
+    (name,) = undefined_tensors(source.float32.content, [{"x": x}])
+    ranges = extreme_ranges(source.float32.content, [{"x": x[:8]}, {"x": x[8:]}])
+    assert ranges[name][1] == pytest.approx(expected, rel=1e-6)
+    assert np.isfinite(list(ranges.values())).all()
+
+
+def test_int8_divides_in_float_where_a_guard_discards_the_quotient() -> None:
+    x, model = spectra(), guarded()
+    source, calibration = FloatModel(model), calibrated_on(x)
+    config = QuantizeConfig.model_validate({"scheme": "static_wi8_ai8"})
+    context: Any = SimpleNamespace()
+    config, (note,) = with_float_front(config, source, context, calibration)
+    assert "not finite" in note
+    content = SCHEMES["static_wi8_ai8"](source, calibration, config).content
+    assert float_operators(content) == ["DIV"]
+    (found,) = load(content).predict({"x": x})
+    assert np.abs(found - model.predict(x, verbose=0)).max() < 0.05
 
 
 def test_least_squares_range_keeps_the_extremes_of_a_uniform_distribution() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from shrink.base import files
@@ -85,7 +85,7 @@ def mixed_artifact(
     context.phase("measuring sensitivity")
     ranked = measure_sensitivity(content, operators, batches)
     context.phase("searching")
-    build = _builder(content, mode, config, batches, forced)
+    build = _builder(content, mode, config, batches, forced, source.floats)
     if config.file_bytes is not None:
         best = least_error_within_bytes(ranked, build, config.file_bytes, file_bytes)
     else:
@@ -99,7 +99,12 @@ def mixed_artifact(
 
 
 def _builder(
-    content: bytes, mode: Mode, config: QuantizeConfig, batches: Batches, forced: Ranges
+    content: bytes,
+    mode: Mode,
+    config: QuantizeConfig,
+    batches: Batches,
+    forced: Ranges,
+    floats: Collection[str],
 ) -> Build:
     borders = (config.artifact_input_type == "float32", config.artifact_output_type == "float32")
 
@@ -114,7 +119,9 @@ def _builder(
         unchanged = rounded is content
         ranges = float_ranges() if unchanged else extreme_ranges(rounded, batches)
         ranges = {**ranges, **forced}
-        return edge_quantizer.quantize(rounded, mode, bits, ranges=ranges, float_borders=borders)
+        return edge_quantizer.quantize(
+            rounded, mode, bits, ranges=ranges, float_borders=borders, floats=floats
+        )
 
     return build
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shrink.quantization.calibration import Batches
+from shrink.quantization.float_front import relative_error
 from shrink.quantization.source import FloatModel
 from shrink.tflite.convert import Conversion
 from shrink.tflite.interpreter import load
@@ -22,7 +23,4 @@ def noise(conversion: Conversion, source: FloatModel, batches: Batches) -> float
     names = [graph.tensors[graph.outputs[p]].name for p in reference.output_positions]
     ends = (source.bounds.get(name, (-np.inf, np.inf)) for name in names)
     wanted = [np.clip(one, *each) for one, each in zip(wanted, ends, strict=True)]
-    return max(
-        float(np.mean((a - b) ** 2)) / (float(np.mean((a - a.mean(axis=0)) ** 2)) or 1.0)
-        for a, b in zip(wanted, outputs, strict=True)
-    )
+    return relative_error(wanted, outputs)

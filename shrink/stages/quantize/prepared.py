@@ -66,6 +66,7 @@ def prepared(
     made = FloatModel(content=content)
     forced = bounded.ranges if bounded is not None else {}
     made.ranges, made.bounds = {**source.ranges, **forced}, source.bounds
+    made.floats = source.floats
     return Prepared(made, forced, tuple(notes))
 
 

@@ -17,6 +17,13 @@ from shrink.engine.record import TrainingRecord
 from shrink.quantization.audit import audit, with_errors
 from shrink.quantization.aware_model import aware_model
 from shrink.quantization.calibration import CalibrationExamples, lint_calibration
+from shrink.quantization.float_front import (
+    CoarseInput,
+    coarse_inputs,
+    undefined_tensors,
+    with_scaled_columns,
+)
+from shrink.quantization.float_islands import coarse_islands, islands
 from shrink.quantization.heads import mixed_ranges, split_outputs
 from shrink.quantization.source import FloatModel, read_float_tflite
 from shrink.quantization.trained_ranges import ranges_of_file
@@ -24,7 +31,8 @@ from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.dense_scales import untrained, with_best_scales
 from shrink.stages.quantize.mixed import mixed_artifact
-from shrink.stages.quantize.schemes import static_int8
+from shrink.stages.quantize.noise import noise
+from shrink.stages.quantize.schemes import SCHEMES, static_int8
 from shrink.stages.quantize.scores import bound_scores
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import Conversion
@@ -81,6 +89,81 @@ def with_exact_inputs(
     return config.model_copy(update={"input_type": "float32"}), (note,)
 
 
+def with_float_front(
+    config: QuantizeConfig,
+    source: FloatModel,
+    context: StageContext,
+    calibration: CalibrationExamples,
+) -> tuple[QuantizeConfig, list[str]]:
+    """Leave the operators float that scale inputs whose columns one integer scale does not suit.
+
+    Warns of each input that is too coarse and cannot stay float.
+
+    Args:
+        config: of the stage.
+        source: gets the names of these operators' tensors as `floats`.
+        context: of the stage.
+        calibration: examples that say what rounding an input costs.
+
+    Returns:
+        The settings, with float inputs if operators stay float, and a note for each such input.
+    """
+    notes, floats = list[str](), set[str]()
+    for coarse in _coarse(config, source, calibration):
+        named = ", ".join(coarse.names)
+        if not _may_be_float(config):
+            hint = f"leave out input_type {config.input_type}: it can stay float32"
+            context.warn("mixed-ranges", str(coarse), hint)
+        elif coarse.front:
+            floats.update(coarse.front)
+            notes.append(f"{named} stays float32, and so does {', '.join(coarse.front)}: {coarse}")
+        elif scaled := _scaled(source, coarse, calibration):
+            floats.update(scaled)
+            notes.append(
+                f"{named} stays float32, and its columns are scaled in float before the first "
+                f"kernels, whose weights undo it: {coarse}"
+            )
+        else:
+            context.warn("mixed-ranges", str(coarse), _COARSE_INPUT_HINT)
+    if floats:
+        config = config.model_copy(update={"input_type": "float32"})
+    if undefined := _undefined(config, source, calibration):
+        notes.append(f"{', '.join(undefined)} stays float32: values are not finite on examples")
+    source.floats = frozenset({*floats, *undefined})
+    return config, notes
+
+
+def _coarse(
+    config: QuantizeConfig, source: FloatModel, calibration: CalibrationExamples
+) -> list[CoarseInput]:
+    if len(config.legal_types) == 1:  # activations are float
+        return []
+    bits = 16 if config.scheme == "static_wi8_ai16" else 8
+    return coarse_inputs(source.float32.content, calibration.batches(_ROUNDED_ON), bits)
+
+
+def _scaled(source: FloatModel, coarse: CoarseInput, calibration: CalibrationExamples) -> list[str]:
+    """Scale a coarse input's columns in the float model; return the new tensors, empty if not."""
+    batches = calibration.batches(_ROUNDED_ON)
+    made = with_scaled_columns(source.float32.content, coarse.names, batches)
+    if made is None:
+        return []
+    source.rewrite(made[0])
+    return made[1]
+
+
+def _undefined(
+    config: QuantizeConfig, source: FloatModel, calibration: CalibrationExamples
+) -> list[str]:
+    if len(config.legal_types) == 1:
+        return []
+    return undefined_tensors(source.float32.content, calibration.batches())
+
+
+def _may_be_float(config: QuantizeConfig) -> bool:
+    return config.input_type in (None, "float32")
+
+
 def truncated_inputs(graph: Subgraph) -> list[str]:
     """Return the names of the float inputs that an operator turns into integers."""
     return [
@@ -110,6 +193,17 @@ def _is_truncated(graph: Subgraph, index: int) -> bool:
 
 
 _TRIED_ON = 4
+_PROBABILITIES = frozenset({"SOFTMAX", "LOGISTIC"})
+_ROUNDED_ON = 200
+_FINE_NOISE = 0.01
+"""Noise of the outputs, as a part of their variance, that no operator is blamed for: 20 dB."""
+_LEAST_GAIN = 0.5
+"""Noise with floats, as a part of that without, that is worth them: 3 dB less."""
+_COARSE_INPUT_HINT = (
+    "let the model begin with a Normalization layer, adapted to the training examples, and train "
+    "the layers behind it: it stays float; or give the model columns of one size "
+    "(data.normalize scales all columns alike)"
+)
 
 
 @dataclass(frozen=True)
@@ -153,7 +247,9 @@ def train_aware(
     with context.devices.scope():
         # A mean is trained as the mean that the artifact will have.
         rewritten, notes = for_conversion(original)
-        model = aware_model(rewritten, calibration.batches())
+        coarse = _coarse(config, FloatModel(rewritten), calibration)
+        float_inputs = bool(coarse) and _may_be_float(config)
+        model = aware_model(rewritten, calibration.batches(), float_inputs=float_inputs)
     record = context.train(model.aware, task.objective(), config.epochs, task=task)
     source = model.source(calibration.batches())
     return AwareTraining(source, record, model.skipped, list(notes))
@@ -196,6 +292,9 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     if trained is None:
         config, brought = _with_ranges(source, config, context, calibration)
         brought += bound_scores(source, config, context, calibration)
+    if trained is not None or not source.ranges:
+        config, front = with_float_front(config, source, context, calibration)
+        brought += front
     context.phase("converting")
     conversion, told = _converted(source, calibration, config, context)
     content = conversion.content
@@ -247,6 +346,10 @@ def _converted(
     choices: tuple[Choice, ...] = ()
     config, kept_float = with_exact_inputs(config, source)
     if config.scheme == "mixed":
+        if config.activations == "int8" and islands(read(source.float32.content)[0]):
+            one = config.model_copy(update={"scheme": "static_wi8_ai8"})
+            trial = SCHEMES["static_wi8_ai8"](source, calibration, one)
+            kept_float += keep_islands_float(source, trial, calibration, one, context)
         conversion, mixed = mixed_artifact(
             source,
             calibration,
@@ -258,6 +361,11 @@ def _converted(
         conversion = untrained(source, calibration, config)
     else:
         conversion, choices = with_best_scales(source, calibration, config)
+        if config.scheme == "static_wi8_ai8":
+            found = keep_islands_float(source, conversion, calibration, config, context)
+            if found:
+                kept_float += found
+                conversion, choices = with_best_scales(source, calibration, config)
     conversion = Conversion(
         _in_order_of(source, conversion.content), (*conversion.notes, *kept_float)
     )
@@ -278,6 +386,48 @@ def _converted(
 
 def _holds_float16(content: bytes) -> bool:
     return any(t.dtype == "FLOAT16" and t.constant for g in read(content) for t in g.tensors)
+
+
+def keep_islands_float(
+    source: FloatModel,
+    conversion: Conversion,
+    calibration: CalibrationExamples,
+    config: QuantizeConfig,
+    context: StageContext,
+) -> tuple[str, ...]:
+    """Leave operators float that int8 is too coarse for, if the outputs gain by it.
+
+    Warns of those that floats do not help either.
+
+    Args:
+        source: gets the names of their tensors among its `floats`.
+        conversion: the int8 model as it is.
+        calibration: examples.
+        config: of static_wi8_ai8.
+        context: of the stage.
+
+    Returns:
+        A note if operators stay float, else nothing.
+    """
+    few = calibration.batches(_ROUNDED_ON)
+    if (lost := noise(conversion, source, few)) < _FINE_NOISE:
+        return ()
+    found = coarse_islands(conversion.content, source.float32.content, next(iter(few)))
+    if not found:
+        return ()
+    before, texts = source.floats, ", ".join(map(str, found))
+    source.floats = before | {name for island in found for name in island.outputs}
+    gained = noise(SCHEMES[config.scheme](source, calibration, config), source, few)
+    if gained <= _LEAST_GAIN * lost:
+        decibels = f"{-10 * np.log10(lost):.1f} to {-10 * np.log10(gained):.1f} dB"
+        return (f"stays float, as int8 is too coarse for it: {texts}; outputs gain, {decibels}",)
+    source.floats = before
+    context.warn(
+        "coarse-operators",
+        f"int8 leaves the outputs {-10 * np.log10(lost):.1f} dB; most is lost in {texts}",
+        "try scheme static_wi8_ai16 or dynamic_wi8_afp32, or write the layer in another way",
+    )
+    return ()
 
 
 def _with_interface(content: bytes, config: QuantizeConfig, context: StageContext) -> bytes:
@@ -371,7 +521,11 @@ def _warn_of_mixed_ranges(
     if not any(detail.scale for detail in details):
         return
     outputs = load(source.float32.content).predict(examples)
+    graph = read(content)[0]
+    made = {index: operator.name for operator in graph.operators for index in operator.outputs}
     for detail, values in zip(details, outputs, strict=True):
+        if made.get(detail.index) in _PROBABILITIES:
+            continue  # their kernels write steps of 1/256, whatever the examples are
         mixed = mixed_ranges(detail.name, values, detail.scale)
         if mixed is not None:
             context.warn("mixed-ranges", str(mixed), _MIXED_HINT)

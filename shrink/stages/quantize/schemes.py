@@ -109,7 +109,7 @@ def _with_tables(
     per_tensor = config.dense_scales == "tensor"
     tabled = FloatModel(content=tabled_model(content, bits, calibration.batches(), per_tensor))
     tabled.ranges = {} if found is None else found.forced
-    tabled.bounds = source.bounds
+    tabled.bounds, tabled.floats = source.bounds, source.floats
     conversion = _by_quantizer(tabled, calibration, config, 8)
     if isinstance(conversion, StageError):
         raise conversion
@@ -135,7 +135,8 @@ def _by_quantizer_prepared(
     conversion = _by_quantizer(found.source, calibration, config, bits)
     if isinstance(conversion, StageError):
         return None
-    if source.model is not None and {*float_operators(conversion.content)} - {"CAST"}:
+    left = float_operators(conversion.content, source.floats)
+    if source.model is not None and {*left} - {"CAST"}:
         return None
     return Conversion(conversion.content, found.notes)
 
@@ -151,12 +152,14 @@ def static_int16(
     conversion = _by_quantizer_prepared(source, calibration, config, 16)
     if conversion is not None:
         return conversion
-    if source.model is not None:
+    if source.model is not None and not source.floats:
         return _by_converter(source, calibration, config, "static_int16")
     made = _by_quantizer(source, calibration, config, 16)
-    if isinstance(made, StageError):
-        raise made
-    return made
+    if not isinstance(made, StageError):
+        return made
+    converted = _by_converter(source, calibration, config, "static_int16", made)
+    why = f"{', '.join(sorted(source.floats))} cannot stay float after all: {made.message}"
+    return Conversion(converted.content, (*converted.notes, why))
 
 
 def _by_converter(
@@ -177,6 +180,7 @@ def _by_converter(
         *types,
         dense_per_tensor=config.dense_scales == "tensor",
         ranges={**source.bounds, **source.ranges},
+        floats=source.floats,
         edit=masks,
     )
     return Conversion(made.content, (*made.notes, *masks.notes))
@@ -213,10 +217,11 @@ def _by_quantizer(
             activation_bits=bits,
             float_borders=(types[0] == "float32", types[1] == "float32"),
             dense_per_tensor=config.dense_scales == "tensor",
+            floats=source.floats,
         )
     except StageError as error:
         return error
-    if source.model is not None and (left := float_operators(static)):
+    if source.model is not None and (left := float_operators(static, source.floats)):
         return StageError(f"ai-edge-quantizer leaves float operators: {', '.join(sorted(left))}")
     return Conversion(static, source.float32.notes)
 

@@ -394,3 +394,15 @@ def test_run_mixed_looks_at_what_validation_can_tell_beside_anomalies(
     ]
     assert result.details.mixed.validation_drop == pytest.approx(errors[1] - errors[0], abs=1e-5)
     assert any(f"{(*others, 'loss')[0]} on validation" in note for note in result.notes)
+
+
+def test_a_class_that_is_hardly_ever_the_answer_is_no_mixed_range_of_probabilities(
+    trained: Path, tmp_path: Path
+) -> None:
+    model = keras.models.load_model(trained / "model.keras")
+    kernel, bias = model.layers[-1].get_weights()
+    model.layers[-1].set_weights([kernel, np.where(np.arange(10) == 3, bias - 12, bias)])
+    model.save(tmp_path / "model.keras")
+    context = context_for(tmp_path / "model.keras", "keras", tmp_path)
+    run(QuantizeConfig(), context)
+    assert [warning.code for warning in context.warnings] == []

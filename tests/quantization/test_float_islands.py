@@ -1,0 +1,79 @@
+"""Exponentials between int8 operators: which stay float, and what that gains."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.quantization.float_islands import islands
+from shrink.quantization.source import FloatModel
+from shrink.stages.quantize.config import QuantizeConfig
+from shrink.stages.quantize.dense_scales import with_best_scales
+from shrink.stages.quantize.run import keep_islands_float
+from shrink.tflite.flatbuffer import float_operators
+from shrink.tflite.interpreter import load
+from shrink.tflite.structure import read
+from tests.quantization.test_attention_masks import calibrated_on
+
+L = keras.layers
+INT8 = QuantizeConfig(scheme="static_wi8_ai8")
+
+
+def depth(gain: float) -> keras.Model:
+    """Return a softplus of numbers that reach from about -gain to gain."""
+    keras.utils.set_random_seed(0)
+    inputs = L.Input((6,), name="x")
+    hidden = L.Dense(16, activation="relu")(inputs)
+    scaled = L.Dense(4, kernel_initializer=keras.initializers.RandomNormal(stddev=gain / 3))
+    return keras.Model(inputs, L.Activation("softplus")(scaled(hidden)))
+
+
+def examples(count: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).uniform(-1, 1, (count, 6)).astype(np.float32)
+
+
+def context() -> Any:
+    warnings: list[str] = []
+    return SimpleNamespace(warn=lambda code, *rest: warnings.append(code), warnings=warnings)
+
+
+def test_softplus_of_a_wide_range_stays_float() -> None:
+    model, x, other = depth(10.0), examples(150, 0), examples(200, 1)
+    source, calibration, told = FloatModel(model), calibrated_on(x), context()
+    logits = keras.Model(model.input, model.layers[-2].output)(other).numpy().astype(np.float64)
+    wanted = np.logaddexp(0, logits)
+    first, _ = with_best_scales(source, calibration, INT8)
+    (note,) = keep_islands_float(source, first, calibration, INT8, told)
+    second, _ = with_best_scales(source, calibration, INT8)
+    assert "EXP, ADD, LOG" in note
+    assert float_operators(second.content) == ["EXP", "ADD", "LOG"]
+    before, after = (
+        float(np.mean(np.abs(load(each.content).predict({"x": other})[0] - wanted)))
+        for each in (first, second)
+    )
+    assert before > 0.3
+    assert after < 0.15
+    assert told.warnings == []
+
+
+def test_what_int8_holds_stays_int8() -> None:
+    model, x = depth(1.0), examples(150, 0)
+    source, calibration = FloatModel(model), calibrated_on(x)
+    first, _ = with_best_scales(source, calibration, INT8)
+    assert keep_islands_float(source, first, calibration, INT8, context()) == ()
+    assert source.floats == frozenset()
+
+
+def test_an_island_is_what_stands_beside_a_nonlinear_operator_on_one_activation() -> None:
+    inputs = L.Input((6,), name="x")
+    dense = L.Dense(5, name="dense")(inputs)
+    power = tf.exp(-dense) + 1.0
+    model = keras.Model(inputs, L.Dense(3)(dense / power))
+    (island,) = islands(read(FloatModel(model).float32.content)[0])
+    assert island.kinds == ("NEG", "EXP", "ADD", "DIV")
+    assert len(island.inputs) == 1
+    assert "dense" in island.inputs[0]
