@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from shrink.base.types import Array
 from shrink.tflite.arena_32 import CMSIS_NN, REFERENCE, arena_32_bytes
 from shrink.tflite.child import MODULE, ArenaAnswer, ArenaRequest, MicroRequest
 from shrink.tflite.interpreter import dequantize, load, quantize
-from shrink.tflite.model import Subgraph, read_file
+from shrink.tflite.model import Subgraph, read, read_file
 from shrink.tflite.names import Named, ordered
 from shrink.tflite.offline_plan import read_plan
 from shrink.tflite.planner import planned_bytes
@@ -142,6 +143,19 @@ def failure_of(run: ChildRun[object]) -> str:
     return "; ".join(lines[:2])[:_MOST_WORDS] or run.failure or "it printed no reason"
 
 
+def refused_operator(words: str) -> str | None:
+    """Return the operator that TFLite Micro's words say it cannot run, such as SQRT."""
+    match = re.search(r"builtin opcode '(\w+)'|Node (\w+) \(number", words)
+    return (match[1] or match[2]) if match else None
+
+
+def _first_written(content: bytes, operator: str | None) -> str | None:
+    """Return the name of what the first such operator writes, which names its layer."""
+    graph = read(content)[0]
+    written = [each.outputs[0] for each in graph.operators if each.name == operator]
+    return graph.tensors[written[0]].name if written else None
+
+
 _RUN_TIMEOUT_S = 120.0
 Arrays = list[Array]
 
@@ -173,8 +187,10 @@ def predict_in_micro(
         request = MicroRequest(str(path), roomy_arena_bytes(path), str(examples), str(outputs))
         run = run_child(MODULE, request, NoAnswer, timeout_s=timeout_s)
         if run.failure is not None or not outputs.is_file():
+            why = failure_of(run)
             raise StageError(
-                f"TFLite Micro cannot run the artifact: {failure_of(run)}",
+                f"TFLite Micro cannot run the artifact: {why}",
+                subject=_first_written(content, refused_operator(why)),
                 hint="its int8 kernels are the most: scheme static_wi8_ai8, and without masks and "
                 "loops where it is that already; or target: litert, to run it in LiteRT only",
             )

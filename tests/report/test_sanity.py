@@ -243,6 +243,13 @@ def test_an_error_that_doubles_towards_guessing_is_a_large_drop() -> None:
     assert warning.message.startswith("mean_squared_error rose, from 1 to 6")
 
 
+def test_an_error_that_rises_by_half_is_a_large_drop_however_bad_a_guess_is() -> None:
+    base = regression("train", 1.0, None, variance=1000.0)
+    (warning,) = found([base, regression("q", 1.6, "train", variance=1000.0)])
+    assert warning.code == "large-drop"
+    assert found([base, regression("q", 1.4, "train", variance=1000.0)]) == []
+
+
 def test_a_quantized_file_that_grew_is_a_warning() -> None:
     base = guessed(outcome("baseline", 98, 30_000, None))
     (warning,) = found([base, outcome("quantize", 98, 121_000, "baseline")])

@@ -34,7 +34,7 @@ from shrink.stages.quantize.mixed import mixed_artifact
 from shrink.stages.quantize.noise import noise
 from shrink.stages.quantize.schemes import SCHEMES, static_int8
 from shrink.stages.quantize.scores import bound_scores
-from shrink.tflite.arena import predict_in_micro
+from shrink.tflite.arena import predict_in_micro, refused_operator
 from shrink.tflite.convert import Conversion
 from shrink.tflite.edit import with_metadata, with_ordered_borders
 from shrink.tflite.interpreter import load, random_inputs
@@ -362,10 +362,16 @@ def _converted(
     else:
         conversion, choices = with_best_scales(source, calibration, config)
         if config.scheme == "static_wi8_ai8":
+            few = calibration.batches(_TRIED_ON)
             found = keep_islands_float(source, conversion, calibration, config, context)
             if found:
                 kept_float += found
                 conversion, choices = with_best_scales(source, calibration, config)
+            if config.target == "tflm":
+                example = {name: array[:1] for name, array in next(iter(few)).items()}
+                while found := keep_float_for_micro(source, conversion, example):
+                    kept_float += found
+                    conversion, choices = with_best_scales(source, calibration, config)
     conversion = Conversion(
         _in_order_of(source, conversion.content), (*conversion.notes, *kept_float)
     )
@@ -412,7 +418,11 @@ def keep_islands_float(
     few = calibration.batches(_ROUNDED_ON)
     if (lost := noise(conversion, source, few)) < _FINE_NOISE:
         return ()
+    graph = read(source.float32.content)[0]
+    borders = {graph.tensors[index].name for index in graph.outputs}
     found = coarse_islands(conversion.content, source.float32.content, next(iter(few)))
+    if config.output_type not in (None, "float32"):
+        found = [island for island in found if borders.isdisjoint(island.outputs)]
     if not found:
         return ()
     before, texts = source.floats, ", ".join(map(str, found))
@@ -420,13 +430,40 @@ def keep_islands_float(
     gained = noise(SCHEMES[config.scheme](source, calibration, config), source, few)
     if gained <= _LEAST_GAIN * lost:
         decibels = f"{-10 * np.log10(lost):.1f} to {-10 * np.log10(gained):.1f} dB"
-        return (f"stays float, as int8 is too coarse for it: {texts}; outputs gain, {decibels}",)
+        written = borders & {name for island in found for name in island.outputs}
+        return (
+            f"stays float, as int8 is too coarse for it: {texts}; outputs gain, {decibels}"
+            + (", and become float32" if written else ""),
+        )
     source.floats = before
     context.warn(
         "coarse-operators",
         f"int8 leaves the outputs {-10 * np.log10(lost):.1f} dB; most is lost in {texts}",
         "try scheme static_wi8_ai16 or dynamic_wi8_afp32, or write the layer in another way",
     )
+    return ()
+
+
+def keep_float_for_micro(
+    source: FloatModel, conversion: Conversion, example: Named
+) -> tuple[str, ...]:
+    """Leave operators float that TFLite Micro has no integer kernel for, such as SQRT and EXP.
+
+    Returns:
+        A note if there are new ones, else nothing: the artifact runs, or floats do not help.
+    """
+    try:
+        predict_in_micro(conversion.content, example)
+    except StageError as error:
+        kind = refused_operator(error.message)
+        graph = read(source.float32.content)[0]
+        found = islands(graph, {kind} if kind else ())
+        names = {name for island in found for name in island.outputs}
+        if names <= source.floats:
+            return ()
+        source.floats |= names
+        texts = ", ".join(map(str, found))
+        return (f"stays float, as TFLite Micro has no integer kernel of {kind}: {texts}",)
     return ()
 
 
