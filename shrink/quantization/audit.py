@@ -22,6 +22,7 @@ from shrink.quantization.source import FloatModel
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.child import MODULE as CHILD_MODULE
 from shrink.tflite.child import LitertRequest
+from shrink.tflite.edit import exposing
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import Operator, Subgraph, read
 from shrink.tflite.names import Named, row_count
@@ -83,14 +84,40 @@ def audit(
 
 def check_runs(content: bytes, path: Path) -> None:
     """Raise `StageError` where LiteRT, in a process of its own, cannot allocate and run it."""
+    failure = _failure(content, path)
+    if failure is None:
+        return
+    operator, layer = _first_failing(content, path)
+    files.write_bytes(path, content)
+    raise StageError(
+        f"{failure}, at the operator {operator}",
+        subject=layer,
+        hint="try another scheme; float32 tells whether the model itself can run",
+    )
+
+
+def _failure(content: bytes, path: Path) -> str | None:
     files.write_bytes(path, content)
     request = LitertRequest(str(path.resolve()))
     run = run_child(CHILD_MODULE, request, NoAnswer, timeout_s=_TIMEOUT_S)
-    if run.failure is not None and not run.timed_out:
-        raise StageError(
-            run.error.message if run.error is not None else f"LiteRT cannot run it: {run.failure}",
-            hint="try another scheme; float32 tells whether the model itself can run",
-        )
+    if run.failure is None or run.timed_out:
+        return None
+    return run.error.message if run.error is not None else f"LiteRT cannot run it: {run.failure}"
+
+
+def _first_failing(content: bytes, path: Path) -> tuple[str, str]:
+    """Return the first operator that LiteRT cannot run, and what it writes, by bisection."""
+    operators = read(content)[0].operators
+    runs, fails = 0, len(operators)
+    while fails - runs > 1:
+        middle = (runs + fails) // 2
+        written = [i for operator in operators[:middle] for i in operator.outputs if i >= 0]
+        if _failure(exposing(content, written), path) is None:
+            runs = middle
+        else:
+            fails = middle
+    last = operators[fails - 1]
+    return last.name, read(content)[0].tensors[last.outputs[0]].name
 
 
 def with_errors(

@@ -18,17 +18,19 @@ from shrink.base.types import Array
 from shrink.quantization.calibration import Batches, tensor_values
 from shrink.quantization.edge_quantizer import MATRIX_OPERATORS, Weighted, weighted_operators
 from shrink.quantization.heads import FEW_STEPS, places
-from shrink.tflite.edit import (
-    add_tensor_like,
-    exposing,
-    operator_code,
-    packed,
-    unpacked,
-    with_constants,
-)
+from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.interpreter import Runner, load
 from shrink.tflite.names import Named, ordered
-from shrink.tflite.structure import Operator, Subgraph, read
+from shrink.tflite.model import (
+    Operator,
+    Subgraph,
+    add_buffer,
+    add_tensor_like,
+    operator_code,
+    packed,
+    read,
+    unpacked,
+)
 
 LEAST_DB = 25.0
 """Signal to noise of the outputs while only the input is rounded. An int8 model has 25 to 40 dB in
@@ -310,9 +312,7 @@ def _insert_scaling(
         values = schema.TensorT()
         values.name = f"scaled_{index}/{kind.lower()}/constant".encode()
         values.type, values.shape = schema.TensorType.FLOAT32, [len(constant)]
-        model.buffers.append(schema.BufferT())
-        model.buffers[-1].data = np.frombuffer(constant.astype("<f4").tobytes(), np.uint8)
-        values.buffer = len(model.buffers) - 1
+        values.buffer = add_buffer(model, constant.astype("<f4"))
         graph.tensors.append(values)
         made = add_tensor_like(graph, index, f"/{kind.lower()}")
         graph.tensors[made].buffer = 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from shrink.quantization.bias_correction import layer_errors
 from shrink.tflite.names import Named
-from shrink.tflite.structure import Operator, Subgraph, read
+from shrink.tflite.model import Operator, Subgraph, read
 
 _NONLINEAR = frozenset(
     {"EXP", "LOG", "POW", "DIV", "SQRT", "RSQRT", "SQUARE", "SQUARED_DIFFERENCE", "SIN", "COS"}

@@ -19,7 +19,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.mixed import mixed_artifact
 from shrink.stages.quantize.run import with_float_front
 from shrink.stages.quantize.schemes import SCHEMES
-from shrink.tflite.flatbuffer import float_operators
+from shrink.tflite.weights import float_operators
 from shrink.tflite.interpreter import load
 
 L = keras.layers
