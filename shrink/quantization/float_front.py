@@ -20,7 +20,6 @@ from shrink.quantization.edge_quantizer import MATRIX_OPERATORS, Weighted, weigh
 from shrink.quantization.heads import FEW_STEPS, places
 from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.interpreter import Runner, load
-from shrink.tflite.names import Named, ordered
 from shrink.tflite.model import (
     Operator,
     Subgraph,
@@ -31,6 +30,7 @@ from shrink.tflite.model import (
     read,
     unpacked,
 )
+from shrink.tflite.names import Named, ordered
 
 LEAST_DB = 25.0
 """Signal to noise of the outputs while only the input is rounded. An int8 model has 25 to 40 dB in

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from shrink.quantization.bias_correction import layer_errors
-from shrink.tflite.names import Named
 from shrink.tflite.model import Operator, Subgraph, read
+from shrink.tflite.names import Named
 
 _NONLINEAR = frozenset(
     {"EXP", "LOG", "POW", "DIV", "SQRT", "RSQRT", "SQUARE", "SQUARED_DIFFERENCE", "SIN", "COS"}

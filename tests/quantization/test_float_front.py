@@ -19,8 +19,8 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.mixed import mixed_artifact
 from shrink.stages.quantize.run import with_float_front
 from shrink.stages.quantize.schemes import SCHEMES
-from shrink.tflite.weights import float_operators
 from shrink.tflite.interpreter import load
+from shrink.tflite.weights import float_operators
 
 L = keras.layers
 MEANS, DEVIATIONS = np.array([101_325, 22, 0.5, 2e5]), np.array([600, 7, 0.3, 1e5])

@@ -17,9 +17,9 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.dense_scales import with_best_scales
 from shrink.stages.quantize.run import keep_float_for_micro, keep_islands_float
 from shrink.tflite.arena import predict_in_micro
-from shrink.tflite.weights import float_operators
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
+from shrink.tflite.weights import float_operators
 from tests.quantization.test_attention_masks import calibrated_on
 
 L = keras.layers
