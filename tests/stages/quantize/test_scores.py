@@ -46,7 +46,10 @@ def context(settings: HeadSettings, shape: tuple[int, ...], decode: object = "yo
     head = head_of(settings, (16, 16, 3), [shape], CLASSES)
     task = SimpleNamespace(detector=Detector(head, Selection(), DetectionLoss()))
     return SimpleNamespace(
-        has_data=True, task_config=SimpleNamespace(decode=decode), task=lambda model: task
+        has_data=True,
+        has_targets=True,
+        task_config=SimpleNamespace(decode=decode),
+        task=lambda model: task,
     )
 
 
@@ -88,7 +91,10 @@ def test_bounds_reach_what_a_reshape_takes_its_scale_from() -> None:
     head = SimpleNamespace(logit_channels=lambda: [np.arange(CHANNELS // 2) >= 4])
     task = SimpleNamespace(detector=Detector(head, Selection(), DetectionLoss()))  # type: ignore[arg-type]
     of = SimpleNamespace(
-        has_data=True, task_config=SimpleNamespace(decode="yolo"), task=lambda model: task
+        has_data=True,
+        has_targets=True,
+        task_config=SimpleNamespace(decode="yolo"),
+        task=lambda model: task,
     )
     assert bound_scores(source, INT8, of, calibrated_on(x))  # type: ignore[arg-type]
     source.measured.clear()
