@@ -26,6 +26,9 @@ Weights = dict[str, list[np.ndarray]]
 """Each layer's weights by its name in the flattened model, in the order of `layer.weights`."""
 
 
+NO_MODES: Mapping[int, bool | None] = {}
+
+
 def weights_of(graph: ChannelGraph) -> Weights:
     """Return copies of all weights of a model."""
     layers = graph.network.layers()
@@ -132,7 +135,9 @@ def _copied(
     }
     assigned = not fresh and only_of_keras(network.layers())
     with weights_to_come() if assigned else contextlib.nullcontext():
-        model = connect(network, built, without, aliases, relearn=changed | behind_change)
+        # As guides to transfer learning have it: few updates are too few for new statistics.
+        training = {**dict.fromkeys(thawed, False), **dict.fromkeys(behind_new, None)}
+        model = connect(network, built, without, aliases, batch_norm=training)
     for key, arrays in weights.items():
         kept = _kept(old[key], key in behind_new) if fresh else [True] * len(arrays)
         values = arrays
@@ -292,7 +297,7 @@ def connect(
     without: Collection[int] = (),
     aliases: Mapping[int, int] | None = None,
     then: Callable[[Ref, tf.Tensor], tf.Tensor] = lambda ref, tensor: tensor,
-    relearn: Collection[int] = (),
+    batch_norm: Mapping[int, bool | None] = NO_MODES,
 ) -> keras.Model:
     """Make the calls anew but some, with other tensors in the place of theirs.
 
@@ -302,9 +307,8 @@ def connect(
         without: `id` of each call that is not made.
         aliases: for a tensor that is no longer made, the one that takes its place, by index.
         then: gives the Keras tensor that stands for one of the network from there on.
-        relearn: `id` of each layer that changed, or gets other inputs than before: a batch
-            normalization among them follows its statistics again, even if it was called with
-            `training=False`.
+        batch_norm: by `id`, the `training` that batch normalizations among these layers are called
+            with from now on: False keeps their statistics, None is as the model is called.
 
     Calls that lead to no output stay too: they make the losses and metrics of the model.
 
@@ -330,8 +334,8 @@ def connect(
         if id(call) in without:
             continue
         args, kwargs = map_tensors(tensor, call.arguments)
-        if id(call.layer) in relearn and is_batch_norm(call.layer):
-            kwargs = {key: value for key, value in kwargs.items() if key != "training"}
+        if id(call.layer) in batch_norm and is_batch_norm(call.layer):
+            kwargs = {**kwargs, "training": batch_norm[id(call.layer)]}
         outputs = tf.nest.flatten(built[id(call.layer)](*args, **kwargs))
         tensors.update({r.index: then(r, t) for r, t in zip(call.outputs, outputs, strict=True)})
     outputs = [tensor(ref) for ref in network.outputs]

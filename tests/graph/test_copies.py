@@ -268,7 +268,14 @@ def test_a_base_called_for_inference_stays_so_where_nothing_changed() -> None:
     same = rebuild(graph, graph.keep(np.array([])), weights_of(graph))
     x = RANDOM.normal(size=(5, 8, 8, 1)).astype(np.float32)
     np.testing.assert_allclose(same(x, training=True), model(x), rtol=1e-4, atol=1e-5)
-    student = scaled(model, {"width": 0.5, "inherit": 1.0})
+    for frozen in (model, transfer()):
+        student = scaled(frozen, {"width": 0.5, "inherit": 1.0})
+        norm = student.get_layer("n1")
+        before = norm.moving_mean.numpy()
+        student(x, training=True)
+        np.testing.assert_array_equal(norm.moving_mean, before)
+        assert norm.trainable
+    student = scaled(model, {"width": 0.5})  # its convolutions learned, and are new
     before = student.get_layer("n1").moving_mean.numpy()
     student(x, training=True)
     assert np.abs(student.get_layer("n1").moving_mean.numpy() - before).max() > 1e-4
