@@ -142,6 +142,7 @@ class StepJob(Job):
         split_seed: of the splits, the same for all steps.
         earlier_splits: files that say what earlier runs trained on.
         usage: of the recipe's model, where its run wrote a record.
+        teacher_usages: records of teachers, by role.
         task_model: the recipe's model file, whose own loss is taken where the recipe has none.
         checkpoints: the folder for them; None for none.
         teachers: the folder of cached teacher outputs; None for one that goes with the job.
@@ -170,6 +171,7 @@ class StepJob(Job):
     earlier_splits: tuple[Path, ...] = ()
     task_model: Path | None = None
     usage: Usage | None = None
+    teacher_usages: Mapping[str, Usage] = field(default_factory=dict)
     checkpoints: Path | None = None
     teachers: Path | None = None
     sensitivities: Path | None = None

@@ -133,7 +133,7 @@ def _as_good_as_constant(stage: Stage, guess: Guess | None) -> tuple[Figure, flo
     if metric is None or value is None or chance is None:
         return None
     low, high = _interval(stage, metric.name)
-    return (metric, value, chance) if _hardly_better(metric, value, chance, low, high) else None
+    return (metric, value, chance) if hardly_better(metric, value, chance, low, high) else None
 
 
 def _at_chance(stage: Stage, guess: Guess | None, code: str) -> list[ReportWarning]:
@@ -207,9 +207,10 @@ def _how_much(
     return "hardly" if proven else "not proven"
 
 
-def _hardly_better(
+def hardly_better(
     metric: Figure, value: float, chance: float, low: float | None, high: float | None
 ) -> bool:
+    """Return whether a value, with its interval, is about what a constant answer scores."""
     if not metric.larger_is_better:
         return value >= (1 - _HARDLY) * chance
     if value - chance < _HARDLY * (1 - chance):

@@ -197,6 +197,10 @@ def _describe(
         "split_seed": splits.seed,
         "earlier_splits": list(splits.earlier),
         "task": _by_content(settings.task, read.code),
+        "teachers": {
+            role: [to_plain(one) for one in (usage.normalize, usage.labels, usage.front_end)]
+            for role, usage in teacher_usages(step).items()
+        },
         # Without data, the record of the model is handed on.
         "usage": to_plain(plan.usage) if plan.recipe.data.source == NO_DATA else None,
         # The file of the recipe's model says which loss is meant where the recipe does not.
@@ -206,6 +210,16 @@ def _describe(
         ],
         "versions": versions(),
     }
+
+
+def teacher_usages(step: Step) -> dict[str, Usage]:
+    """Return the records of the teachers that a step names, by role."""
+    found: dict[str, Usage] = {}
+    for role, source in step.inputs.items():
+        reference = source.reference if role.startswith("teacher") else None
+        usage = None if reference is None or reference.function else read_usage(reference.path)
+        found |= {} if usage is None else {role: usage}
+    return found
 
 
 def runs_code(plan: Plan) -> bool:

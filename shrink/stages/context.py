@@ -258,6 +258,10 @@ class StageContext:
             self.import_notes[role] = import_note(model, source)
         return model
 
+    def teacher_usage(self, role: str) -> Usage | None:
+        """Return the record of a teacher; None where no run wrote one."""
+        return self._job.teacher_usages.get(role)
+
     def roles(self, prefix: str) -> list[str]:
         """Return the roles of inputs that are called `prefix`, or `prefix-2` and so on."""
         return [role for role in self._job.inputs if role.partition("-")[0] == prefix]

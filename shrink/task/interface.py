@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -138,7 +138,7 @@ def describe_usage(
         outputs=outputs,
         labels=_labels(dataset, outputs, task) or None,
         normalize=data.normalize.model_dump() if data.normalize is not None else None,
-        front_end=dataset.front_end or _front_end(data),
+        front_end=front_end_of(dataset, data),
         decode=None if task.decode is None else task.decode.model_dump(mode="json"),
         data=usage_section(data),
     )
@@ -152,8 +152,10 @@ def _labels(dataset: Dataset, outputs: Sequence[TensorType], task: TaskConfig) -
     return (*names, *map(str, range(len(names), outputs[0].shape[-1])))
 
 
-def _front_end(data: DataConfig) -> dict[str, Json] | None:
-    """Return every setting of the audio front end, defaults and what follows from them too."""
+def front_end_of(dataset: Dataset, data: DataConfig) -> Mapping[str, Json] | None:
+    """Return every setting of the front end of audio or texts, defaults and what follows too."""
+    if dataset.front_end is not None:
+        return dataset.front_end
     if data.source not in HEARD:
         return None
     audio = data.audio or AudioConfig()

@@ -21,6 +21,10 @@ L = k.layers
 def dense(classes=3):
     i = L.Input((4,), name="x")
     return k.Model(i, L.Dense(classes)(L.Dense(8, activation="relu")(i)))
+def rescaled():
+    i = L.Input((4,), name="x")
+    x = L.Rescaling(0.02, -1)(i)
+    return k.Model(i, L.Dense(3)(L.Dense(8, activation="relu")(x)))
 def picture():
     i = L.Input((8, 8, 3))
     return k.Model(i, L.Dense(4)(L.GlobalAveragePooling2D()(L.Conv2D(4, 3, activation="tanh")(i))))
@@ -181,3 +185,30 @@ def test_the_vocabulary_of_a_run_reads_other_texts(root: Path) -> None:
     assert record(root / "other-texts")["front_end"]["vocabulary"] == tokens
     written = (root / "text" / "artifacts" / "vocabulary.txt").read_text(encoding="utf-8")
     assert written.splitlines() == tokens
+
+
+def distilled(root: Path, name: str, student: str, **data: Any) -> dict[str, Any]:
+    """Follow the teacher of the run on arrays alone, without labels; return the last stage."""
+    recipe: dict[str, Any] = {"name": name, "model": f"nets.py:{student}"}
+    recipe["data"] = {"source": "npz", "path": "numbers.npz", "inputs": ["values"], **data}
+    recipe["training"] = {"optimizer": {"learning_rate": 0.03}, "seed": 3}
+    follow = {"teacher": "npz", "student": "train", "alpha": 0.0, "epochs": 10}
+    recipe["stages"] = [{"train": {"epochs": 1}}, {"distill": follow}]
+    (root / f"{name}.yaml").write_text(json.dumps(recipe), encoding="utf-8")
+    command(root, "run", f"{name}.yaml", "--output", name)
+    return last(root / name)
+
+
+def test_a_teacher_is_fed_as_in_its_own_run(root: Path) -> None:
+    own = {"normalize": {"scale": 0.02, "offset": -1}, "test_split": 0.3}
+    students = [
+        distilled(root, "raw", "rescaled", test_split=0.3),
+        distilled(root, "like-teacher", "dense", **own),
+    ]
+    accuracy = last(root / "npz")["training"]["history"]["val_accuracy"][-1]  # as Keras saw it
+    for student in students:
+        assert student["metrics"]["accuracy"] > 0.75
+        (note,) = [text for text in student["notes"] if text.startswith("teacher: accuracy")]
+        assert note == f"teacher: accuracy {100 * accuracy:.2f} % on 30 validation examples"
+    adapted = [any("inputs are normalized" in text for text in s["notes"]) for s in students]
+    assert adapted == [True, False]

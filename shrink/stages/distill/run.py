@@ -36,6 +36,7 @@ from shrink.stages.distill.objective import (
     together_of,
 )
 from shrink.stages.distill.teacher_cache import Shape, shapes_of
+from shrink.stages.distill.teacher_usage import adapter_of
 from shrink.stages.distill.teaching import (
     Teaching,
     check_outputs,
@@ -90,7 +91,9 @@ def compare_with_control(
     alone = _evaluate(student, task, context)
     student.set_weights(distilled)
     teacher = fed_like(context.load("teacher"), context.dataset)
-    its_own = _evaluate(teacher, replace(context.task(teacher), metrics=task.metrics), context)
+    its_task = replace(context.task(teacher), metrics=task.metrics)
+    adapter = adapter_of(teacher, context.teacher_usage("teacher"), context)
+    its_own = _evaluate(adapter.model(teacher), its_task, context)
     found = {
         name: score_interval(alone.evidence.get(name), scores, bounds=metric_figure(name).bounds)
         for name, scores in own.evidence.items()

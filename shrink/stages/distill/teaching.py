@@ -45,6 +45,7 @@ from shrink.stages.distill.teacher_cache import (
     shapes_of,
     write_cache,
 )
+from shrink.stages.distill.teacher_usage import Adapter, adapter_of, measure_teacher
 from shrink.task.interface import check_shapes, keras_interface
 
 
@@ -165,10 +166,14 @@ def open_teaching(
         ResourceError: a cache was asked for and does not fit on the disk.
         StageError: a cache was asked for and the data or the outputs do not allow one.
     """
-    models = [fed_like(context.load(role), context.dataset) for role in context.roles("teacher")]
+    roles = context.roles("teacher")
+    models = [fed_like(context.load(role), context.dataset) for role in roles]
     for model in models:
         check_shapes(context.dataset, keras_interface(model), "teacher")
         check_outputs(shapes_of(models[0].outputs), model, "other teacher")
+    usages = map(context.teacher_usage, roles)
+    adapters = [adapter_of(*pair, context) for pair in zip(models, usages, strict=True)]
+    measured = _measured(models, adapters, context)
     losses = context.task(models[0]).losses
     endings = [context.task(model).from_logits for model in models]
     with contextlib.ExitStack() as opened, context.devices.scope():
@@ -176,26 +181,35 @@ def open_teaching(
             opened.enter_context(open_outputs(model, losses, from_logits))
             for model, from_logits in zip(models, endings, strict=True)
         ]
-        notes = (note for each in live for note in logarithm_note(each, "teacher", config.loss))
-        said = list(dict.fromkeys(notes))
+        notes = (note for one in live for note in logarithm_note(one, "teacher", config.loss))
+        adapted = (note for adapter in adapters for note in adapter.notes())
+        said = list(dict.fromkeys([*measured, *adapted, *notes]))
         follow = scores_of if config.feature_loss == "attention_scores" else features_of
         features = follow(live[0], tuple(config.feature_layers), "teacher")
         outputs = shapes_of(live[0].outputs)
         rows = Rows(outputs, shapes_of(features), config.cache_dtype, config.top_k)
-        teach = ensemble(
-            [
-                teacher_outputs_of(live[0], features),
-                *map(teacher_outputs_of, live[1:]),
-            ]
-        )
+        each = [teacher_outputs_of(live[0], features), *map(teacher_outputs_of, live[1:])]
+        teach = ensemble([a.teach(one) for a, one in zip(adapters, each, strict=True)])
         why = _why_live(config, rows, context)
         if why is not None:
             held.push(opened.pop_all())
             return Teaching(losses, rows, context.dataset, teach, notes=(*said, *why))
         identity = {**_identity(models, config, losses, context), "from_logits": endings}
+        identity["adapters"] = [adapter.identity() for adapter in adapters]
         folder = context.teachers / cache_key(identity)
         teaching = _cached(folder, losses, rows, teach, context, _teacher_inputs(config, context))
         return replace(teaching, notes=(*said, *teaching.notes))
+
+
+def _measured(
+    models: Sequence[keras.Model], adapters: Sequence[Adapter], context: StageContext
+) -> list[str]:
+    """Return a note on what each teacher scores on validation examples."""
+    if context.planning:
+        return []
+    context.phase("evaluating the teacher")
+    pairs = zip(models, adapters, strict=True)
+    return [note for pair in pairs if (note := measure_teacher(*pair, context)) is not None]
 
 
 def check_outputs(expected: Sequence[Shape], model: keras.Model, role: str) -> None:

@@ -1,0 +1,202 @@
+"""A teacher is fed as its own record says, its classes are matched by name, and it is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+
+from shrink.base.errors import ModelError, listed
+from shrink.base.figures import metric_figure
+from shrink.base.metrics import without_slices
+from shrink.base.types import Array, Tensors
+from shrink.contract.codec import to_plain
+from shrink.contract.details import Usage
+from shrink.engine.microbatch import cast_inputs
+from shrink.report.sanity import hardly_better
+from shrink.stages.context import StageContext
+from shrink.stages.distill.objective import Teach, TeacherOutputs
+from shrink.task.artifact import best_constant, evaluate_batches
+from shrink.task.interface import front_end_of
+
+_BATCH = 250
+_MOST_NAMES = 10
+_NO_CHANGE = {"scale": 1.0, "offset": 0.0}
+_OWN_DATA = "distill from a teacher of this kind of data, or train with the teacher's own"
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """Stands between the examples as a student takes them and a teacher.
+
+    Attributes:
+        scale, offset: `x * scale + offset` is what the teacher takes.
+        order: index among the teacher's classes of each class of the data; None for the same.
+    """
+
+    scale: float = 1.0
+    offset: float = 0.0
+    order: tuple[int, ...] | None = None
+
+    def inputs(self, x: Tensors) -> Tensors:
+        """Return the teacher's inputs, (n, ...) each."""
+        if (self.scale, self.offset) == (1.0, 0.0):
+            return x
+        scale, offset = np.float32(self.scale), np.float32(self.offset)
+        return tf.nest.map_structure(lambda part: tf.cast(part, tf.float32) * scale + offset, x)
+
+    def outputs(self, outputs: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Return a teacher's outputs with the classes, the last axis, as the data numbers them."""
+        if self.order is None:
+            return list(outputs)
+        return [tf.gather(output, self.order, axis=-1) for output in outputs]
+
+    def teach(self, teach: Teach) -> Teach:
+        """Return what gives the teacher's outputs for the student's inputs."""
+
+        def adapted(x: Tensors) -> TeacherOutputs:
+            given = teach(self.inputs(x))
+            return TeacherOutputs(tuple(self.outputs(given.outputs)), given.features)
+
+        return teach if self == Adapter() else adapted
+
+    def model(self, teacher: keras.Model) -> keras.Model:
+        """Return the teacher as a model that takes the student's inputs."""
+        if self == Adapter():
+            return teacher
+        inputs = [keras.Input(t.shape[1:], name=n) for t, n in _named_inputs(teacher)]
+        outputs = self.outputs(tf.nest.flatten(teacher(self.inputs(inputs))))
+        named = zip(outputs, teacher.output_names, strict=True)
+        linear = keras.layers.Activation
+        return keras.Model(inputs, [linear("linear", name=name)(each) for each, name in named])
+
+    def identity(self) -> dict[str, object]:
+        """Return what it does, as plain data."""
+        return asdict(self)
+
+    def notes(self) -> Iterator[str]:
+        """Yield what is done for the sake of the teacher."""
+        if (self.scale, self.offset) != (1.0, 0.0):
+            yield (
+                "teacher: its inputs are normalized as in the run that made it: "
+                f"x * {self.scale:g} + {self.offset:g} on top of data.normalize"
+            )
+        if self.order is not None:
+            yield "teacher: its outputs are put into the order of the data's classes, by name"
+
+
+def _named_inputs(model: keras.Model) -> Iterator[tuple[tf.Tensor, str]]:
+    yield from zip(model.inputs, model.input_names, strict=True)
+
+
+def adapter_of(teacher: keras.Model, usage: Usage | None, context: StageContext) -> Adapter:
+    """Return how a teacher is fed, so that it sees what its record says.
+
+    Args:
+        teacher: with the inputs and outputs of the data.
+        usage: its record; None where there is none, and it is fed as the student.
+        context: of the stage.
+
+    Raises:
+        ModelError: it takes other tokens or another front end, or tells other classes apart.
+    """
+    if usage is None or usage.data is None:
+        return Adapter()
+    _check_front_end(usage, context)
+    own = context.data_config.normalize
+    stated = _NO_CHANGE if own is None else own.model_dump()
+    recorded = {**_NO_CHANGE, **(usage.normalize or {})}
+    if stated == recorded:
+        return Adapter(order=_class_order(teacher, usage, context))
+    scale = float(str(recorded["scale"])) / stated["scale"]
+    offset = float(str(recorded["offset"])) - stated["offset"] * scale
+    return Adapter(scale, offset, _class_order(teacher, usage, context))
+
+
+def _check_front_end(usage: Usage, context: StageContext) -> None:
+    own = to_plain(front_end_of(context.dataset, context.data_config))
+    recorded = to_plain(usage.front_end)
+    if own == recorded:
+        return
+    if isinstance(own, dict) and isinstance(recorded, dict):
+        differing = [key for key in recorded if own.get(key) != recorded[key]]
+        what = f"was made with other {', '.join(differing)}"
+    else:
+        what = "was made for inputs of another kind"
+    raise ModelError(
+        f"the teacher {what} than data.{'tokens' if usage.vocabulary else 'audio'} gives, so it "
+        "would not understand these inputs",
+        subject="distill.teacher",
+        hint="name its vocabulary for the student: data.tokens.vocabulary"
+        if usage.vocabulary
+        else _OWN_DATA,
+    )
+
+
+def _class_order(
+    teacher: keras.Model, usage: Usage, context: StageContext
+) -> tuple[int, ...] | None:
+    names, labels = context.dataset.class_names, usage.labels or ()
+    if not names or not labels or labels[: len(names)] == names or len(teacher.outputs) != 1:
+        return None
+    if _are_numbers(names) or _are_numbers(labels):
+        return None  # nobody named the classes of one of them
+    missing = [name for name in names if name not in labels]
+    if missing or teacher.outputs[0].shape[-1] != len(labels):
+        raise ModelError(
+            f"the teacher tells {listed(labels, _MOST_NAMES)} apart, and the data has "
+            f"{listed(missing or names, _MOST_NAMES)}",
+            subject="distill.teacher",
+            hint=_OWN_DATA,
+        )
+    own = [labels.index(name) for name in names]
+    return (*own, *(index for index in range(len(labels)) if index not in own))
+
+
+def _are_numbers(names: Sequence[str]) -> bool:
+    return all(name.isdigit() for name in names)
+
+
+def measure_teacher(teacher: keras.Model, adapter: Adapter, context: StageContext) -> str | None:
+    """Return what a teacher scores on validation examples, and warn where that is chance level.
+
+    None where there are no validation examples, or the metric is not defined on them.
+    """
+    examples = context.dataset.validation
+    task = context.task(teacher)
+    name = next(iter(without_slices(task.metrics)), None)
+    if name is None or not len(examples):
+        return None
+
+    def batches() -> Iterator[tuple[list[Array], list[Array], list[Array | None]]]:
+        for start in range(0, len(examples), _BATCH):
+            x, y = examples.arrays(np.arange(start, min(start + _BATCH, len(examples))))
+            given = teacher(cast_inputs(teacher, adapter.inputs(x)), training=False)
+            outputs = tf.nest.flatten(given)
+            masks = [getattr(output, "_keras_mask", None) for output in outputs]
+            yield (
+                [np.asarray(tf.cast(each, tf.float32)) for each in adapter.outputs(outputs)],
+                [np.asarray(part) for part in tf.nest.flatten(y)],
+                [None if mask is None else np.asarray(mask, bool) for mask in masks],
+            )
+
+    measured = replace(task, metrics=(name,))
+    value = evaluate_batches(batches(), len(examples), measured, with_intervals=False).metrics.get(
+        name
+    )
+    if value is None:
+        return None
+    figure, chance = metric_figure(name), best_constant(examples, name)
+    text = f"{figure.text(value)} on {len(examples):,} validation examples"
+    if chance is not None and hardly_better(figure, value, chance, None, None):
+        context.warn(
+            "teacher-at-chance",
+            f"the teacher's {name} is {text}, no better than a constant answer "
+            f"({figure.text(chance)}): a student learns nothing of it",
+            "check that it was trained for these classes, in this order, and on inputs that are "
+            "normalized in this way",
+        )
+    return f"teacher: {name} {text}"
