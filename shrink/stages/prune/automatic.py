@@ -1,8 +1,8 @@
 """What `prune` chooses by itself where a recipe gives a budget and leaves the rest open.
 
 Importance and allocation are tried: channels are removed until arithmetic meets the budget, and
-what has the least loss on validation examples, before any fine-tuning, is taken. Teacher, length
-and rate of the fine-tuning follow rules that were found on other models' validation examples
+what has the least loss on validation examples, before any fine-tuning, is taken. Teacher and rate
+of the fine-tuning follow rules that were found on other models' validation examples
 (`tests.benchmarks.bench_defaults`): to try them would be to fine-tune several times.
 """
 
@@ -37,8 +37,6 @@ from shrink.stages.prune.targets import saved
 MOST_GROUPS, MOST_CHANNELS = 24, 1500
 """Above these nothing is tried, nor solved for, unless the recipe asks for it: it would take longer
 than the fine-tuning."""
-UPDATES, FEWEST_PASSES, MOST_PASSES = 600, 5, 20
-"""Of the fine-tuning: the updates that are wanted, and the passes that this may come to."""
 RELATIVE_RATE, LEAST_RATE, LARGEST_RATE = 0.016, 2e-4, 5e-3
 """Adam moves a weight by about its rate in an update: this part of what weights are like."""
 _CURVES_BY = "l2"
@@ -74,9 +72,6 @@ def settle(graph: ChannelGraph, config: PruneConfig, context: StageContext) -> S
     if config.teacher == AUTO:
         config, choice = _with_teacher(graph, config, context)
         choices += choice
-    if config.epochs == AUTO:
-        config, length = _with_length(config, context)
-        choices.append(length)
     training, rate = _with_rate(graph, config, context.training)
     return Settled(config, training, (*choices, *rate), best.curves, best.known)
 
@@ -95,7 +90,7 @@ def sharing(
 def _with_defaults(config: PruneConfig) -> PruneConfig:
     plain = {"importance": "l2", "allocation": "uniform", "teacher": None}
     taken = {key: value for key, value in plain.items() if getattr(config, key) == AUTO}
-    return config.model_copy(update={**taken, "epochs": config.passes})
+    return config.model_copy(update=taken)
 
 
 @dataclass(frozen=True)
@@ -229,17 +224,6 @@ def _without_softened_outputs(losses: Sequence[str]) -> str:
     """Return the losses whose outputs no teacher softens; those of several kinds count."""
     kinds = dict.fromkeys(losses)
     return ", ".join(one for one in kinds if len(kinds) > 1 or not takes_logits(one))
-
-
-def _with_length(config: PruneConfig, context: StageContext) -> tuple[PruneConfig, Choice]:
-    """Return it with passes for some hundred updates, and at least one for each step."""
-    updates = math.ceil(len(context.dataset.train) / context.training.global_batch_size)
-    wanted = math.ceil(UPDATES / max(1, updates))
-    passes = max(config.steps, min(MOST_PASSES, max(FEWEST_PASSES, wanted)))
-    why = f"about {UPDATES} updates, in {FEWEST_PASSES} to {MOST_PASSES} passes of {updates}"
-    return config.model_copy(update={"epochs": passes}), Choice(
-        key="epochs", value=str(passes), why=why
-    )
 
 
 def _with_rate(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import StageError
+from shrink.contract.choices import Choice
 from shrink.contract.details import Budget
 from shrink.contract.details import Curve as CurveRow
 from shrink.contract.report import Skipped
@@ -36,8 +37,9 @@ from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.objective import temperature_choice
 from shrink.stages.prune.automatic import Settled, settle, sharing
 from shrink.stages.prune.choice import choose, sample
-from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.config import AUTO, PruneConfig
 from shrink.stages.prune.fine_tuning import fine_tuning
+from shrink.stages.prune.length import first_epochs, prolong
 from shrink.stages.prune.targets import Target, find_target
 
 _CHECKED = 8
@@ -63,11 +65,18 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         _refuse_nothing(target.counts, graph, config, context)
     counts = target.counts
     rounds: list[_Round] = []
-    for part, epochs in zip(in_rounds(counts, config.steps), _epochs(config), strict=True):
+    # What does not divide evenly belongs to the last round.
+    each, rest = divmod(first_epochs(config, context), config.steps)
+    for part in in_rounds(counts, config.steps):
         now = find_groups(rounds[-1].model, config.exclude) if rounds else graph
         is_last = len(rounds) == config.steps - 1
         check = target.verify if is_last else None
-        rounds.append(_round(now, part, epochs, graph, settled, context, check))
+        epochs = each + rest if is_last else each
+        automatic = is_last and config.epochs == AUTO
+        rounds.append(
+            _round(now, part, graph, settled, context, check, epochs=epochs, automatic=automatic)
+        )
+    settled = replace(settled, choices=(*settled.choices, *rounds[-1].choices))
     if config.teacher == "self" and config.passes:
         losses = context.task(rounds[-1].model).losses
         softened = temperature_choice(config.temperature, losses)
@@ -114,16 +123,19 @@ class _Round:
     difference: float
     record: TrainingRecord | None
     notes: tuple[str, ...]
+    choices: tuple[Choice, ...] = ()
 
 
 def _round(
     graph: ChannelGraph,
     counts: Counts,
-    epochs: int,
     unpruned: ChannelGraph,
     settled: Settled,
     context: StageContext,
     check: Callable[[keras.Model], None] | None,
+    *,
+    epochs: int,
+    automatic: bool,
 ) -> _Round:
     config = settled.config
     context.phase("choosing channels")
@@ -142,28 +154,15 @@ def _round(
         for name in unfrozen(graph.network, smaller):
             same_size.get_layer(name).trainable = True
     hooks = [] if config.rebuild else [_frozen(same_size, graph, keep, context)]
-    record = _fine_tune(pruned, epochs, hooks, unpruned, settled, context) if epochs else None
-    return _Round(pruned, difference, record, chosen.notes)
-
-
-def _epochs(config: PruneConfig) -> list[int]:
-    """Return the epochs after each round; what does not divide evenly belongs to the last."""
-    each, rest = divmod(config.passes, config.steps)
-    return [*[each] * (config.steps - 1), each + rest]
-
-
-def _fine_tune(
-    model: keras.Model,
-    epochs: int,
-    hooks: Sequence[FrozenMasks],
-    graph: ChannelGraph,
-    settled: Settled,
-    context: StageContext,
-) -> TrainingRecord:
-    with fine_tuning(model, graph, settled.config, context) as (learning, objective):
-        return context.train(
-            learning, objective, epochs, after_update=hooks, training=settled.training
-        )
+    if not epochs:
+        return _Round(pruned, difference, None, chosen.notes)
+    with fine_tuning(pruned, unpruned, config, context) as (learning, objective):
+        training = settled.training
+        record = context.train(learning, objective, epochs, hooks, training=training)
+    if not automatic:
+        return _Round(pruned, difference, record, chosen.notes)
+    whole, choices = prolong(pruned, record, epochs, context, masks=hooks, training=training)
+    return _Round(pruned, difference, whole, chosen.notes, choices)
 
 
 def _frozen(

@@ -22,6 +22,7 @@ from shrink.base.packages import versions
 from shrink.base.types import Tensors
 from shrink.data.examples import Batch, Examples
 from shrink.data.splits import stratified_sample
+from shrink.engine.objective import Objective
 from shrink.graph.groups import ChannelGraph, Group
 from shrink.graph.rebuild import Weights, rebuild, weights_of
 from shrink.pruning.allocation import Allocate, Cost, Counts, removed_count, uniform
@@ -331,9 +332,14 @@ def _outputs(model: keras.Model, x: Tensors, y: Tensors) -> Scored:
 
 def validation_loss(model: keras.Model, context: StageContext) -> float:
     """Return the mean loss on validation examples, stratified."""
-    examples, objective = context.dataset.validation, context.task(model).objective()
-    chosen = _chosen(examples, _EXAMPLES, context)
-    total = 0.0
-    for x, y in _batches(examples, chosen, _LOSS_BATCH, model):
-        total += float(tf.reduce_sum(objective.loss(y, model(x, training=False), None)))
-    return total / len(chosen)
+    return float(np.mean(validation_losses(model, context.task(model).objective(), context)))
+
+
+def validation_losses(
+    model: keras.Model, objective: Objective, context: StageContext
+) -> np.ndarray:
+    """Return the loss on the labels of each validation example, stratified, float64 (n,)."""
+    examples = context.dataset.validation
+    batches = _batches(examples, _chosen(examples, _EXAMPLES, context), _LOSS_BATCH, model)
+    losses = [objective.validation_loss(y, model(x, training=False)) for x, y in batches]
+    return np.concatenate(losses, dtype=np.float64)

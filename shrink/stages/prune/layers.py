@@ -32,6 +32,7 @@ from shrink.stages.distill.objective import temperature_choice
 from shrink.stages.prune.choice import validation_loss
 from shrink.stages.prune.config import AUTO, PruneConfig
 from shrink.stages.prune.fine_tuning import fine_tuning
+from shrink.stages.prune.length import first_epochs, prolong
 
 _FIGURE = "validation_loss"
 _LISTED = 6
@@ -64,7 +65,10 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
         smaller = without_blocks(network, gone, exclude=config.exclude)
         after = validation_loss(smaller, context)
     config = _with_teacher(config, smaller, context)
-    record = _fine_tuned(smaller, model, config, context) if config.passes else None
+    record = None
+    if config.passes:
+        record, length = _fine_tuned(smaller, model, config, context)
+        choices += length
     if config.teacher == "self" and config.passes:
         losses = context.task(smaller).losses
         choices = (*choices, *temperature_choice(config.temperature, losses))
@@ -133,7 +137,10 @@ def _with_teacher(config: PruneConfig, model: keras.Model, context: StageContext
 
 def _fine_tuned(
     smaller: keras.Model, unpruned: keras.Model, config: PruneConfig, context: StageContext
-) -> TrainingRecord:
-    graph = find_groups(unpruned)
+) -> tuple[TrainingRecord, tuple[Choice, ...]]:
+    graph, epochs = find_groups(unpruned), first_epochs(config, context)
     with fine_tuning(smaller, graph, config, context) as (learning, objective):
-        return context.train(learning, objective, config.passes)
+        record = context.train(learning, objective, epochs)
+    if config.epochs != AUTO:
+        return record, ()
+    return prolong(smaller, record, epochs, context)

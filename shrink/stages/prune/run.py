@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from shrink.base.errors import StageError
+from shrink.contract.choices import Choice
+from shrink.contract.stage_details import StageDetails
 from shrink.graph.rebuild import unfrozen_note
 from shrink.pruning.masks import (
     GROUP,
@@ -23,8 +24,9 @@ from shrink.pruning.masks import (
 )
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.channels import prune_channels
-from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.config import AUTO, PruneConfig
 from shrink.stages.prune.layers import prune_layers
+from shrink.stages.prune.length import first_epochs, prolong, updates_per_epoch
 
 _UNIT = {"unstructured": "weights", "block": "blocks of 4", "2:4": "groups of 4"}
 _LISTED = 8
@@ -48,10 +50,9 @@ def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
             else "loosen prune.exclude",
         )
     changed = unfreeze(model, kernels) if config.sparsity > 0 else []
-    updates = config.passes * math.ceil(
-        len(context.dataset.train) / context.training.global_batch_size
-    )
-    ramps = config.schedule == "polynomial" and config.passes > 0 and config.pattern != "2:4"
+    epochs = first_epochs(config, context)
+    updates = epochs * updates_per_epoch(context)
+    ramps = config.schedule == "polynomial" and epochs > 0 and config.pattern != "2:4"
     last = ramp_updates(config.ramp, updates) if ramps else 0
     with context.devices.scope():
         masks = Masks(
@@ -65,18 +66,24 @@ def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
         )
         if at_once := config.initial_sparsity if ramps else config.sparsity:
             masks.prune_now(at_once)
-    record = None
-    if config.passes:
-        task = context.task(model)
-        objective = task.objective()
-        record = context.train(model, objective, config.passes, after_update=(masks,))
-    notes = _finish(masks, kernels, config, context)
+    record, choices = None, tuple[Choice, ...]()
+    if epochs:
+        record = context.train(model, context.task(model).objective(), epochs, (masks,))
+        if config.epochs == AUTO:
+            record, choices = prolong(model, record, epochs, context, masks=(masks,))
+    notes = [*_finish(masks, kernels, config, context), *(one.sentence for one in choices)]
     reached = count_zeros(model).fraction
     note = f"{reached:.1%} of the weights in dense and convolutional kernels are zero"
     if grouped:
         note += f", in the pattern {config.pattern}"
     notes = [note, *notes, *([unfrozen_note(changed)] if changed else [])]
-    return StageResult(model=model, training=record, skipped=skipped, notes=notes)
+    return StageResult(
+        model=model,
+        training=record,
+        skipped=skipped,
+        notes=notes,
+        details=StageDetails(choices=choices) if choices else None,
+    )
 
 
 def _finish(
