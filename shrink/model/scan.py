@@ -10,16 +10,13 @@ a lookup layer reads files. Only what Keras itself provides, listed in `allowlis
 from __future__ import annotations
 
 import json
-import resource
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shrink.base.child import Channel, NoAnswer, run_child, serve
 from shrink.base.errors import ModelError
 from shrink.base.file_kinds import OR_TRUST, fields, messages, refused, text, unreadable
-from shrink.base.types import Json, JsonObject
-from shrink.contract.codec import from_plain, to_plain
+from shrink.base.types import Json
 from shrink.contract.model_source import NO_TRUST, Trust
 from shrink.model.allowlist import MODELS, OPERATORS, SAVER_OPERATORS
 from shrink.model.reference import KERAS_METADATA, holds_layers
@@ -154,10 +151,6 @@ def _names_wrappers(folder: Path) -> bool:
     return any(holds_wrappers(json.loads(text(node, 5) or "null")) for node in nodes)
 
 
-SCANNED = frozenset({"keras", "h5", "savedmodel"})
-"""Kinds of model files that `check_model_file` looks at."""
-
-
 @dataclass(frozen=True)
 class ModelContent:
     """A scanned model file.
@@ -265,48 +258,3 @@ def _check_sizes(sizes: Iterable[DeclaredSize], dimensions: set[int], path: Path
     for size in sizes:
         if not any(dimension and dimension % size.value == 0 for dimension in dimensions):
             raise refused(f"{size.key} of {size.value} that no weight has", size.where, path)
-
-
-_TIMEOUT_S = 60
-_MEMORY_CAP_BYTES = 4 << 30
-
-
-@dataclass(frozen=True)
-class ScanRequest:
-    """The model file to scan; `trust` is a `Trust` as plain data."""
-
-    path: str
-    trust: JsonObject
-
-
-def guard_model_file(path: Path, trust: Trust = NO_TRUST) -> None:
-    """Scan a model file in a child with limited time and memory, which loads no TensorFlow.
-
-    Args:
-        path: of the model.
-        trust: what may pass that is not Keras' own.
-
-    Raises:
-        ModelError: the file is damaged, refused, or brought the child down.
-    """
-    request = ScanRequest(str(path), to_plain(trust))
-    run = run_child("shrink.model.scan", request, NoAnswer, timeout_s=_TIMEOUT_S)
-    if run.error is not None:
-        raise run.error
-    if run.timed_out:
-        raise _died(path, f"looking at it takes more than {_TIMEOUT_S} s")
-    if run.failure is not None:
-        raise _died(path, f"looking at it ends the process with code {run.code}")
-
-
-def _died(path: Path, what: str) -> ModelError:
-    return ModelError(f"refused: {what}", subject=path, hint="save the model again with model.save")
-
-
-def _scan(request: ScanRequest, _: Channel) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_CAP_BYTES, _MEMORY_CAP_BYTES))
-    check_model_file(Path(request.path), from_plain(Trust, request.trust))
-
-
-if __name__ == "__main__":
-    serve({ScanRequest: _scan})

@@ -1,13 +1,10 @@
-"""Scans a model's configuration.
-
-tf-keras calls a layer as soon as its inputs are there, and waits without end for inputs that never
-come: a node that does not exist, or layers that wait for each other.
-"""
+"""Scans a model's configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from shrink.base.errors import ModelError
@@ -38,42 +35,30 @@ _REFERENCE_LENGTHS = (3, 4)
 Reference = tuple[str, Json]
 
 
-def check_nodes(config: JsonObject, where: str, path: Path) -> None:
-    """Raise `ModelError` where a layer waits for an input that never comes.
+def _check_nodes(config: JsonObject, where: str, path: Path) -> None:
+    """Raise `ModelError` where tf-keras would wait without end for an input of a layer.
 
-    Args:
-        config: of a model, with `layers`; nodes as Keras 3 writes them are left to the import.
-        where: the names around it, for messages.
-        path: the file, for messages.
+    A layer's calls are made in their order. Nodes as Keras 3 writes them are left to the import.
     """
     layers = [each for each in config["layers"] if isinstance(each, dict)]
-    free = {_name(each) for each in layers if each.get("class_name") == "InputLayer"}
+    calls = {_name(each): _nodes(each) for each in layers if each.get("class_name") != "InputLayer"}
     models = {_name(each) for each in layers if str(each.get("class_name")) in MODELS}
-    waiting = {_name(each): _nodes(each) for each in layers if _name(each) not in free}
-    called = dict.fromkeys(waiting, 0)
-    progress = True
-    while progress:
-        progress = False
-        for name, nodes in waiting.items():
-            while called[name] < len(nodes) and all(
-                _is_there(reference, free, models, called) for reference in nodes[called[name]]
-            ):
-                called[name] += 1
-                progress = True
-    for name, nodes in waiting.items():
-        if called[name] < len(nodes):
-            raise refused("a layer waits for an input that never comes", f"{where}/{name}", path)
-
-
-def _is_there(
-    reference: Reference, free: set[str], models: set[str], called: Mapping[str, int]
-) -> bool:
-    name, index = reference
-    if name in free or name not in called:  # Keras itself refuses a name that it does not know
-        return True
-    # Of a model the first node may be its own, from its inputs to its outputs.
-    first = int(name in models)
-    return isinstance(index, int) and called[name] > 0 and 0 <= index < called[name] + first
+    order = TopologicalSorter[tuple[str, int]]()
+    for name, nodes in calls.items():
+        for at, references in enumerate(nodes):
+            order.add((name, at), *([(name, at - 1)] if at else []))
+            for other, index in references:
+                if other not in calls:  # an input, or a name that Keras itself refuses
+                    continue
+                own = int(other in models)  # of a model the first node may be its own graph's
+                if not isinstance(index, int) or not 0 <= index < len(calls[other]) + own:
+                    raise refused("inbound_nodes name a missing node", f"{where}/{name}", path)
+                order.add((name, at), (other, max(index - own, 0)))
+    try:
+        order.prepare()
+    except CycleError as error:
+        name, _ = error.args[1][0]
+        raise refused("inbound_nodes form a cycle", f"{where}/{name}", path) from error
 
 
 def _name(layer: JsonObject) -> str:
@@ -143,7 +128,7 @@ def check_config(config: Json, path: Path, trust: Trust = NO_TRUST) -> list[Decl
     for key, value, where in _items(config, "", "model", 0, path):
         if isinstance(value, dict):
             if isinstance(value.get("layers"), list):
-                check_nodes(value, where, path)
+                _check_nodes(value, where, path)
             if not trust.everything and not _is_custom(value, names):
                 _check_object(value, where, path)
         elif isinstance(value, str):

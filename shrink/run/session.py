@@ -203,7 +203,7 @@ def _keep_artifact(result: RunResult, final: Step, target: Path) -> RunResult:
 
 
 def guard_models(plan: Plan, trust: Trust) -> None:
-    """Look into every model file that a plan names, before anything loads it.
+    """Try every .tflite file that a plan names, before anything loads it.
 
     Args:
         plan: what is to run.

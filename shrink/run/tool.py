@@ -26,7 +26,6 @@ from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.findings import Examination, StorePlace, Tracked, Worked
 from shrink.contract.job import CompactJob, DoctorJob, InspectJob, Job, ModelJob, TrackerJob
 from shrink.contract.model_source import ModelSource
-from shrink.model.scan import SCANNED, guard_model_file
 from shrink.run.process import preloading_refused, run_worker, show
 from shrink.run.store import Store
 from shrink.tflite.guard import guard_artifact
@@ -37,7 +36,7 @@ T = TypeVar("T")
 def guard_source(
     source: ModelSource, to_be_quantized: bool = False, in_litert: bool = True
 ) -> None:
-    """Scan a Keras model's file, or try a .tflite file; what is code anyway passes.
+    """Try a .tflite file in a child; workers scan other files before they load them.
 
     Args:
         source: the model.
@@ -47,9 +46,7 @@ def guard_source(
     Raises:
         ModelError: it is damaged, refused, or brings down the process that looks at it.
     """
-    if source.kind in SCANNED:
-        guard_model_file(source.path, source.trust)
-    elif source.kind == "tflite":
+    if source.kind == "tflite":
         guard_artifact(source.path, to_be_quantized=to_be_quantized, in_litert=in_litert)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import ModelError
-from shrink.model.scan import check_model_file, guard_model_file
+from shrink.model.scan import check_model_file
 from tests.attacks.hostile import field as pb_field
 from tests.attacks.hostile import node as graph_node
 from tests.attacks.hostile import saved_model
@@ -70,14 +70,3 @@ def test_check_model_file_raises_only_model_errors_for_mutated_graphs(tmp_path: 
         except ModelError:
             refusals += 1
     assert refusals > 100
-
-
-def test_guard_model_file_passes_the_error_on(tmp_path: Path) -> None:
-    path = archive(tmp_path, sequential(dense(units=10**12)))
-    with pytest.raises(ModelError, match="asks for more memory") as caught:
-        guard_model_file(path)
-    assert caught.value.subject == str(path)
-
-
-def test_guard_model_file_is_silent_about_good_files(tmp_path: Path) -> None:
-    assert guard_model_file(archive(tmp_path, sequential(dense()))) is None  # type: ignore[func-returns-value]

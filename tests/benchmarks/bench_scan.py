@@ -1,4 +1,4 @@
-"""How long the scan of a 100 MB model takes, in the process and as the child that a run starts.
+"""How long the scan of a 100 MB model takes.
 
 Run: python -m tests.benchmarks.bench_scan
 
@@ -24,7 +24,7 @@ import h5py
 import numpy as np
 
 from shrink.base.errors import ModelError
-from shrink.model.scan import check_model_file, guard_model_file
+from shrink.model.scan import check_model_file
 from tests.attacks.parts import archive, dense, h5, sequential
 from tests.attacks.test_mutants import mutate
 from tests.benchmarks.harness import say
@@ -40,9 +40,9 @@ def main() -> None:
         folder = Path(name)
         say(f"longest of 2,000 damaged files {longest_s(folder, 2000):.3f} s")
         for path in (*archives(folder), hdf5(folder), saved_model(folder)):
-            own, child = (median_s(scan, path) for scan in (check_model_file, guard_model_file))
+            own = median_s(check_model_file, path)
             busy = median_s(check_model_file, path, time.process_time)
-            times = f"{own:.3f} s ({busy:.3f} of the processor)  child {child:.3f} s"
+            times = f"{own:.3f} s ({busy:.3f} of the processor)"
             say(f"{path.name:16} {size_bytes(path) / 1e6:5.1f} MB  {times}")
 
 

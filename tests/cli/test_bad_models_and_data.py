@@ -99,7 +99,8 @@ def test_a_lambda_layer_is_refused_before_it_runs(tmp_path: Path, ending: str) -
         done = shrink(*arguments, cwd=tmp_path, store=tmp_path / "store", expect=3, fresh=True)
         assert "model.h5: refused: a Lambda carries code" in done.stderr
         assert not Path(canary).exists()
-        assert not (tmp_path / "out").exists()  # refused before anything began
+        report = read_report(tmp_path / "out")
+        assert [stage["status"] for stage in report["stages"]] == ["failed"]
 
 
 STUDENT = """

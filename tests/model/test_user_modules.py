@@ -14,7 +14,7 @@ from shrink.contract.model_source import ModelSource, Trust
 from shrink.data.config import DataConfig
 from shrink.data.sources.python import open_source
 from shrink.model.load import load_model, load_source
-from shrink.model.scan import check_model_file, guard_model_file
+from shrink.model.scan import check_model_file
 from shrink.model.user_modules import custom_objects, declared_objects, imported
 from tests.attacks.hostile import ATTACKS, operator
 from tests.attacks.parts import archive, dense, function, h5, lambda_layer, layer, sequential
@@ -124,13 +124,13 @@ def test_check_model_file_refuses_a_lambda_beside_custom_objects(
         check_model_file(archive(tmp_path, sequential(dense(activation=function("os", "system")))))
 
 
-def test_guard_model_file_lets_pass_what_is_trusted(trust: Trust, tmp_path: Path) -> None:
+def test_check_model_file_lets_pass_what_is_trusted(trust: Trust, tmp_path: Path) -> None:
     path = archive(tmp_path, sequential(layer("Scale", {}, "mine", "Mine>Scale")))
-    guard_model_file(path, trust)
+    check_model_file(path, trust)
     path = archive(tmp_path, sequential(lambda_layer(tmp_path)))
-    guard_model_file(path, Trust(everything=True))
+    check_model_file(path, Trust(everything=True))
     with pytest.raises(ModelError, match="Lambda"):
-        guard_model_file(path, trust)
+        check_model_file(path, trust)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 
 from shrink.measure.inference import latency
 from shrink.measure.memory import inference_peak_bytes
-from shrink.model.scan import guard_model_file
 from shrink.quantization.audit import check_runs
 from shrink.tflite import convert
 from shrink.tflite.arena import arena_bytes, predict_in_micro
@@ -47,16 +46,14 @@ X = np.ones((2, 8, 8, 1), np.float32)
         lambda path: predict_in_micro(path.read_bytes(), X),
         latency,
         lambda path: inference_peak_bytes(path, pairs=1),
-        lambda path: guard_model_file(path.with_suffix(".keras")),
     ],
-    ids=["runs", "guard", "arena", "micro", "latency", "memory", "scan"],
+    ids=["runs", "guard", "arena", "micro", "latency", "memory"],
 )
 def test_a_child_loads_nothing_heavy(
     tried: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, noted = tmp_path / "model.tflite", tmp_path / "noted"
     path.write_bytes(convert.to_float32(small_cnn()))
-    small_cnn().save(path.with_suffix(".keras"))
     (tmp_path / "sitecustomize.py").write_text(_NOTING)
     before = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{before}".rstrip(os.pathsep))
