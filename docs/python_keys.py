@@ -14,10 +14,11 @@ from typing import Annotated, Literal, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from shrink.base.fields import NameIn, parse_bytes
+from shrink.base.fields import NameIn, named_fields, parse_bytes
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
 from shrink.recipe.schema import describe_fields
+from shrink.recipe.search_config import NOT_FLAGS, SearchConfig, parse_milliseconds, parse_seconds
 from shrink.stages import STAGES
 from shrink.task.config import TaskConfig
 
@@ -32,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
-from shrink.api.how_keys import HowKeys
+from shrink.api.how_keys import HowKeys, PlaceKeys
 from shrink.api.kinds import PathGiven
 '''
 _COMMON = '''\
@@ -45,6 +46,14 @@ class VerbKeys(HowKeys, total=False):
     """A Python file whose classes and functions the model names; its code runs."""
     task: Mapping[str, object]
     """The recipe's `task` section."""
+'''
+_SEARCH = '''\
+    custom_objects: PathGiven
+    """A Python file whose classes and functions the model names; its code runs."""
+    jobs: int
+    """Trials at a time, each in a process of its own."""
+    set: Mapping[str, object]
+    """Keys of the recipe to change: {"train.epochs": 5}."""
 '''
 _HIDDEN = ("name", "from_", "training", "teacher", "student")
 _VERBS = ("train", "prune", "distill", "cluster", "quantize", "compact")
@@ -68,6 +77,10 @@ def keys_text() -> str:
         base = ("VerbKeys", "DataKeys", "TaskKeys", "TrainingKeys") if trains else ("EvaluateKeys",)
         name, text = f"{kind.title()}Keys", f"Keywords of `shrink.{kind}`."
         parts += _class(name, base, STAGES[kind], text, skip=_HIDDEN)
+    parts += _class("SearchKeys", ("PlaceKeys",), None, "Keywords of `shrink.search`.")
+    parts += [_SEARCH]
+    for name, _, field in named_fields(SearchConfig, NOT_FLAGS):
+        parts += _key(name, field)
     return "".join(parts)
 
 
@@ -120,6 +133,8 @@ def _kind(annotation: object, metadata: Sequence[object] = ()) -> str:
             return f"Literal[{', '.join(_quoted(name) for name in [*one.names, *one.aliases])}]"
         if getattr(one, "func", None) is parse_bytes:
             return "int | str"
+        if getattr(one, "func", None) in (parse_milliseconds, parse_seconds):
+            return "float | str"
     origin = get_origin(annotation)
     if origin is Annotated:
         plain, *more = get_args(annotation)

@@ -10,16 +10,18 @@ import json
 import re
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 import typer
 import yaml
 
+from shrink.base.fields import named_fields
 from shrink.base.files import sha256
 from shrink.cli import data, recipes, reports, search, tools, verbs
 from shrink.cli.options import EXAMPLES
+from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
 from tests.report.toys import report_naming
 
 ROOT = Path(__file__).parent.parent
@@ -123,11 +125,19 @@ def test_commands_of_the_readme_are_ones_that_shrink_takes(call: str, folder: Pa
     elif verb == "data":
         assert_known_flags(getattr(data, words[0]), words[1:])
     else:
-        assert_known_flags(COMMANDS[verb], words)
+        more = flags_of_search() if verb == "search" else ()
+        assert_known_flags(COMMANDS[verb], words, more)
 
 
-def assert_known_flags(command: Callable[..., None], words: list[str]) -> None:
-    known = {f"--{n.strip('_').replace('_', '-')}" for n in inspect.signature(command).parameters}
+def flags_of_search() -> list[str]:
+    return [name for name, _, _ in named_fields(SearchConfig, NOT_FLAGS)]
+
+
+def assert_known_flags(
+    command: Callable[..., None], words: list[str], more: Iterable[str] = ()
+) -> None:
+    names = [*inspect.signature(command).parameters, *more]
+    known = {f"--{name.strip('_').replace('_', '-')}" for name in names}
     assert {word for word in words if word.startswith("--")} <= known
 
 

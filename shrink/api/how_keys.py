@@ -50,36 +50,6 @@ class SweepKeys(HowKeys, total=False):
     """Runs at a time, in memory of their own."""
 
 
-class SearchKeys(PlaceKeys, total=False):
-    """Keywords of `shrink.search`."""
-
-    flash: int | str
-    """The most that the .tflite file may take: "64KB"."""
-    ram: int | str
-    """The most that the arena in TFLite Micro may take: "40KB"."""
-    latency: float | str
-    """The most that an inference may take on this host, or as the recipe's latency.command measures
-    it: "5ms"."""
-    max_drop: float
-    """What the main metric may lose against the baseline."""
-    time: float | str
-    """Time for everything, the last measurement too: "30m"."""
-    trials: int
-    """Points trained."""
-    jobs: int
-    """Workers at a time, each in a process of its own."""
-    storage: str
-    """What several workers share: a file on a shared disk, or the URL of a database."""
-    sampler: str
-    """How points are chosen: tpe, nsga2 or random."""
-    seed: int
-    """Of the sampler."""
-    set: Mapping[str, object]
-    """Keys of the recipe to change: {"train.epochs": 5}."""
-    custom_objects: PathGiven
-    """A Python file whose classes and functions the model names; its code runs."""
-
-
 class ToolKeys(TypedDict, total=False):
     """Keywords of `shrink.profile`."""
 

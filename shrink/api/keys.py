@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
-from shrink.api.how_keys import HowKeys
+from shrink.api.how_keys import HowKeys, PlaceKeys
 from shrink.api.kinds import PathGiven
 
 
@@ -372,3 +372,44 @@ class CompactKeys(EvaluateKeys, total=False):
     xnnpack."""
     decode: Literal["auto"] | None
     """`auto` stores pruned and clustered int8 kernels as TFLite Micro's TFLM_DECODE reads them."""
+
+
+class SearchKeys(PlaceKeys, total=False):
+    """Keywords of `shrink.search`."""
+
+    custom_objects: PathGiven
+    """A Python file whose classes and functions the model names; its code runs."""
+    jobs: int
+    """Trials at a time, each in a process of its own."""
+    set: Mapping[str, object]
+    """Keys of the recipe to change: {"train.epochs": 5}."""
+    objectives: Sequence[str]
+    """Figures to optimise; by default the file size with `max_drop`, else the main metric. Several
+    give a Pareto front."""
+    flash: int | str | None
+    """The largest .tflite file: 64KB."""
+    ram: int | str | None
+    """The largest tensor arena in TFLite Micro: 40KB; schemes that it cannot run are left out."""
+    latency: float | str | None
+    """The longest inference: 5ms, on this host, or as `search.latency.command` measures it."""
+    max_drop: float | None
+    """How much the main metric may lose against the baseline: 0.01 is one percentage point. The
+    best trial is then the smallest file within it; without it, the most accurate one."""
+    macs: int | None
+    """The most multiply-accumulates per example."""
+    parameters: int | None
+    """The most weights."""
+    gzip_bytes: int | str | None
+    """The largest file after gzip -9."""
+    trials: int | None
+    """The most trials to train."""
+    time: float | str | None
+    """When to end: 30m for everything, the last measurement included."""
+    sampler: Literal["gp", "tpe"]
+    """gp: the largest expected improvement per second of training, by a Gaussian process; tpe:
+    Optuna's tree-structured Parzen estimator."""
+    seed: int
+    """Seed of the sampler."""
+    storage: str | None
+    """A journal file on a shared disk, for several searches that share their trials; start the same
+    command on each machine."""

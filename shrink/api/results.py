@@ -253,7 +253,7 @@ class SearchResult:
     Attributes:
         document: what search.json says.
         folder: of the search; paths in `document` start there.
-        exit_code: of the best point's run: 1 where a gate of the recipe is missed.
+        exit_code: of the best trial's run: 1 where a gate of the recipe is missed.
     """
 
     document: Searched = field(repr=False)
@@ -262,29 +262,29 @@ class SearchResult:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """Every point, metrics of validation examples."""
+        """Every trial, metrics on the validation split."""
         return self.document.trials
 
     @property
     def front(self) -> tuple[Trial, ...]:
-        """The points within the limits that no other beats, from the smallest file."""
+        """The trials on the Pareto front, the smallest file first."""
         by_number = {one.number: one for one in self.trials}
         return tuple(by_number[number] for number in self.document.front)
 
     @property
     def best(self) -> Best:
-        """The point that was chosen; its figures are of the test split."""
+        """The trial that was chosen; its figures are of the test split."""
         assert self.document.best is not None, "a search without one raises"
         return self.document.best
 
     @property
     def run(self) -> Run:
-        """The run of the best point."""
+        """The run of the best trial."""
         return Run.load(self.folder / Path(self.best.recipe).parent)
 
     @property
     def artifact(self) -> Path:
-        """The file that the best point leaves."""
+        """The best trial's file."""
         return self.folder / self.best.artifact
 
     @property
@@ -293,7 +293,7 @@ class SearchResult:
         return self.folder / self.best.recipe
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a table with a row for each point, and columns of settings and figures.
+        """Return a table with a row for each trial, and columns of settings and figures.
 
         Raises:
             ResourceError: pandas is not installed.
@@ -311,11 +311,11 @@ class SearchResult:
         return _table(rows, "number")
 
     def show(self) -> None:
-        """Print the front and the best point, as the command line does."""
+        """Print the front and the best trial, as the command line does."""
         Console().print(str(self))
 
     def __repr__(self) -> str:
-        return f"<SearchResult of {self.document.name}: {len(self.trials)} points in {self.folder}>"
+        return f"<SearchResult of {self.document.name}: {len(self.trials)} trials in {self.folder}>"
 
     def __str__(self) -> str:
         from shrink.search.output import lines_of

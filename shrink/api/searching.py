@@ -11,27 +11,23 @@ from typing import TYPE_CHECKING
 from shrink.api.given import data_named, model_text, path_of, plain, recipe_with_files
 from shrink.api.results import SearchResult
 from shrink.api.session import console_of, working
-from shrink.base.errors import RecipeError
-from shrink.recipe.load import RawRecipe
+from shrink.base.errors import Position, RecipeError, hint_for
+from shrink.base.fields import named_fields
+from shrink.recipe.load import SEARCH, RawRecipe
+from shrink.recipe.overrides import Override
+from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
 from shrink.run.options import RunOptions
-from shrink.search.asking import (
-    SearchedRecipe,
-    Wanted,
-    asking_of,
-    is_recipe,
-    recipe_named,
-    recipe_of_model,
-    recipe_read,
-)
-from shrink.search.candidates import Candidates
-from shrink.search.output import told_of
+from shrink.search.candidates import Candidates, is_recipe
+from shrink.search.output import headline_of, warnings_of
 from shrink.search.session import Search
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from shrink.api.how_keys import SearchKeys
+    from shrink.api.keys import SearchKeys
     from shrink.api.kinds import DataGiven, ModelGiven
+
+_OWN = ("output", "force", "trust_model", "custom_objects", "quiet", "verbose", "jobs", "set")
 
 
 def search(
@@ -46,62 +42,56 @@ def search(
             and training are taken.
         data: of the model, as `train` takes it; a recipe names its own.
         keys: `flash` and `ram`, sizes such as "64KB"; `latency` such as "5ms"; `max_drop`, such as
-            0.01; `time` such as "30m", or `trials`; `jobs`, `storage`, `sampler`, `seed`, `set`;
-            and `output`, `force`, `trust_model`, `custom_objects`, `quiet` and `verbose` as the
-            command line has them.
+            0.01; `time` such as "30m", or `trials`; and what else the flags of `shrink search` are.
 
     Raises:
-        ShrinkError: the search could not begin, or no point keeps to the limits; search.json in its
-            folder then says what came nearest. A missed gate of the best point is none: see
+        ShrinkError: the search could not begin, or no trial keeps the limits; search.json in its
+            folder then says what came nearest. A missed gate of the best trial does not raise: see
             `SearchResult.run`.
     """
     with working():
-        recipe = _recipe(model, data, keys)
-        asking = asking_of(_wanted(keys), recipe.config)
-        candidates = Candidates(recipe.raw, recipe.source, recipe.space(asking))
-        folder = path_of(keys.get("output")) or recipe.folder()
-        trusts = bool(keys.get("trust_model"))
-        options = RunOptions(output=folder, force=bool(keys.get("force")), trust_model=trusts)
-        console = console_of(bool(keys.get("quiet")), bool(keys.get("verbose")))
-        mine = Search(candidates, asking, options, console)
-        mine.jobs = int(keys.get("jobs") or 1)
-        searched = mine.find()
-        if mine.stop is not None:
-            mine.stop.folder = folder
-            raise mine.stop
-        for line in told_of(searched):
+        given: Mapping[str, object] = dict(keys)
+        candidates = _candidates(model, data, given)
+        folder = path_of(given.get("output")) or candidates.folder
+        trusts, force = bool(given.get("trust_model")), bool(given.get("force"))
+        options = RunOptions(output=folder, force=force, trust_model=trusts)
+        console = console_of(bool(given.get("quiet")), bool(given.get("verbose")))
+        made = Search(candidates, options, console)
+        made.jobs = int(str(given.get("jobs") or 1))
+        searched = made.find()
+        if made.stop is not None:
+            made.stop.folder = made.folder
+            raise made.stop
+        for line in warnings_of(searched):
+            console.warn(line)
+        for line in headline_of(searched):
             console.say(line)
-        return SearchResult(searched, folder, mine.exit_code)
+        return SearchResult(searched, made.folder, made.exit_code)
 
 
-def _recipe(
-    model: ModelGiven | Mapping[str, object], data: DataGiven, keys: SearchKeys
-) -> SearchedRecipe:
-    settings = [f"{k}={json.dumps(plain(one))}" for k, one in (keys.get("set") or {}).items()]
-    custom_objects = path_of(keys.get("custom_objects"), "custom_objects")
+def _candidates(
+    model: ModelGiven | Mapping[str, object], data: DataGiven, given: Mapping[str, object]
+) -> Candidates:
+    names = {name: keys for name, keys, _ in named_fields(SearchConfig, NOT_FLAGS)}
+    if unknown := [name for name in given if name not in (*names, *_OWN)]:
+        raise RecipeError(f"unknown keyword {unknown[0]!r}", hint=hint_for(unknown[0], names))
+    changes = given.get("set") or {}
+    assert isinstance(changes, Mapping), "it is a mapping of keys"
+    overrides = [Override.parse(f"{k}={json.dumps(plain(one))}") for k, one in changes.items()]
+    for name, keys in names.items():
+        if given.get(name) is not None:
+            place = Position(f"{name}={given[name]!r}", 0, 0)
+            overrides.append(Override((SEARCH, *keys), plain(given[name]), name, place))
+    code = path_of(given.get("custom_objects"), "custom_objects")
     named = isinstance(model, str | os.PathLike) and is_recipe(os.fspath(model))
     if not named and not isinstance(model, Mapping):
-        code = custom_objects
-        return recipe_of_model(model_text(model), data_named(data), code, settings)
-    for key, value in (("data", data), ("custom_objects", custom_objects)):
+        return Candidates.of_model(model_text(model), data_named(data), code, overrides)
+    for key, value in (("data", data), ("custom_objects", code)):
         if value is not None:
             raise RecipeError(
                 "a recipe names its own", subject=key, hint="leave it out, or change it by `set`"
             )
     if isinstance(model, Mapping):
-        return recipe_read(RawRecipe(recipe_with_files(model), {}, {}), Path("recipe"), settings)
-    return recipe_named(model_text(model), settings)
-
-
-def _wanted(keys: SearchKeys) -> Wanted:
-    return Wanted(
-        flash=keys.get("flash"),
-        ram=keys.get("ram"),
-        latency=keys.get("latency"),
-        max_drop=keys.get("max_drop"),
-        time=keys.get("time"),
-        trials=keys.get("trials"),
-        storage=keys.get("storage"),
-        sampler=keys.get("sampler"),
-        seed=keys.get("seed"),
-    )
+        raw = RawRecipe(recipe_with_files(model), {}, {})
+        return Candidates.read(raw, Path("recipe"), overrides)
+    return Candidates.of_recipe(model_text(model), overrides)

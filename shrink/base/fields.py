@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn, Self
 
 from pydantic import (
@@ -14,6 +15,7 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
+from pydantic.fields import FieldInfo
 from pydantic_core import (
     CoreSchema,
     PydanticCustomError,
@@ -131,6 +133,32 @@ class NameIn:
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, object]:
         return {"enum": [*self.names, *self.aliases], "type": "string"}
+
+
+@dataclass(frozen=True)
+class CalledAs:
+    """The name of a field's flag and Python keyword, where it is not the field's own."""
+
+    name: str
+
+
+def named_fields(
+    section: type[BaseModel], skip: Collection[str] = ()
+) -> Iterator[tuple[str, tuple[str, ...], FieldInfo]]:
+    """Yield name, keys and field of what a section and the sections within it hold.
+
+    Names are those of flags and keywords: the field's own, whatever section it is in, or that of
+    its `CalledAs`.
+    """
+    for key, field in section.model_fields.items():
+        nested = field.annotation
+        if key in skip:
+            continue
+        if isinstance(nested, type) and issubclass(nested, BaseModel):
+            yield from ((name, (key, *keys), one) for name, keys, one in named_fields(nested))
+            continue
+        called = next((one.name for one in field.metadata if isinstance(one, CalledAs)), key)
+        yield called, (key,), field
 
 
 _STOPS = {stop.__name__: stop for stop in (KeyboardInterrupt, Interrupted, Terminated)}

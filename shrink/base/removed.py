@@ -14,6 +14,10 @@ REMOVED: dict[str, str] = {
     "--training-peak-bytes": "set --memory-limit for the memory of training, and --macs, "
     "--parameters, --file-bytes or --arena-bytes for the size of the model",
     "shrink data unpack": "shrink reads the data where it is",
+    "search.rungs": "leave it out: every trial is trained with all its epochs",
+    "search.warm_starts": "leave it out: every trial is trained from the baseline",
+    "search.sampler=nsga2": "leave sampler out, or write tpe",
+    "search.sampler=random": "leave sampler out, or write tpe",
 }
 """The replacement by name: `SECTION.KEY`, `SECTION.KEY=VALUE`, `--flag` or `shrink COMMAND`."""
 

@@ -78,7 +78,8 @@ def build(words: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_options)
     verbs.register(app, words)
-    for family in (search, tools, reports, data, cache, recipes):
+    search.register(app, words)
+    for family in (tools, reports, data, cache, recipes):
         family.register(app)
     tools.register_doctor(app)
     return app

@@ -70,18 +70,27 @@ def flags_of(
         if (nested := _nested(field.annotation)) is not None:
             flags.extend(flags_of(nested, keys))
             continue
-        flags.append(
-            Flag(
-                "_".join(keys),
-                (_option(keys),),
-                keys,
-                _help(field),
-                _metavar(field),
-                _is_list(field.annotation),
-                {*_alternatives(field.annotation)} == {_SWITCH},
-            )
-        )
+        flags.append(flag_of("_".join(keys), keys, field))
     return flags
+
+
+def flag_of(name: str, keys: tuple[str, ...], field: FieldInfo) -> Flag:
+    """Return the flag of a field.
+
+    Args:
+        name: of the command's parameter; `--name` with hyphens is the flag.
+        keys: path of the key that it sets.
+        field: the key.
+    """
+    return Flag(
+        name,
+        (_option((name,)),),
+        keys,
+        _help(field),
+        _metavar(field),
+        _is_list(field.annotation),
+        {*_alternatives(field.annotation)} == {_SWITCH},
+    )
 
 
 def section_flags(name: str, flags: Sequence[Flag], taken: Sequence[Flag]) -> list[Flag]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,74 +11,57 @@ import typer
 from shrink.cli.options import (
     CustomObjectsOption,
     ForceFlag,
-    JobsOption,
     JsonFlag,
-    OutputOption,
     QuietFlag,
-    SetOption,
     TrustFlag,
     VerboseFlag,
     epilog,
 )
-from shrink.cli.verbs import DataOption
+from shrink.cli.verbs import DataOption, Flags, without_flags
 
-
-def _limit(flag: str, metavar: str, text: str) -> object:
-    return typer.Option(flag, metavar=metavar, help=text, show_default=False)
-
-
-FlashOption = Annotated[
-    str | None, _limit("--flash", "SIZE", "The most that the .tflite file may take: 64KB.")
-]
-RamOption = Annotated[
-    str | None, _limit("--ram", "SIZE", "The most that the arena in TFLite Micro may take: 40KB.")
-]
-LatencyOption = Annotated[
-    str | None,
-    _limit(
-        "--latency",
-        "MS",
-        "The most that an inference may take on this host, or as the recipe's latency.command "
-        "measures it: 5ms.",
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="PATH",
+        help="The search's folder, by default runs/NAME-search; or a .tflite file that the best is "
+        "copied to.",
+        show_default=False,
     ),
 ]
-MaxDropOption = Annotated[
-    float | None,
-    _limit(
-        "--max-drop",
-        "N",
-        "What the main metric may lose against the baseline: 0.01 is a point. The smallest file "
-        "within it is the best; without it, the most accurate within the limits.",
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="STAGE.KEY=VALUE",
+        help="Change a key of the recipe, such as train.epochs=5, or of the search: "
+        "'search.space={prune.sparsity: [0.3, 0.5]}' names the values to try.",
+        show_default=False,
     ),
 ]
-TimeOption = Annotated[
-    str | None, _limit("--time", "TIME", "Time for everything, the last measurement too: 30m.")
-]
-TrialsOption = Annotated[
-    int | None,
-    typer.Option("--trials", metavar="N", min=1, help="Points trained.", show_default=False),
-]
-StorageOption = Annotated[
-    str | None,
-    _limit(
-        "--storage",
-        "PLACE",
-        "What several workers share: a file on a shared disk, or the URL of a database. Start the "
-        "same command on each.",
+JobsOption = Annotated[
+    int,
+    typer.Option(
+        "--jobs", "-j", metavar="N", min=1, help="Trials at a time, each in a process of its own."
     ),
-]
-SamplerOption = Annotated[
-    str | None, _limit("--sampler", "gp|tpe|nsga2|random", "How points are chosen.")
-]
-SeedOption = Annotated[
-    int | None,
-    typer.Option("--seed", metavar="N", min=0, help="Of the sampler.", show_default=False),
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("search", epilog=epilog("search"))(search)
+def register(app: typer.Typer, words: Sequence[str]) -> None:
+    """Add the command, with its flags where it is among the words of the command line."""
+    if "search" in words:
+        from shrink.base.fields import named_fields
+        from shrink.cli.flags import flag_of, with_flags
+        from shrink.recipe.schema import describe_fields
+        from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
+
+        describe_fields()
+        fields = named_fields(SearchConfig, NOT_FLAGS)
+        command = with_flags(search, [flag_of(*one) for one in fields])
+    else:
+        command = without_flags(search)
+    app.command("search", epilog=epilog("search"))(command)
 
 
 def search(
@@ -89,17 +73,9 @@ def search(
         ),
     ],
     *,
+    flags: Flags,
     data: DataOption = None,
-    flash: FlashOption = None,
-    ram: RamOption = None,
-    latency: LatencyOption = None,
-    max_drop: MaxDropOption = None,
-    time: TimeOption = None,
-    trials: TrialsOption = None,
     jobs: JobsOption = 1,
-    storage: StorageOption = None,
-    sampler: SamplerOption = None,
-    seed: SeedOption = None,
     set_: SetOption = None,
     output: OutputOption = None,
     force: ForceFlag = False,
@@ -111,33 +87,37 @@ def search(
 ) -> None:
     """Find the recipe for a device: the smallest file, or the most accurate, within limits."""
     from shrink.base.console import Console
+    from shrink.base.errors import Position, RecipeError
+    from shrink.base.fields import named_fields
+    from shrink.base.yaml import parse_scalar
+    from shrink.recipe.load import SEARCH
+    from shrink.recipe.overrides import Override
+    from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
     from shrink.run.options import RunOptions
     from shrink.run.process import preload
-    from shrink.search.asking import Wanted, asking_of, is_recipe, recipe_named, recipe_of_model
-    from shrink.search.candidates import Candidates
+    from shrink.search.candidates import Candidates, is_recipe
     from shrink.search.session import Search
 
     preload()
     console = Console(as_json=json_, quiet=quiet, verbose=verbose)
+    overrides = [Override.parse(text) for text in set_ or ()]
+    for name, keys, _ in named_fields(SearchConfig, NOT_FLAGS):
+        if (text := flags.get(keys)) is not None:
+            place = Position(f"--{name.replace('_', '-')} {text}", 0, 0)
+            overrides.append(Override((SEARCH, *keys), parse_scalar(text), text, place))
     if is_recipe(model):
-        _refuse_of_recipes(data, custom_objects)
-        recipe = recipe_named(model, set_ or ())
+        for flag, value in (("--data", data), ("--custom-objects", custom_objects)):
+            if value is not None:
+                raise RecipeError(
+                    "a recipe names its own",
+                    subject=flag,
+                    hint="leave it out, or change it by --set",
+                )
+        candidates = Candidates.of_recipe(model, overrides)
     else:
-        recipe = recipe_of_model(model, data, custom_objects, set_ or ())
-    wanted = Wanted(flash, ram, latency, max_drop, time, trials, storage, sampler, seed)
-    asking = asking_of(wanted, recipe.config)
-    candidates = Candidates(recipe.raw, recipe.source, recipe.space(asking))
-    options = RunOptions(output=output or recipe.folder(), force=force, trust_model=trust_model)
-    found = Search(candidates, asking, options, console)
-    found.jobs = jobs
-    raise typer.Exit(found.run())
-
-
-def _refuse_of_recipes(data: str | None, custom_objects: Path | None) -> None:
-    from shrink.base.errors import RecipeError
-
-    for flag, value in (("--data", data), ("--custom-objects", custom_objects)):
-        if value is not None:
-            raise RecipeError(
-                "a recipe names its own", subject=flag, hint="leave it out, or change it by --set"
-            )
+        candidates = Candidates.of_model(model, data, custom_objects, overrides)
+    folder = output or candidates.folder
+    options = RunOptions(output=folder, force=force, trust_model=trust_model)
+    made = Search(candidates, options, console)
+    made.jobs = jobs
+    raise typer.Exit(made.run())

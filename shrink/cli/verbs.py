@@ -115,7 +115,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     }
     for kind, text in VERBS.items():
         function = _with_common(special.get(kind) or _verb(kind))
-        command = _with_flags(function, kind) if kind in words else _without_flags(function)
+        command = _with_flags(function, kind) if kind in words else without_flags(function)
         app.command(kind, help=text, epilog=epilog(kind))(command)
 
 
@@ -253,7 +253,9 @@ def _with_flags(function: Callable[..., None], kind: str) -> Callable[..., None]
     return with_flags(function, flags)
 
 
-def _without_flags(function: Callable[..., None]) -> Callable[..., None]:
+def without_flags(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a command without flags, as which it is listed in the help of others."""
+
     def command() -> None:
         function(flags={})
 

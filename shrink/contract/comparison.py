@@ -148,6 +148,10 @@ class Comparison:
         repeats: a row for each combination and branch, where `repeat` is.
         fronts: of the metric against each cost.
         warnings: what keeps rows from being compared.
+        split: that metrics were measured on.
+        headline: the answer, in sentences, where the runs were to find one.
+        best: the name of the row that was chosen, if one was.
+        best_run: the run folder that measures it on the test split.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -160,6 +164,10 @@ class Comparison:
     repeats: tuple[RepeatedRow, ...] = ()
     fronts: tuple[Front, ...] = ()
     warnings: tuple[str, ...] = ()
+    split: Literal["test", "validation"] = left_out("test")
+    headline: tuple[str, ...] = left_out(())
+    best: str | None = left_out(None)
+    best_run: str | None = left_out(None)
 
     @property
     def setting_names(self) -> list[str]:

@@ -190,25 +190,20 @@ class StepJob(Job):
         return self.action == "step" and self.epochs > 0
 
 
-QUESTION, BEGUN, ANSWER = ".question.json", ".begun.json", ".answer.json"
-"""How the files of an `OutlineJob` end: of what is asked, of what is being worked out, and of what
-came of it, each begun with the name of the question."""
 OF_STEP = "step"
-"""The function of an input of a question which is what an earlier of its steps makes."""
+"""The function of an input of an `OutlineJob` that an earlier step of its chain makes."""
 
 
 @record
 class OutlineJob(Job):
-    """Say what models would be, untrained, as long as files ask for it; see `shrink.run.outlined`.
+    """Find the sizes of models before they are trained: see `shrink.run.outlined`.
 
     Attributes:
-        folder: of questions and answers.
-        behind: whether all else that runs goes first.
+        chains: the steps that lead to each model.
     """
 
     action: Literal["outline"] = "outline"
-    folder: Path
-    behind: bool = False
+    chains: tuple[tuple[StepJob, ...], ...]
 
 
 @record
@@ -216,18 +211,16 @@ class Outline:
     """What is known of a chain of stages without training.
 
     Attributes:
-        figures: sizes, MACs and arena, by the report's names.
-        error: why there are none: what a stage raised.
+        figures: sizes, MACs and arena, by the report's names; empty with an error.
+        error: what a stage raised.
         stage_failed: whether a trained model would fail alike.
         exact: whether training makes none of the figures smaller.
-        duration_s: that it took.
     """
 
     figures: Mapping[str, float | None]
     error: str | None = None
     stage_failed: bool = False
     exact: bool = True
-    duration_s: float = 0.0
 
 
 @record

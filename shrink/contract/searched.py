@@ -1,4 +1,4 @@
-"""What search.json says: what was tried, what nothing beats, and what is best."""
+"""What search.json holds: every trial of a search, the Pareto front, and the best trial."""
 
 from __future__ import annotations
 
@@ -12,46 +12,27 @@ from shrink.contract.report import Figures
 
 SEARCH_NAME = "search.json"
 SCHEMA_VERSION = 1
-TrialStatus = Literal["done", "infeasible", "failed", "duplicate", "pruned", "stopped", "halted"]
-
-
-@record
-class Rung:
-    """A training of a point that was shorter than its recipe's.
-
-    Attributes:
-        share: of the epochs and calibration examples.
-        figures: there, metrics of validation examples; no other figure is compared with them;
-            none where it failed.
-        duration_s: that it took.
-        run: its folder, relative to the search's.
-    """
-
-    share: float
-    figures: Figures
-    duration_s: float
-    run: str
+TrialStatus = Literal["done", "infeasible", "pruned", "failed", "stopped"]
 
 
 @record
 class Trial:
-    """A point of the search.
+    """One setting of the search space, and what became of it.
 
     Attributes:
-        number: counts from 0 over all workers.
-        settings: keys of the recipe with their values; `chain` names the stages.
-        figures: by report.json's names, metrics of validation examples; of a point that was not
-            trained, what is known without.
-        feasible: whether every limit holds.
-        status: `infeasible` was not trained, as its size or arena alone breaks a limit; nor was
-            `pruned`, as it could not be better than the best, nor `duplicate`, the recipe of an
-            earlier point; `stopped` was left to whoever asks next, under another number; `halted`
-            was trained for a part of its epochs, where others did better.
-        broken: the limits that do not hold.
-        duration_s: that it took.
-        run: its folder, relative to the search's; None where it was not run.
+        number: unique within the search.
+        settings: keys of the recipe with their values; `chain` names the chain of stages.
+        figures: by the names of report.json, metrics on the validation split; of a trial that was
+            not trained, the sizes that are known without training.
+        feasible: whether it was trained and keeps every limit.
+        status: `done` was trained and measured; `infeasible` was not trained, because its size
+            alone breaks a limit; `pruned` was not trained, because its file is no smaller than the
+            best trial's; `stopped` was interrupted, and a later trial has its settings.
+        broken: the limits and gates that it breaks.
+        drop_bound: upper confidence bound of what the main metric lost, where a drop is limited.
+        duration_s: of the trial.
+        run: its run folder, relative to the search's; None where it was not run.
         error: why it failed.
-        rungs: its shorter trainings, the shortest first.
     """
 
     number: int
@@ -60,22 +41,22 @@ class Trial:
     feasible: bool
     status: TrialStatus
     broken: tuple[str, ...] = ()
+    drop_bound: float | None = left_out(None)
     duration_s: float | None = None
     run: str | None = None
     error: str | None = left_out(None)
-    rungs: tuple[Rung, ...] = left_out(())
 
 
 @record
-class Luck:
-    """How much of the best point's metric is chance: winner's optimism by bootstrap.
+class SelectionBias:
+    """By how much choosing the best of several trials overstates its metric, by bootstrap.
 
     Attributes:
-        metric: that it is of.
-        optimism: what the choice among the trials adds on validation examples, on average.
-        resamples: of the validation examples, on each of which the choice was made again.
-        chosen_again: share of the resamples on which the same point is chosen.
-        trials: among which was chosen.
+        metric: the main metric.
+        optimism: the mean overstatement on the validation split.
+        resamples: of the validation examples; the choice was repeated on each.
+        chosen_again: share of the resamples on which the same trial is chosen.
+        trials: number of trials that were chosen among.
     """
 
     metric: str
@@ -87,16 +68,16 @@ class Luck:
 
 @record
 class Best:
-    """The point that was chosen.
+    """The trial that was chosen.
 
     Attributes:
         number: of the trial.
         recipe: the recipe that reproduces it, relative to the search's folder.
-        artifact: the file, likewise.
-        figures: by report.json's names, metrics of the test split.
-        baseline: the same of the baseline.
-        drop: what the main metric lost against the baseline, on the test split.
-        luck: None where it cannot be told.
+        artifact: its file, likewise.
+        figures: by the names of report.json, metrics on the test split.
+        baseline: the baseline's, likewise.
+        drop: what the main metric lost against the baseline on the test split.
+        selection_bias: None where there was nothing to choose among, or no scores of examples.
     """
 
     number: int
@@ -105,7 +86,7 @@ class Best:
     figures: Figures
     baseline: Figures
     drop: float | None = None
-    luck: Luck | None = None
+    selection_bias: SelectionBias | None = None
 
 
 @record
@@ -115,15 +96,15 @@ class Searched:
     Attributes:
         name: of the recipe.
         metric: the main one.
-        objectives: figures to be good at, the first decides.
-        limits: by figure; `max_drop` of the metric.
+        objectives: figures to optimise; the first decides, or all where there are several.
+        limits: by figure, of the search and of the recipe's gates; `max_drop` of the main metric.
         chosen_on: the split that trials are measured on.
         baseline: its figures on that split.
         trials: in the order of their numbers.
-        front: numbers of feasible trials that no other beats in one objective, or in the metric and
-            the size of the file, without losing in the other.
-        best: None where no point is feasible.
-        time_s: that all of it took in this process.
+        front: numbers of the feasible trials on the Pareto front of the objectives, or of metric
+            and file size, the smallest file first.
+        best: None where no trial is feasible.
+        time_s: what this search took.
     """
 
     schema_version: int = SCHEMA_VERSION

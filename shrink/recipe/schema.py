@@ -95,8 +95,8 @@ def recipe_json_schema() -> JsonObject:
     search = SearchConfig.model_json_schema(ref_template="#/$defs/{model}")
     definitions.update(search.pop("$defs", {}))
     definitions["SearchConfig"] = search
-    told = "What `shrink search` looks for, among which recipes, and within which limits."
-    schema["properties"]["search"] = {"$ref": "#/$defs/SearchConfig", "description": told}
+    about = "What `shrink search` varies and optimises, and within which limits."
+    schema["properties"]["search"] = {"$ref": "#/$defs/SearchConfig", "description": about}
     schema["properties"] |= _SWEEPING
     # With `extends`, any of the required keys may come from the other recipe.
     schema["anyOf"] = [{"required": schema.pop("required")}, {"required": ["extends"]}]

@@ -1,18 +1,21 @@
-"""The `search` section of a recipe: what to vary, what counts, what limits hold."""
+"""The `search` section of a recipe: what to vary, what to optimise, and within which limits.
+
+The flags of `shrink search` and the keywords of `shrink.search` are made from these models.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from shrink.base.fields import Bytes, Config, Count, NameIn, OpenFraction, Positive
+from shrink.base.fields import Bytes, CalledAs, Config, Count, NameIn, Positive
 from shrink.base.figures import FIGURES, LOSS
 from shrink.base.metrics import is_known_name
 
-SAMPLERS = ["gp", "tpe", "nsga2", "random"]
-"""Names of what says which point of a search is next; the first is the default."""
+SAMPLERS = ("gp", "tpe")
+"""How the next trial is chosen; the first is the default."""
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -22,7 +25,7 @@ def parse_seconds(value: object) -> float:
     """Return seconds from a number, or from text such as `90s`, `30m` or `2h`.
 
     Raises:
-        ValueError: it is no time above 0.
+        ValueError: not a time above 0.
     """
     return _parse(value, "s", "a time is a number of seconds, or has a unit: 90s, 30m, 2h")
 
@@ -31,7 +34,7 @@ def parse_milliseconds(value: object) -> float:
     """Return milliseconds from a number, or from text such as `5ms`.
 
     Raises:
-        ValueError: it is no time above 0.
+        ValueError: not a time above 0.
     """
     return _parse(value, "ms", "a latency is a number of milliseconds, or has a unit: 5ms") * 1000
 
@@ -60,13 +63,13 @@ class Range(Config):
     """Numbers from `low` to `high`."""
 
     low: float | int
-    """The least."""
+    """The smallest value."""
     high: float | int
-    """The most."""
+    """The largest value."""
     step: Positive | None = None
-    """Distance of two values; by default 1 where both ends are whole numbers, else none."""
+    """Distance between values; by default 1 where both ends are whole numbers, else none."""
     log: bool = False
-    """True: small values are as likely as large ones, by their logarithm."""
+    """Draw from the logarithm: as many small values as large ones."""
 
     @model_validator(mode="after")
     def _check(self) -> Range:
@@ -82,73 +85,71 @@ class Range(Config):
 Choices = Annotated[tuple[object, ...], Field(strict=False, min_length=1)]
 
 
-Shares = Annotated[tuple[OpenFraction, ...], Field(strict=False)]
-
-
 class Constraints(Config):
-    """Limits on figures; a point that breaks one is not chosen."""
+    """Limits. A trial that breaks one is not chosen; the recipe's gates are limits too."""
 
-    tflite_bytes: Bytes | None = None
-    """Of the file: `--flash`."""
-    arena_bytes: Bytes | None = None
-    """Of the tensor arena in TFLite Micro: `--ram`."""
-    p50_ms: Milliseconds | None = None
-    """Of the latency on this host, or of `latency.command`: `--latency`."""
+    tflite_bytes: Annotated[Bytes | None, CalledAs("flash")] = None
+    """The largest .tflite file: 64KB."""
+    arena_bytes: Annotated[Bytes | None, CalledAs("ram")] = None
+    """The largest tensor arena in TFLite Micro: 40KB; schemes that it cannot run are left out."""
+    p50_ms: Annotated[Milliseconds | None, CalledAs("latency")] = None
+    """The longest inference: 5ms, on this host, or as `search.latency.command` measures it."""
     max_drop: Annotated[float, Field(ge=0)] | None = None
-    """What the main metric may lose against the baseline, on validation examples."""
+    """How much the main metric may lose against the baseline: 0.01 is one percentage point. The
+    best trial is then the smallest file within it; without it, the most accurate one."""
     macs: Count | None = None
-    """Multiply-accumulates per example."""
+    """The most multiply-accumulates per example."""
     parameters: Count | None = None
-    """Weights."""
+    """The most weights."""
     gzip_bytes: Bytes | None = None
-    """Of the file under gzip -9."""
+    """The largest file after gzip -9."""
 
 
 class LatencyConfig(Config):
     """How latency is measured."""
 
     command: str
-    """Run in a shell with `{artifact}` in it replaced by the path of the .tflite file; the last
-    number that it prints is the latency in milliseconds, such as that of a board."""
+    """Run in a shell, `{artifact}` replaced by the path of the .tflite file; the last number that
+    it prints is the latency in milliseconds, such as a board's."""
 
 
 class SearchConfig(Config):
-    """What `shrink search` varies, and what it looks for."""
+    """What `shrink search` varies and optimises, and when it ends."""
 
     space: dict[str, Range | Choices] = Field(default_factory=dict)
     """Keys of the recipe, as `--set` takes them, each with a list of values or a range; by default
-    what is built from the model."""
+    a space is built from the model."""
     objectives: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """Figures to be good at; by default the smallest file with `max_drop`, else the main metric."""
+    """Figures to optimise; by default the file size with `max_drop`, else the main metric. Several
+    give a Pareto front."""
     constraints: Constraints = Constraints()
     """Limits."""
     trials: Count | None = None
-    """How many points are trained at most."""
+    """The most trials to train."""
     time: Seconds | None = None
-    """Time for everything, the last measurement included."""
-    sampler: Annotated[str, NameIn(SAMPLERS)] | None = None
-    """gp, tpe, nsga2 or random. gp, the default, takes the point of largest expected improvement
-    for each second of training, by sizes that are known untrained and a Gaussian process over what
-    was trained; where a figure counts that training decides, such as latency, it is tpe."""
+    """When to end: 30m for everything, the last measurement included."""
+    sampler: Annotated[str, NameIn(SAMPLERS)] = SAMPLERS[0]
+    """gp: the largest expected improvement per second of training, by a Gaussian process; tpe:
+    Optuna's tree-structured Parzen estimator."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Of the sampler."""
-    rungs: Literal["auto"] | Shares = "auto"
-    """Shares of the epochs that a point is trained for first; it goes on where others do no better.
-    auto: 1/9 and 1/3, where training is most of what a point takes; an empty list for none."""
-    warm_starts: bool = False
-    """Whether a point that prunes further than one that was trained goes on from it: its recipe has
-    both stages, and costs the epochs of both where the first is not in the store."""
+    """Seed of the sampler."""
     storage: str | None = None
-    """What several workers share: a file on a shared disk, from the current folder, or the URL of a
-    database: `--storage`."""
+    """A journal file on a shared disk, for several searches that share their trials; start the
+    same command on each machine."""
     latency: LatencyConfig | None = None
-    """A command that measures latency, in place of this host's."""
+    """A command that measures latency, instead of this host."""
 
     @model_validator(mode="after")
     def _check(self) -> SearchConfig:
         for name in self.objectives:
             if name not in FIGURES and name != LOSS and not is_known_name(name):
-                raise ValueError(f"objectives: {name!r} is no figure of a report")
+                raise ValueError(f"objectives: {name!r} is not a figure of a report")
         if len(set(self.objectives)) < len(self.objectives):
-            raise ValueError("objectives: a figure is there twice")
+            raise ValueError("objectives: a figure is listed twice")
+        if self.storage is not None and "://" in self.storage:
+            raise ValueError("storage: must be a file on a shared disk, not the URL of a database")
         return self
+
+
+NOT_FLAGS = ("space", "latency")
+"""Keys that only a recipe has, or `--set`."""

@@ -75,6 +75,8 @@ def render_comparison_html(found: Comparison) -> str:
         summary=summary_of(found),
         tone=_tone(found.rows),
         warnings=found.warnings,
+        headline=found.headline,
+        best_link=quote(f"{found.best_run}/report.html") if found.best_run else "",
         failures=failures_of(found),
         table=_columns(shown, 0, _MOST_COLUMNS),
         others=others if len(others.heads) > 1 else None,

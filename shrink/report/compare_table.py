@@ -37,6 +37,8 @@ STATUS: dict[RowStatus, str] = {
     "not run": "NOT RUN",
 }
 """The outcomes in words, the worst last."""
+_BEST = "★ "
+"""What the name of the chosen row begins with."""
 _SEEDS = "- "
 """What the runs of a combination begin with, below it."""
 AnyRow = ComparedRow | RepeatedRow
@@ -139,7 +141,7 @@ def row_name(found: Comparison, row: AnyRow) -> str:
         seed = row.settings.get(SEED)
         if seed is not None:
             return f"{_SEEDS}{SEED} = {seed}"
-    return row.name
+    return f"{_BEST}{row.name}" if row.name == found.best else row.name
 
 
 def _outcome(row: AnyRow) -> str:
@@ -254,17 +256,21 @@ def caption_of(found: Comparison) -> str:
     """Return what the table's numbers mean."""
     examples = {row.examples for row in found.rows} - {None}
     baselines = {row.baseline for row in found.rows} - {None}
-    on = f" on {examples.pop():,} test examples" if len(examples) == 1 else " on test examples"
+    on = f" on {found.split} examples"
+    if len(examples) == 1:
+        on = f" on {examples.pop():,} {found.split} examples"
     base = baselines.pop() if len(baselines) == 1 else "baseline"
     texts = [f"{found.metric}{on}"] if found.metric else []
     if found.repeat:
         texts.append(
             "mean ± standard deviation over seeds [95 % interval of the mean by Student's t over "
             f"the runs], the change against {base} likewise; below, each run's own 95 % interval "
-            "on the test examples"
+            f"on the {found.split} examples"
         )
     else:
         texts.append(f"change with its 95 % interval, and ratio, against each run's own {base}")
+    if found.best is not None:
+        texts.append(f"{_BEST.strip()} is the best")
     return "; ".join(texts)
 
 

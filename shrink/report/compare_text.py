@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from shrink.contract.comparison import Comparison
 from shrink.report.compare_table import (
@@ -52,6 +53,11 @@ def _failures(found: Comparison) -> list[tuple[str, str]]:
 def render_comparison_markdown(found: Comparison) -> str:
     """Return a comparison as Markdown; every text that comes from outside is escaped."""
     parts = [f"# {escape(found.title)}: {escape(summary_of(found))}"]
+    parts += [escape(line) for line in found.headline]
+    if found.best_run is not None:
+        parts.append(
+            f"[Report of the best, on the test split]({quote(found.best_run)}/report.html)"
+        )
     parts += [f"> **Warning**: {escape(text)}" for text in found.warnings]
     shown = comparison_table(found)
     parts += [table(shown.heads, shown.rows), escape(caption_of(found))]

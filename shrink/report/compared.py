@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from shrink.base.errors import listed
 from shrink.base.figures import DURATION, FIGURES, LOSS, figure_of
@@ -60,6 +61,11 @@ class Titled:
     sweep: bool = False
     repeat: int | None = None
     jobs: int = 1
+    split: Literal["test", "validation"] = "test"
+    headline: tuple[str, ...] = ()
+    best: str | None = None
+    best_run: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def compare_runs(runs: Sequence[RunToCompare], titled: Titled) -> Comparison:
@@ -81,7 +87,11 @@ def compare_runs(runs: Sequence[RunToCompare], titled: Titled) -> Comparison:
         rows=rows,
         repeats=repeats,
         fronts=tuple(fronts_of(rows, repeats, metric)),
-        warnings=tuple(_warnings(runs, rows, titled)),
+        warnings=(*titled.warnings, *_warnings(runs, rows, titled)),
+        split=titled.split,
+        headline=titled.headline,
+        best=titled.best,
+        best_run=titled.best_run,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shrink.base.errors import RecipeError, ReportWarning, distinct, listed
+from shrink.base.errors import VALIDATION_FIGURES, RecipeError, ReportWarning, distinct, listed
 from shrink.base.figures import (
     FIGURES,
     LOSS,
@@ -183,6 +183,12 @@ def _own_interval(stage: Stage, metric: str) -> str:
     return f"within [{limits.low:.3g}, {limits.high:.3g}]"
 
 
+def split_of(report: Report) -> str:
+    """Return the split that metrics were measured on: of a search's trial, validation."""
+    validation = any(one.code == VALIDATION_FIGURES for one in report.warnings)
+    return "validation" if validation else "test"
+
+
 def caption(report: Report) -> str:
     """Return what the table's numbers mean, in one line."""
     base = report.baseline
@@ -190,7 +196,7 @@ def caption(report: Report) -> str:
     examples = {stage.examples for stage in report.stages} - {None}
     if metric is None:
         return f"ratio: tflite against {base}"
-    on = f" on {examples.pop():,} test examples" if len(examples) == 1 else ""
+    on = f" on {examples.pop():,} {split_of(report)} examples" if len(examples) == 1 else ""
     is_fraction = metric_figure(metric).unit == "fraction"
     change = "points" if is_fraction else "change"
     return f"{metric}{on}; {change} [95 % interval] and ratio against {base}"

@@ -13,7 +13,7 @@ from shrink.contract.details import Limits, TensorType, Usage
 from shrink.contract.report import Report, Stage
 from shrink.contract.usage import METADATA_NAME, VOCABULARY_NAME, metadata, vocabulary
 from shrink.report.ci import render_junit
-from shrink.report.content import cached_lines, flat_metrics, recipe_of, warnings_of
+from shrink.report.content import cached_lines, flat_metrics, recipe_of, split_of, warnings_of
 from shrink.report.headline import verdict
 from shrink.report.memory_map import memory_map_sentences
 from shrink.report.placement import placement_sentences
@@ -108,6 +108,8 @@ def _front_end(settings: Mapping[str, object]) -> str:
 def _tested_on(report: Report, stage: Stage) -> str:
     if not stage.examples:
         return "Metrics were not measured: no data was named."
+    if split_of(report) != "test":
+        return f"Metrics on {stage.examples:,} examples of the validation split."
     return (
         f"Metrics on {stage.examples:,} examples of the test split, which no stage trained, "
         f"tuned or calibrated on.{_doubt(report)}"

@@ -59,7 +59,7 @@ def _stage_plot(report: Report, metric: str, cost: str) -> svg.Plot | None:
         return None
     equal = cost in _SIZES and cost != "tflite_bytes"
     notes = ["All TFLite files are about equally large."] if equal else []
-    notes.append("Bars: 95 % intervals on the test examples.")
+    notes.append("Bars: 95 % intervals.")
     return plot(f"tradeoff-{cost}", points, front_points(points, cost, metric), cost, metric, notes)
 
 
@@ -93,8 +93,8 @@ def compared_plot(found: Comparison, front: Front) -> svg.Plot:
     notes = []
     if any(point.low < point.high for point in points):
         single = bool(single_rows(found.rows, found.repeats))
-        of = "of the mean over seeds" if found.repeats else "on the test examples"
-        more = "; of single runs on the test examples" if found.repeats and single else ""
+        of = "of the mean over seeds" if found.repeats else f"on the {found.split} examples"
+        more = f"; of single runs on the {found.split} examples" if found.repeats and single else ""
         notes.append(f"Bars: 95 % intervals {of}{more}.")
     return plot(f"pair-{front.x}-{front.y}", points, on_front, front.x, front.y, notes)
 

@@ -1,17 +1,13 @@
-"""What a chain of stages makes of a model without training: its sizes, MACs and arena.
+"""The sizes, MACs and arena of models before they are trained, made in a worker.
 
-One process answers many questions: TensorFlow is imported once. Widths, ratios and schemes decide
-what a file takes; what training would change are values alone. Shares between layers that are
-measured on a trained model are not: a chain that begins at a trained artifact is nearer.
+Widths, ratios and schemes decide what a file takes; training changes values alone. How layers share
+what is left may follow from a trained model: such an outline is not `exact`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
-import os
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,9 +18,9 @@ import tf_keras as keras
 from shrink.base import files
 from shrink.base.errors import InternalError, ShrinkError, StageError, first_line
 from shrink.base.foreign import JsonObject
-from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.codec import to_plain
 from shrink.contract.events import Send
-from shrink.contract.job import ANSWER, BEGUN, OF_STEP, QUESTION, Outline, OutlineJob, StepJob
+from shrink.contract.job import OF_STEP, Outline, OutlineJob, StepJob
 from shrink.contract.model_source import ModelSource
 from shrink.data.dataset import Dataset
 from shrink.engine.devices import Devices
@@ -38,66 +34,37 @@ from shrink.stages.context import StageContext, StageResult
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 
-END = "end"
-_POLL_S = 0.1
-_NICE = 10
-"""A tenth of the share that training has of a processor that both want."""
 _CALIBRATED_ON = 32
 _ONLY_TRAIN = ("train", "distill")
 _UNIFORM = "uniform"
 
 
 def outline(job: OutlineJob, send: Send) -> JsonObject:
-    """Answer the questions in the job's folder, until there is the file `end`.
-
-    One at a time, the first by name of those that there are by then. A question that is being
-    worked out has another name, so that nobody moves it up any more.
-    """
-    if job.behind:
-        os.nice(_NICE)
+    """Return the outline of each chain; TensorFlow and the data are loaded once."""
     shared: dict[str, tuple[Dataset, Devices]] = {}
-    while not (job.folder / END).exists():
-        asked = sorted(job.folder.glob(f"*{QUESTION}"))
-        if not asked:
-            time.sleep(_POLL_S)
-            continue
-        name = asked[0].name.removesuffix(QUESTION)
-        begun = asked[0].with_name(name + BEGUN)
-        with contextlib.suppress(FileNotFoundError):  # it was moved up just now
-            asked[0].rename(begun)
-            found = _answer(begun, job.work, send, shared)
-            files.write_json(begun.with_name(name + ANSWER), to_plain(found))
-            keras.backend.clear_session()
-            gc.collect()
-    return {}
+    outlines = []
+    for number, steps in enumerate(job.chains):
+        outlines.append(to_plain(_outline(steps, job.work / str(number), send, shared)))
+        keras.backend.clear_session()
+        gc.collect()
+    return {"outlines": outlines}
 
 
-def _answer(
-    path: Path, work: Path, send: Send, shared: dict[str, tuple[Dataset, Devices]]
+def _outline(
+    steps: Sequence[StepJob],
+    folder: Path,
+    send: Send,
+    shared: dict[str, tuple[Dataset, Devices]],
 ) -> Outline:
-    started, plain = time.perf_counter(), json.loads(path.read_text(encoding="utf-8"))
-    folder = work / path.name.partition(".")[0]
     folder.mkdir(exist_ok=True)
-    error, fails, exact, figures = None, False, True, dict[str, float | None]()
     try:
-        steps = from_plain(tuple[StepJob, ...], plain["steps"])
-        exact = not any(map(_shares_are_measured, steps))
         figures = _figures(steps, folder, send, shared)
-    except ShrinkError as failed:
-        error, fails = failed.message, isinstance(failed, StageError)
-    except Exception as failed:
-        error = f"{type(failed).__name__}: {first_line(failed)}"
-    finally:
-        for path in folder.glob("*/*"):  # the data of the first answer serve the others, too
-            if path.suffix in (".keras", ".tflite"):
-                path.unlink()
-    return Outline(
-        figures=figures,
-        error=error,
-        stage_failed=fails,
-        exact=exact,
-        duration_s=time.perf_counter() - started,
-    )
+        return Outline(figures=figures, exact=not any(map(_shares_are_measured, steps)))
+    except ShrinkError as error:
+        failed = isinstance(error, StageError)
+        return Outline(figures={}, error=error.message, stage_failed=failed)
+    except Exception as error:
+        return Outline(figures={}, error=f"{type(error).__name__}: {first_line(error)}")
 
 
 class _Context(StageContext):

@@ -1,111 +1,206 @@
-"""From a point of the space to a recipe, and to the plan of its run."""
+"""What is searched: a recipe or a model, and the recipe that each trial's settings stand for."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shrink.base.errors import ModelError, RecipeError
+from shrink.base.figures import target_of
 from shrink.base.foreign import Json, JsonObject
-from shrink.recipe.load import LoadedRecipe, RawRecipe, validated
+from shrink.model.reference import parse_model_reference
+from shrink.recipe.bundle import bundled_recipes, find_recipe
+from shrink.recipe.data_reference import NamedData
+from shrink.recipe.load import SEARCH, SWEEPING, RawRecipe, read_raw, validated
 from shrink.recipe.overrides import Override, apply_override
 from shrink.recipe.plan import Plan, build_plan
-from shrink.search.rungs import shortened
-from shrink.search.space import CHAIN, Settings, Space
-from shrink.search.warm import WARM, with_start
+from shrink.recipe.search_config import SearchConfig
+from shrink.recipe.single import Sections, single_recipe
+from shrink.report.config import Gate
+from shrink.run.lineage import named_code
+from shrink.search.goal import LATENCY, is_timed, runs_in_micro
+from shrink.search.space import CHAIN, Settings, Space, default_space, given_space
 
+_EPOCHS = 20
+"""Of a baseline that a function builds, where no recipe says."""
 _CONTROL = "distill.control"
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """The recipes that the points of a space stand for.
+    """The recipes that the settings of a space stand for.
 
     Attributes:
         raw: the recipe that they vary, without its `search`.
         source: its file, or what stands for one.
         space: what is varied.
+        config: the `search` section.
+        gates: of the recipe.
     """
 
     raw: RawRecipe
     source: Path
     space: Space
+    config: SearchConfig
+    gates: Mapping[str, Gate]
 
-    def plan(self, settings: Settings, *, gated: bool = False, share: float = 1.0) -> Plan:
-        """Return the plan of a point.
+    @classmethod
+    def read(cls, raw: RawRecipe, source: Path, overrides: Sequence[Override]) -> Candidates:
+        """Return what a recipe asks for.
 
         Args:
-            settings: of the point.
-            gated: whether it has the recipe's gates: they are of test examples.
-            share: of its epochs and calibration examples.
+            raw: the recipe; changed by the overrides.
+            source: its file, or what stands for one.
+            overrides: changes of its keys, those of `search` too.
 
         Raises:
-            ShrinkError: the settings make no legal recipe.
+            RecipeError: a key is wrong, or nothing says when the search ends.
         """
-        if share == 1:
-            return build_plan(self._loaded(settings, gated))
-        cold = {key: value for key, value in settings.items() if key != WARM}
-        whole = build_plan(self._loaded(cold, gated))
-        return build_plan(self._loaded(settings, gated, whole, share))
+        for key in SWEEPING:
+            raw.value.pop(key, None)
+        for one in overrides:
+            apply_override(one, raw.value, raw.positions, SEARCH)
+        loaded = validated(raw, source)
+        raw.value.pop(SEARCH, None)
+        config, gates = loaded.search or SearchConfig(), loaded.recipe.gates
+        if config.time is None and config.trials is None:
+            raise RecipeError(
+                "no stopping criterion",
+                subject="--time",
+                hint="give --time 30m or --trials 20",
+            )
+        measures = config.constraints.p50_ms is not None or LATENCY in config.objectives
+        if config.latency is not None and not measures:
+            raise RecipeError(
+                "the latency that it measures is neither limited nor an objective",
+                subject="search.latency.command",
+                hint=f"give --latency 5ms, or {LATENCY} among search.objectives",
+            )
+        if config.space:
+            space = given_space(config.space, raw)
+        else:
+            position = raw.position("model")
+            folder = Path(position.file).parent if position.line else Path.cwd()
+            model = parse_model_reference(str(raw.value["model"]), folder)
+            stages = [one if isinstance(one, dict) else {one: {}} for one in raw.value["stages"]]
+            space = default_space(stages, not model.trained, runs_in_micro(config, gates))
+        return cls(raw, source, space, config, gates)
+
+    @classmethod
+    def of_recipe(cls, name: str, overrides: Sequence[Override]) -> Candidates:
+        """Return what a recipe's file, or a bundled recipe, asks for; see `read`."""
+        path = find_recipe(name)
+        return cls.read(read_raw(path), path, overrides)
+
+    @classmethod
+    def of_model(
+        cls,
+        model: str,
+        data: str | NamedData | None,
+        custom_objects: Path | None,
+        overrides: Sequence[Override],
+    ) -> Candidates:
+        """Return what is searched for a model with its data, as the command line names them.
+
+        Raises:
+            ModelError: not a Keras model.
+            RecipeError: as `read`.
+        """
+        reference = parse_model_reference(model, Path.cwd())
+        if reference.form != "keras":
+            raise ModelError(
+                "a search needs a Keras model, which it can prune and distill",
+                subject=reference.path,
+                hint="name the .keras or .h5 file that this one was made from",
+            )
+        train = [] if reference.trained else [{"train": {"epochs": _EPOCHS}}]
+        code = None if custom_objects is None else custom_objects.resolve()
+        stages: list[JsonObject] = [*train, {"quantize": {}}]
+        folder = Path.cwd()
+        value = single_recipe("search", model, data, stages, Sections(), folder, code, named_code)
+        return cls.read(RawRecipe(value, {}, {}), Path("shrink search"), overrides)
 
     @property
-    def leaves_out_control(self) -> bool:
-        """Whether a stage asks for `distill.control`, which no point of a search has."""
-        stages = [*self.raw.value["stages"]]
-        stages += [one for chain in self.space.chains for one in chain.stages or ()]
-        varied = any(_CONTROL in chain.dimensions for chain in self.space.chains)
-        return varied or any(_distilling(one).get("control") for one in stages)
+    def folder(self) -> Path:
+        """Where a search writes by default."""
+        name = str(self.raw.value.get("name", "search"))
+        return Path("runs") / (name if name.startswith("search-") else f"{name}-search")
 
-    def baseline(self) -> Plan:
-        """Return a plan that begins with the baseline of all points."""
-        chain = self.space.chains[0]
-        first = {CHAIN: chain.name} if chain.name else {}
-        return self.plan({**first, **(chain.first[0] if chain.first else {})})
+    @property
+    def timed(self) -> bool:
+        """Whether the latency of trials is measured."""
+        return is_timed(self.config, self.gates)
 
-    def _loaded(
-        self, settings: Settings, gated: bool, whole: Plan | None = None, share: float = 1.0
-    ) -> LoadedRecipe:
+    def plan(self, settings: Settings, gates: Sequence[str] = ()) -> Plan:
+        """Return the plan of a trial.
+
+        Args:
+            settings: of the trial.
+            gates: the names of the gates that it is checked by.
+
+        Raises:
+            RecipeError, ModelError: the settings make no legal recipe.
+        """
         mine, chain = self.raw.copy(), self.space.chain(settings)
-        gates = mine.value.pop("gates", None) or {}
-        if gated and gates:
-            lost = self.gates_without_stage(settings)
-            mine.value["gates"] = {n: one for n, one in gates.items() if n not in lost}
+        written = mine.value.pop("gates", None) or {}
+        if kept := {name: one for name, one in written.items() if name in gates}:
+            mine.value["gates"] = kept
         if chain.stages is not None:
             mine.value["stages"] = copy.deepcopy(list(chain.stages))
             for path in [p for p in mine.positions if p[:1] == ("stages",) and len(p) > 1]:
                 del mine.positions[path]
         for key, value in settings.items():
-            if key not in (CHAIN, WARM):
-                apply_override(_override(key, value), mine.value, mine.positions)
+            if key != CHAIN:
+                override = Override(tuple(key.split(".")), value, f"{key}={json.dumps(value)}")
+                apply_override(override, mine.value, mine.positions)
         mine.value["stages"] = copy.deepcopy(mine.value["stages"])  # the recipe's own stay
         for stage in mine.value["stages"]:
             _distilling(stage).pop("control", None)  # it is measured on test examples
-        stages = given = mine.value["stages"]
-        if whole is not None:
-            stages = shortened(given, whole, share)
-        mine.value["stages"] = with_start(stages, given, settings)
-        return validated(mine, self.source)
+        return build_plan(validated(mine, self.source))
+
+    def baseline(self) -> Plan:
+        """Return a plan that begins with the baseline of all trials."""
+        chain = self.space.chains[0]
+        first = {CHAIN: chain.name} if chain.name else {}
+        return self.plan({**first, **(chain.first[0] if chain.first else {})})
 
     def check_gates(self) -> None:
-        """Refuse gates that no run could be judged by.
+        """Refuse gates that no run could be checked by.
 
         Raises:
             RecipeError: of the recipe as it is written.
         """
-        if self.raw.value.get("gates"):
+        if self.gates:
             build_plan(validated(self.raw.copy(), self.source))
 
-    def gates_without_stage(self, settings: Settings) -> tuple[str, ...]:
-        """Return the names of the gates on a stage that a point does not have."""
-        names = {step.name for step in self.plan(settings).steps}
+    def gates_of(self, settings: Settings) -> tuple[str, ...]:
+        """Return the names of the gates on the run as a whole, or on a stage that a trial has."""
+        stages = {step.name for step in self.plan(settings).steps}
+        return tuple(n for n, gate in self.gates.items() if gate.stage in (None, *stages))
+
+    def trial_gates(self, settings: Settings) -> tuple[str, ...]:
+        """Return the gates that a trial is checked by: no metric of a saved report's test split."""
         return tuple(
             name
-            for name, gate in (self.raw.value.get("gates") or {}).items()
-            if isinstance(gate, dict) and gate.get("stage") not in (None, *names)
+            for name in self.gates_of(settings)
+            if not (
+                self.gates[name].against
+                and (target := target_of(name)) is not None
+                and target.figure.group == "metrics"
+            )
         )
+
+    @property
+    def leaves_out_control(self) -> bool:
+        """Whether a stage asks for `distill.control`, which no trial has."""
+        stages = [*self.raw.value["stages"]]
+        stages += [one for chain in self.space.chains for one in chain.stages or ()]
+        varied = any(_CONTROL in chain.dimensions for chain in self.space.chains)
+        return varied or any(_distilling(one).get("control") for one in stages)
 
     def identity(self, more: Mapping[str, Json]) -> str:
         """Return a hash of what is searched: of the recipe, the space, and more."""
@@ -117,11 +212,15 @@ class Candidates:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _override(key: str, value: Json) -> Override:
-    return Override(tuple(key.split(".")), value, f"{key}={json.dumps(value)}")
+def is_recipe(name: str) -> bool:
+    """Whether a word names a recipe, not a model."""
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml") or name == "-":
+        return True
+    return not path.exists() and name in {one.name for one in bundled_recipes()}
 
 
 def _distilling(stage: Json) -> JsonObject:
-    """Return the section of a `distill` stage, as a recipe has it; nothing of other stages."""
+    """Return the settings of a `distill` stage; nothing of other stages."""
     found = stage.get("distill") if isinstance(stage, dict) else None
     return found if isinstance(found, dict) else {}

@@ -1,22 +1,41 @@
-"""What a search looks for: limits, objectives, and which of two points is better."""
+"""What a search optimises: limits, objectives, which of two trials is better, and selection bias.
+
+The limits are those of the search and, where a figure can be checked on a trial, the recipe's own
+gates. A limit on the drop of the main metric is kept with confidence: the best of many noisy trials
+is best in part by chance, so the upper confidence bound of a trial's drop on the validation split
+decides, not the drop itself.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from shrink.base.figures import figure_of, format_value
-from shrink.contract.report import Figures
-from shrink.contract.searched import Trial
+from shrink.base.figures import figure_of, format_value, target_of
+from shrink.base.resampled import Resampled
+from shrink.contract.report import Figures, GateResult
+from shrink.contract.result import Evidence
+from shrink.contract.searched import SelectionBias, Trial
+from shrink.recipe.search_config import SearchConfig
+from shrink.report.config import Gate
+from shrink.report.deltas import score_interval
 
-SIZE, ARENA, LATENCY, MACS = "tflite_bytes", "arena_bytes", "p50_ms", "macs"
+if TYPE_CHECKING:
+    from shrink.base.types import Array
+
+SIZE, ARENA, LATENCY = "tflite_bytes", "arena_bytes", "p50_ms"
 MAX_DROP = "max_drop"
-UNTRAINED = (SIZE, ARENA, MACS, "parameters", "arena_estimate_bytes")
+LATENCIES = (LATENCY, "p90_ms")
+UNTRAINED = (SIZE, ARENA, "macs", "parameters", "arena_estimate_bytes")
 """Figures that are known of a model before it is trained."""
 SLACK = 0.1
-"""Share by which what training decides may still make a file smaller."""
+"""Share by which training may still make a model smaller that is not exact before."""
+CONFIDENCE = 0.95
+"""One-sided, of the bound on a drop."""
 _ROUNDING = 1e-9
+_RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -24,39 +43,44 @@ class Goal:
     """Limits and objectives.
 
     Attributes:
-        metric: the main one.
+        metric: the main metric.
         limits: the most that a figure may be, by its name.
         max_drop: what the metric may lose against the baseline; None for no limit.
-        objectives: figures; the first decides, the others where it is equal, unless there are
-            several to be traded.
-        traded: whether all objectives count alike: the result is a front.
+        objectives: figures to optimise; the first decides, and the others where it is equal,
+            unless there are several to be traded.
+        smallest: whether the smallest file is wanted where no objective is named.
     """
 
     metric: str
     limits: Mapping[str, float] = field(default_factory=dict)
     max_drop: float | None = None
     objectives: tuple[str, ...] = ()
-    traded: bool = False
+    smallest: bool = False
+
+    @property
+    def traded(self) -> bool:
+        """Whether several objectives count alike: the result is a Pareto front."""
+        return len(self.objectives) > 1
 
     @property
     def ranking(self) -> tuple[str, ...]:
-        """The figures that decide which of two feasible points is better, in their order."""
+        """The figures that decide which of two feasible trials is better, in their order."""
         if self.objectives:
-            rest = (SIZE, ARENA, LATENCY)
-            return tuple(dict.fromkeys((*self.objectives, *rest)))
-        if self.max_drop is not None:
+            return tuple(dict.fromkeys((*self.objectives, SIZE, ARENA, LATENCY)))
+        if self.smallest:
             return (SIZE, ARENA, LATENCY, self.metric)
         return (self.metric, SIZE, ARENA, LATENCY)
 
     @property
-    def directed(self) -> tuple[str, ...]:
-        """The figures that the sampler is told of."""
+    def optimised(self) -> tuple[str, ...]:
+        """The figures that a sampler minimises or maximises."""
         return self.objectives if self.traded else self.ranking[:1]
 
     @property
-    def asks_of_untrained(self) -> bool:
-        """Whether what is known of a point untrained decides anything."""
-        return any(name in UNTRAINED for name in (*self.limits, self.ranking[0]))
+    def names(self) -> list[str]:
+        """The figures beside the metric that limits and objectives are about."""
+        named = dict.fromkeys((*self.limits, *self.optimised))
+        return [name for name in named if name != self.metric]
 
     def drop(self, figures: Figures, baseline: Figures) -> float | None:
         """Return what the metric lost against the baseline, positive where it is worse."""
@@ -65,48 +89,57 @@ class Goal:
             return None
         return before - now if figure_of(self.metric).larger_is_better else now - before
 
-    def excesses(self, figures: Figures, baseline: Figures) -> dict[str, float]:
-        """Return by how much each limit is broken, as a share of it; at most 0 where it holds.
+    def drop_bound(self, before: Evidence | None, after: Evidence | None) -> float | None:
+        """Return the upper confidence bound of the drop; None without scores of the examples.
 
-        A figure that is not there, but limited, is as far out as can be; before training, what is
-        not known yet is left out: see `known_excesses`.
+        Args:
+            before: what the baseline's metric was computed from, by example.
+            after: the same of a trial.
         """
-        found = {name: _share(figures.get(name), limit) for name, limit in self.limits.items()}
+        figure = figure_of(self.metric)
+        interval = score_interval(before, after, 2 * CONFIDENCE - 1, figure.bounds)
+        if interval is None or interval.low is None or interval.high is None:
+            return None
+        return -interval.low if figure.larger_is_better else interval.high
+
+    def keeps(self, drop: float | None) -> bool:
+        """Whether a drop is within the limit; an unknown one is."""
+        return self.max_drop is None or drop is None or drop - self.max_drop <= _ROUNDING
+
+    def excesses(self, figures: Figures, baseline: Figures) -> dict[str, float]:
+        """Return by how much each limit is exceeded, as a share of it; at most 0 where it holds.
+
+        A limited figure that is missing exceeds its limit.
+        """
+        found = {name: _excess(figures.get(name), limit) for name, limit in self.limits.items()}
         if self.max_drop is not None:
             drop = self.drop(figures, baseline)
             found[MAX_DROP] = 1.0 if drop is None else drop - self.max_drop - _ROUNDING
         return found
 
-    def keeps(self, drop: float) -> bool:
-        """Whether a drop is within the limit; counts of examples round: 0.0100000001 is 0.01."""
-        return self.max_drop is None or drop - self.max_drop <= _ROUNDING
-
     def known_excesses(self, figures: Figures, slack: float = 0.0) -> dict[str, float]:
         """Return the same of the figures that are known without training.
+
+        A size that is None, such as the arena of a file that TFLite Micro cannot load, exceeds its
+        limit; one that is not in `figures` is not known.
 
         Args:
             figures: those that are known.
             slack: share by which training may still make them smaller.
         """
         return {
-            name: _share(value, limit * (1 + slack))
+            name: _excess(figures[name], limit * (1 + slack))
             for name, limit in self.limits.items()
-            if name in UNTRAINED and (value := figures.get(name)) is not None
+            if name in UNTRAINED and name in figures
         }
 
-    def cannot_win(self, figures: Figures, best: Figures, slack: float = 0.0) -> bool:
-        """Whether a point is no better than the best, by what is known of it without training.
-
-        Args:
-            figures: those that are known of it.
-            best: all of the best one.
-            slack: share by which training may still make its own smaller.
-        """
+    def cannot_win(self, figures: Figures, best: Trial, slack: float = 0.0) -> bool:
+        """Whether a trial is no better than the best, by what is known of it without training."""
         first = self.ranking[0]
-        if self.traded or first not in UNTRAINED or best.get(first) is None:
+        if self.traded or first not in UNTRAINED or not self.keeps(best.drop_bound):
             return False
         for name in self.ranking:
-            value, other = figures.get(name), best.get(name)
+            value, other = figures.get(name), best.figures.get(name)
             if name == self.metric or (value is None and other is None):
                 continue
             if value is None or other is None or value < other * (1 + slack):
@@ -116,29 +149,30 @@ class Goal:
         return True
 
     def key(self, figures: Figures) -> tuple[float, ...]:
-        """Return what feasible points are sorted by, the best first."""
+        """Return what feasible trials are sorted by, the best first."""
         return tuple(cost_of(name, figures.get(name)) for name in self.ranking)
 
     def best(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the best feasible trial."""
-        able = [one for one in trials if one.feasible and one.status == "done"]
-        return min(able, key=lambda one: (self.key(one.figures), one.number), default=None)
+        """Return the best feasible trial.
+
+        Where a drop is limited, the best of those that keep it with confidence; if none does, the
+        one that is nearest to it.
+        """
+        able = [one for one in trials if one.feasible]
+        if safe := [one for one in able if self.keeps(one.drop_bound)]:
+            return min(safe, key=lambda one: (self.key(one.figures), one.number))
+        return min(
+            able, key=lambda one: (one.drop_bound, self.key(one.figures), one.number), default=None
+        )
 
     def front(self, trials: Sequence[Trial]) -> tuple[int, ...]:
-        """Return the numbers of feasible trials that nothing beats, from the smallest file."""
+        """Return the numbers of the trials on the Pareto front, the smallest file first."""
         names = self.objectives if self.traded else (self.metric, SIZE)
-        able = [one for one in trials if one.feasible and one.status == "done"]
-        points = {one.number: [cost_of(n, one.figures.get(n)) for n in names] for one in able}
-
-        def beaten(number: int) -> bool:
-            mine = points[number]
-            return any(
-                other != mine and all(a <= b for a, b in zip(other, mine, strict=True))
-                for other in points.values()
-            )
-
+        able = [one for one in trials if one.feasible]
+        costs = {one.number: [cost_of(n, one.figures.get(n)) for n in names] for one in able}
         size = {one.number: one.figures.get(SIZE) or math.inf for one in able}
-        return tuple(sorted((n for n in points if not beaten(n)), key=lambda n: (size[n], n)))
+        front = undominated([*costs.values()])
+        return tuple(sorted((n for n in costs if costs[n] in front), key=lambda n: (size[n], n)))
 
     def in_words(self) -> str:
         """Return the limits for people: `tflite_bytes <= 40.0 KB, accuracy drop <= 1 points`."""
@@ -150,12 +184,198 @@ class Goal:
         return ", ".join(words) or "no limits"
 
 
-def _share(value: float | None, limit: float) -> float:
+def goal_of(
+    config: SearchConfig, gates: Mapping[str, Gate], last: str, metric: str, baseline: Figures
+) -> Goal:
+    """Return what a search optimises, within its own limits and those of the recipe's gates.
+
+    Gates on sizes, latency and the main metric become limits. All others, those on an earlier
+    stage, and those with a confidence are checked in each trial's report: see `missed_gates`.
+
+    Args:
+        config: the `search` section.
+        gates: of the recipe.
+        last: its last stage.
+        metric: the main metric.
+        baseline: figures on the validation split.
+    """
+    limits: dict[str, float] = config.constraints.model_dump(exclude_none=True)
+    asked = limits.pop(MAX_DROP, None)
+    drops = [] if asked is None else [asked]
+    before = baseline.get(metric)
+    for name, gate in gates.items():
+        target = target_of(name)
+        if target is None or gate.level != "fail" or gate.against or gate.confidence:
+            continue
+        if gate.stage not in (None, last):
+            continue
+        figure, limit = target.figure.name, float(gate.limit)
+        if gate.ratio is not None:
+            reference = baseline.get(figure)
+            if reference is None:
+                continue
+            limit = gate.ratio * reference
+        if figure == metric and target.kind in ("drop", "rise"):
+            drops.append(limit)
+        elif figure == metric and target.kind == "figure" and before is not None:
+            drops.append(cost_of(metric, limit) - cost_of(metric, before))
+        elif target.kind == "figure" and figure in (*UNTRAINED, *_measured_latencies(config)):
+            limits[figure] = min(limit, limits.get(figure, math.inf))
+    return Goal(metric, limits, min(drops, default=None), config.objectives, asked is not None)
+
+
+def is_timed(config: SearchConfig, gates: Mapping[str, Gate]) -> bool:
+    """Whether the latency of trials is needed."""
+    if config.constraints.p50_ms is not None or LATENCY in config.objectives:
+        return True
+    return any(name in _measured_latencies(config) for name in gates)
+
+
+def runs_in_micro(config: SearchConfig, gates: Mapping[str, Gate]) -> bool:
+    """Whether TFLite Micro is to load the file: its arena is limited or optimised."""
+    return config.constraints.arena_bytes is not None or ARENA in (*config.objectives, *gates)
+
+
+def _measured_latencies(config: SearchConfig) -> tuple[str, ...]:
+    """Return the latencies that a gate may be about: those of this host."""
+    return LATENCIES if config.latency is None else ()
+
+
+def missed_gates(results: Sequence[GateResult]) -> list[str]:
+    """Return the gates that a trial's report misses, without those it does not measure.
+
+    A size that is None, such as the arena of a file that TFLite Micro cannot load, is a miss.
+    """
+    missed = []
+    for one in results:
+        target = target_of(one.name)
+        measured = one.value is not None or (target is not None and target.figure.name in UNTRAINED)
+        if one.judged and not one.passed and one.level == "fail" and measured:
+            missed.append(one.name)
+    return missed
+
+
+def _excess(value: float | None, limit: float) -> float:
     return 1.0 if value is None else value / limit - 1
 
 
 def cost_of(name: str, value: float | None) -> float:
-    """Return a figure such that less is better; infinite where it is not there."""
+    """Return a figure such that less is better; infinite where it is None."""
     if value is None:
         return math.inf
     return -value if figure_of(name).larger_is_better else value
+
+
+def undominated(points: Sequence[Sequence[float]]) -> list[Sequence[float]]:
+    """Return the points that no other is at least as good as in every cost."""
+
+    def dominates(other: Sequence[float], mine: Sequence[float]) -> bool:
+        return other != mine and all(a <= b for a, b in zip(other, mine, strict=True))
+
+    return [mine for mine in points if not any(dominates(other, mine) for other in points)]
+
+
+def selection_bias(
+    trials: Sequence[Trial],
+    evidence: Mapping[int, Evidence],
+    baseline: Evidence | None,
+    goal: Goal,
+    resamples: int = _RESAMPLES,
+    seed: int = 0,
+) -> SelectionBias | None:
+    """Return by how much choosing among trials overstates the metric of the chosen one.
+
+    Validation examples are drawn again with replacement, the choice is made again on each draw, and
+    the metric of the chosen trial on the draw is compared with its metric on all of them (Efron &
+    Tibshirani 1993, chapter 17; Varma & Simon 2006).
+
+    Args:
+        trials: of the search.
+        evidence: of the metric on the validation examples, by the trial's number: scores of the
+            examples, or values on resamples of them.
+        baseline: the same of the baseline, where a drop is limited.
+        goal: by which is chosen.
+        resamples: number of draws.
+        seed: of the draws.
+
+    Returns:
+        None with fewer than two trials to choose among, or without scores of examples.
+    """
+    able = [
+        one
+        for one in trials
+        if one.status == "done" and one.number in evidence and set(one.broken) <= {MAX_DROP}
+    ]
+    kinds = [evidence[one.number] for one in able] + ([baseline] if baseline is not None else [])
+    values = _on_resamples(kinds, resamples, seed)
+    best = goal.best(able)
+    if len(able) < 2 or values is None or best is None:
+        return None
+    sign = 1.0 if figure_of(goal.metric).larger_is_better else -1.0
+    whole = {} if baseline is None else {goal.metric: _value(baseline)}
+    gains, again = list[float](), 0
+    for row in range(values.shape[1]):
+        drawn: Figures = {goal.metric: float(values[-1, row])} if baseline is not None else {}
+        chosen = goal.best(
+            [_redrawn(one, float(values[i, row]), drawn, whole, goal) for i, one in enumerate(able)]
+        )
+        if chosen is None:
+            continue
+        true = next(one for one in able if one.number == chosen.number).figures[goal.metric]
+        now = chosen.figures[goal.metric]
+        if now is not None and true is not None and math.isfinite(now):
+            gains.append(sign * (now - true))
+            again += chosen.number == best.number
+    if not gains:
+        return None
+    return SelectionBias(
+        metric=goal.metric,
+        optimism=sum(gains) / len(gains),
+        resamples=len(gains),
+        chosen_again=again / len(gains),
+        trials=len(able),
+    )
+
+
+def _redrawn(trial: Trial, value: float, drawn: Figures, whole: Figures, goal: Goal) -> Trial:
+    """Return a trial on a resample: its metric, its drop, and the bound as far above the drop.
+
+    Args:
+        trial: on all examples.
+        value: its metric on the resample.
+        drawn: the baseline's on the resample.
+        whole: the baseline's on all examples.
+        goal: by which is chosen.
+    """
+    figures = {**trial.figures, goal.metric: value}
+    drop, before = goal.drop(figures, drawn), goal.drop(trial.figures, whole)
+    bound = None
+    if trial.drop_bound is not None and drop is not None and before is not None:
+        bound = drop + trial.drop_bound - before
+    feasible = goal.max_drop is None or (drop is not None and goal.keeps(drop))
+    return replace(trial, figures=figures, feasible=feasible, drop_bound=bound)
+
+
+def _value(evidence: Evidence) -> float:
+    return evidence.value if isinstance(evidence, Resampled) else sum(evidence) / len(evidence)
+
+
+def _on_resamples(kinds: Sequence[Evidence], resamples: int, seed: int) -> Array | None:
+    """Return the metric of each evidence on each resample, (evidences, resamples), all on the same.
+
+    None where they are not of the same examples.
+    """
+    import numpy as np
+
+    if not kinds:
+        return None
+    if resampled := [one for one in kinds if isinstance(one, Resampled)]:
+        same = len({one.draw for one in resampled}) == 1 and len(resampled) == len(kinds)
+        rows = [[math.nan if v is None else v for v in one.replicates] for one in resampled]
+        return np.array(rows) if same and rows[0] else None
+    scores = [np.asarray(one, dtype=np.float64) for one in kinds]
+    if len({one.shape for one in scores}) != 1 or not scores[0].size:
+        return None
+    count = scores[0].size
+    draws = np.random.default_rng(seed).multinomial(count, [1 / count] * count, size=resamples)
+    return np.stack(scores) @ draws.T / count

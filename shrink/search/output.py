@@ -1,10 +1,11 @@
-"""What a search leaves and says: search.json, the page of its points, and lines for people."""
+"""What a search writes and prints: search.json, the comparison of its trials, lines for people."""
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from shrink.base import files
@@ -12,25 +13,78 @@ from shrink.base.console import Console
 from shrink.base.errors import InputError
 from shrink.base.figures import figure_of, format_change
 from shrink.contract.codec import to_plain
+from shrink.contract.report import Figures
 from shrink.contract.report_file import read_report
-from shrink.contract.searched import SEARCH_NAME, Luck, Searched, Trial
+from shrink.contract.searched import SEARCH_NAME, Searched, Trial
 from shrink.report.compare_rendered import HTML_NAME, render_comparison
 from shrink.report.compared import RunToCompare, Titled, compare_runs
 from shrink.search.goal import ARENA, LATENCY, MAX_DROP, SIZE, Goal
-from shrink.search.points import in_words
+from shrink.search.space import in_words
 
 _SHOWN = 12
 
 
-def write(searched: Searched, folder: Path, jobs: int = 1) -> None:
-    """Write search.json, and the page where any point was run."""
+class Progress:
+    """Says how far a search has come.
+
+    Args:
+        goal: what is optimised.
+        deadline: of the last training, by `time.monotonic`.
+    """
+
+    def __init__(self, goal: Goal, deadline: float) -> None:
+        self._goal, self._deadline = goal, deadline
+        self._best = "no trial within the limits yet"
+
+    def so_far(self) -> str:
+        """Return the line above the progress: time left, and the best trial so far."""
+        left = ""
+        if math.isfinite(self._deadline):
+            minutes, seconds = divmod(max(0, round(self._deadline - time.monotonic())), 60)
+            left = f", {minutes}:{seconds:02d} left"
+        return f"search{left}: {self._best}"
+
+    def line(self, trial: Trial, known: Sequence[Trial]) -> str:
+        """Return what became of a trial that was trained, among all that are known."""
+        best = self._goal.best(known)
+        if best is not None:
+            front = len(self._goal.front(known))
+            self._best = f"best trial {best.number}, {self._short(best.figures)}; front of {front}"
+        if best is not None and best.number == trial.number:
+            verdict = "the best so far"
+        elif not trial.feasible:
+            verdict = f"breaks {', '.join(trial.broken)}"
+        elif self._goal.keeps(trial.drop_bound):
+            verdict = "within the limits"
+        else:
+            verdict = "within the limits, the drop not with confidence"
+        left = ""
+        if math.isfinite(self._deadline):
+            left = f"; {max(0.0, self._deadline - time.monotonic()):.0f} s left"
+        return f"trial {trial.number}: {self._short(trial.figures)}: {verdict}{left}"
+
+    def _short(self, figures: Figures) -> str:
+        """Return the figures that decide: `accuracy 98.9 %, tflite_bytes 12.7 KB`."""
+        names = dict.fromkeys((self._goal.metric, *self._goal.ranking[:2]))
+        shown = (f"{n} {figure_of(n).text(figures[n])}" for n in names if n in figures)
+        return ", ".join(shown)
+
+
+def write(searched: Searched, folder: Path) -> None:
+    """Write search.json, and the comparison of the trials where any was run."""
     runs = [_to_compare(one, folder) for one in searched.trials if one.run is not None]
     pages: dict[str, str] = {}
     if runs:
-        title = f"{searched.name}: points of a search, on validation examples"
-        found = compare_runs(runs, Titled(title, True, None, jobs))
-        told = (*told_of(searched), *found.warnings)
-        pages = render_comparison(replace(found, warnings=told))
+        title = Titled(
+            f"{searched.name}: trials of a search",
+            sweep=True,
+            split="validation",
+            headline=tuple(headline_of(searched)),
+            best=_best_row(searched),
+            best_run=None if searched.best is None else str(Path(searched.best.recipe).parent),
+            warnings=tuple(warnings_of(searched)),
+        )
+        pages = render_comparison(compare_runs(runs, title))
     files.write_together(folder, {**pages, SEARCH_NAME: files.json_text(to_plain(searched))})
 
 
@@ -40,62 +94,82 @@ def _to_compare(trial: Trial, folder: Path) -> RunToCompare:
         report = read_report(run)
     except InputError:
         report = None
-    settings = {key: str(value) for key, value in trial.settings.items()}
     return RunToCompare(
-        name=f"{trial.number}: {in_words(trial.settings)}",
+        name=_row(trial),
         place=os.path.relpath(run, folder),
         folder=run,
         report=report,
-        settings=settings,
+        settings={key: str(value) for key, value in trial.settings.items()},
     )
 
 
-def told_of(searched: Searched) -> list[str]:
-    """Return what a reader has to know of the result."""
-    told = list(searched.warnings)
+def _row(trial: Trial) -> str:
+    return f"{trial.number}: {in_words(trial.settings)}"
+
+
+def _best_row(searched: Searched) -> str | None:
+    if searched.best is None:
+        return None
+    return next(_row(one) for one in searched.trials if one.number == searched.best.number)
+
+
+def headline_of(searched: Searched) -> list[str]:
+    """Return the answer: the best trial on the test split, and its selection bias."""
     best = searched.best
     if best is None:
-        return told
-    unit = figure_of(searched.metric)
-    value, before = best.figures.get(searched.metric), best.baseline.get(searched.metric)
-    if value is not None and before is not None:
-        told.append(
-            f"best: point {best.number}, {unit.text(value)} {searched.metric} on the test split, "
-            f"where the baseline has {unit.text(before)}"
+        return []
+    metric = figure_of(searched.metric)
+    shown = [
+        f"{n} {figure_of(n).text(best.figures[n])}" for n in _names(searched) if n in best.figures
+    ]
+    value = best.baseline.get(searched.metric)
+    base = "" if value is None else f"; the baseline has {searched.metric} {metric.text(value)}"
+    lines = [f"best: trial {best.number}, on the test split: {', '.join(shown)}{base}"]
+    if (bias := best.selection_bias) is not None:
+        change = format_change(bias.optimism, metric.unit)
+        lines.append(
+            f"selection bias: choosing among {bias.trials} trials overstates {bias.metric} on the "
+            f"validation split by {change}{' points' if metric.unit == 'fraction' else ''} on "
+            f"average; the same trial is chosen on {bias.chosen_again:.0%} of "
+            f"{bias.resamples:,} resamples"
         )
-    if best.luck is not None:
-        told.append(
-            f"luck: choosing among {best.luck.trials} points on validation examples flatters the "
-            f"chosen one by {_change(best.luck)} of "
-            f"{searched.metric}, on average over {best.luck.resamples:,} resamples; it is chosen "
-            f"again on {best.luck.chosen_again:.0%} of them. The figures of best/ are of test "
-            "examples, which nothing was chosen by"
-        )
+    return lines
+
+
+def warnings_of(searched: Searched) -> list[str]:
+    """Return what is doubtful of the result."""
+    found, best = list(searched.warnings), searched.best
+    if best is None:
+        return found
     for name, most in searched.limits.items():
         value = best.figures.get(name)
         if name != MAX_DROP and value is not None and value > most:
             unit = figure_of(name)
-            told.append(
-                f"measured again, the best point has {unit.text(value)} {name}, more than the "
-                f"limit of {unit.text(most)}, which it kept when it was chosen"
+            found.append(
+                f"measured again, the best trial has {name} {unit.text(value)}, above the limit of "
+                f"{unit.text(most)} that it kept as a trial"
             )
     limit = searched.limits.get(MAX_DROP)
-    if limit is not None and best.drop is not None and best.drop > limit:
-        told.append(
-            f"on the test split the best point loses {100 * best.drop:.2f} points, more than the "
-            f"limit of {100 * limit:g}, which it keeps on validation examples"
+    if limit is not None and best.drop is not None and best.drop - limit > 1e-9:
+        found.append(
+            f"on the test split the best trial loses {_change(searched, best.drop)}, above the "
+            f"limit of {_change(searched, limit)} that it keeps on the validation split"
         )
-    return told
+    return found
 
 
-def _change(luck: Luck) -> str:
-    unit = figure_of(luck.metric).unit
-    text = format_change(luck.optimism, unit)
-    return f"{text} points" if unit == "fraction" else text
+def _change(searched: Searched, drop: float) -> str:
+    unit = figure_of(searched.metric).unit
+    text = format_change(drop, unit).lstrip("+")
+    return f"{text} points of {searched.metric}" if unit == "fraction" else text
+
+
+def _names(searched: Searched) -> list[str]:
+    return [*dict.fromkeys([searched.metric, SIZE, ARENA, LATENCY, *searched.objectives])]
 
 
 def impossible(trials: Sequence[Trial], goal: Goal) -> str:
-    """Return what came nearest, where no point keeps to the limits."""
+    """Return what came nearest, where no trial keeps the limits."""
     done = [one for one in trials if one.status == "done"]
     parts = []
     metric = figure_of(goal.metric)
@@ -104,18 +178,16 @@ def impossible(trials: Sequence[Trial], goal: Goal) -> str:
     sign = -1 if metric.larger_is_better else 1
     if within and goal.max_drop is not None:
         top = min(within, key=lambda one: sign * (one.figures.get(goal.metric) or 0.0))
-        parts.append(
-            f"within the sizes, point {top.number} is best: "
-            f"{metric.text(top.figures[goal.metric])} {goal.metric}"
-        )
+        value = metric.text(top.figures.get(goal.metric))
+        parts.append(f"within the sizes, trial {top.number} is best: {goal.metric} {value}")
     if accurate and goal.limits:
         least = min(accurate, key=lambda one: one.figures.get(SIZE) or 0.0)
-        parts.append(f"{_sizes(least, goal)} at the accuracy asked for (point {least.number})")
+        parts.append(f"with that accuracy, trial {least.number} is smallest: {_sizes(least, goal)}")
     looked = [one for one in trials if one.status == "infeasible" and one.figures.get(SIZE)]
     if not parts and looked:
         least = min(looked, key=lambda one: one.figures.get(SIZE) or 0)
-        parts.append(f"the smallest of what was looked at takes {_sizes(least, goal)}")
-    return "; ".join(parts) or "no point could be measured"
+        parts.append(f"the smallest of {len(looked)} untrained ones has {_sizes(least, goal)}")
+    return "; ".join(parts) or "no trial could be measured"
 
 
 def _sizes(trial: Trial, goal: Goal) -> str:
@@ -127,32 +199,32 @@ def _sizes(trial: Trial, goal: Goal) -> str:
     )
 
 
-def show(searched: Searched, folder: Path, console: Console) -> None:
-    """Print the result."""
-    for line in told_of(searched):
-        console.warn(line) if "limit of" in line else console.say(line)
+def show(searched: Searched, folder: Path, console: Console, artifact: Path | None = None) -> None:
+    """Print the result.
+
+    Args:
+        searched: the search.
+        folder: of the search.
+        console: printed to.
+        artifact: the file that the best trial was copied to, if one was asked for.
+    """
+    for line in warnings_of(searched):
+        console.warn(line)
     if console.as_json:
         console.document(to_plain(searched))
         return
     if console.quiet:
-        console.print(str(folder))
+        console.print(str(artifact or folder))
         return
-    for line in lines_of(searched, folder):
+    for line in lines_of(searched, folder, artifact):
         console.print(line)
 
 
-def _of_rungs(searched: Searched) -> str:
-    """Return what rungs saved and took; nothing where there were none."""
-    spent = [rung.duration_s for one in searched.trials for rung in one.rungs]
-    halted = sum(one.status == "halted" for one in searched.trials)
-    return f"{halted} halted on rungs, which took {sum(spent):.0f} s, " if spent else ""
-
-
-def lines_of(searched: Searched, folder: Path) -> list[str]:
-    """Return the front and the best point, for people."""
+def lines_of(searched: Searched, folder: Path, artifact: Path | None = None) -> list[str]:
+    """Return the front and the best trial, for people."""
     by_number = {one.number: one for one in searched.trials}
-    names = [searched.metric, SIZE, ARENA, LATENCY]
-    rows = [[" ", "point", *names, "settings"]]
+    names = _names(searched)
+    rows = [[" ", "trial", *names, "settings"]]
     best = searched.best.number if searched.best else None
     for number in searched.front[:_SHOWN]:
         trial = by_number[number]
@@ -164,13 +236,15 @@ def lines_of(searched: Searched, folder: Path) -> list[str]:
     table = ["  ".join(f"{row[i]:<{widths[i]}}" for i in keep).rstrip() for row in rows]
     counts = {s: sum(one.status == s for one in searched.trials) for s in ("done", "infeasible")}
     lines = [
-        f"{searched.name}: {counts['done']} points trained, {counts['infeasible']} beyond the "
-        f"limits untrained, {_of_rungs(searched)}{searched.time_s:.0f} s",
-        *(["", "front (validation examples; * is best)", *table] if len(rows) > 1 else []),
+        f"{searched.name}: {counts['done']} trials trained, {counts['infeasible']} beyond the "
+        f"limits without training, {searched.time_s:.0f} s",
+        *(["", "Pareto front (validation split; * is best)", *table] if rows[1:] else []),
+        "",
+        *headline_of(searched),
     ]
     if searched.best is not None:
-        figures = searched.best.figures
-        told = ", ".join(f"{n} {figure_of(n).text(figures[n])}" for n in names if n in figures)
-        recipe, artifact = folder / searched.best.recipe, folder / searched.best.artifact
-        lines += ["", f"best (test split): {told}", f"shrink run {recipe}", str(artifact)]
+        lines += [
+            f"shrink run {folder / searched.best.recipe}",
+            str(artifact or folder / searched.best.artifact),
+        ]
     return [*lines, str(folder / HTML_NAME)]

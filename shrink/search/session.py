@@ -1,18 +1,35 @@
-"""A search from its first question to what it leaves behind."""
+"""A search: measures the baseline, trains trial after trial, and measures the best on test data."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import itertools
+import math
+import os
+import platform
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from shrink.base import files
+from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import (
+    VALIDATION_FIGURES,
     Interrupted,
+    ModelError,
     RecipeError,
+    ReportWarning,
     ResourceError,
     ShrinkError,
     StageError,
@@ -20,225 +37,314 @@ from shrink.base.errors import (
 )
 from shrink.base.figures import LOSS, figure_of
 from shrink.base.foreign import JsonObject
+from shrink.contract.job import Outline
 from shrink.contract.model_source import Trust
-from shrink.contract.report import DataSet, Figures, Stage
-from shrink.contract.searched import SEARCH_NAME, Best, Luck, Searched, Trial
-from shrink.recipe.search_config import SAMPLERS
+from shrink.contract.report import Figures, Stage
+from shrink.contract.result import Evidence, scores_from_plain, scores_to_plain
+from shrink.contract.searched import SEARCH_NAME, Best, Searched, Trial, TrialStatus
+from shrink.recipe.plan import Plan
+from shrink.recipe.resolved import recipe_sha256
 from shrink.report.content import stage_figures
 from shrink.run.folder import RESOLVED_NAME
 from shrink.run.judged import made_before
-from shrink.run.options import RunOptions
+from shrink.run.options import RunOptions, RunResult
 from shrink.run.parallel import Pool, share_of_memory
-from shrink.run.session import guard_models
+from shrink.run.process import attempt
+from shrink.run.runner import Runner
+from shrink.run.session import guard_models, names_artifact, only_artifact
 from shrink.run.store import Store
-from shrink.search.asking import Asking
+from shrink.run.supervisor import Attempt
 from shrink.search.candidates import Candidates
-from shrink.search.gains import names_known
-from shrink.search.goal import LATENCY, MAX_DROP, UNTRAINED, Goal
-from shrink.search.keyed import Keyed
-from shrink.search.looked import HOST, OutOfTime, Runs, keep_scores, scores_in, until
-from shrink.search.optimism import luck_of
-from shrink.search.outliner import Outliner
-from shrink.search.output import impossible, show, write
-from shrink.search.points import TRIALS
-from shrink.search.proposing import Looker, Proposer
-from shrink.search.relearning import relearning_on
-from shrink.search.searching import Budget, Means, Worker
-from shrink.search.storage import open_storage
-from shrink.search.study import Study
+from shrink.search.choose import Chooser, Known, Sizes, Steps
+from shrink.search.goal import (
+    LATENCIES,
+    MAX_DROP,
+    SLACK,
+    UNTRAINED,
+    Goal,
+    goal_of,
+    missed_gates,
+    selection_bias,
+)
+from shrink.search.output import Progress, impossible, show, write
+from shrink.search.space import Settings, in_words
+from shrink.search.trials import Asked, Trials, open_journal
 
 if TYPE_CHECKING:
-    from optuna.storages import BaseStorage
+    from optuna.samplers import BaseSampler
 
-BEST, BASELINE = "best", "baseline"
-JOURNAL = "search.journal"
-_FIRST_AHEAD = 3
-"""Points whose sizes are worked out while the baseline is measured, at the most."""
+BEST, BASELINE, TRIALS = "best", "baseline", "trials"
+JOURNAL, SCORES = "search.journal", "scores.json"
+_ALWAYS = frozenset({TRIALS, JOURNAL, f".{JOURNAL}.lock"})
+"""What a search leaves in its folder before it has measured the baseline."""
 _MEASURE_S, _OF_BASELINE = 2.0, 0.8
-"""Seconds that measuring one stage takes at least; and as a share of what starting and measuring
-took of the baseline, for which TensorFlow was imported, too."""
-
+"""Seconds that measuring one stage of the best trial takes at least; and as a share of what
+starting and measuring the baseline took."""
+_COMMAND_S = 600.0
+_DRAWS, _REPEATED = 100, 3
+_UNTRAINED_IN_A_ROW, _OUT_OF_MEMORY_IN_A_ROW = 100, 3
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _NO_CONTROL = (
-    "distill.control is left out of the search: it compares models on test examples; run the best "
-    "recipe with --set distill.control=true for it"
+    "distill.control is left out of the search, because it compares models on test examples; "
+    "`shrink run` the best recipe with --set distill.control=true for it"
 )
+
+
+class OutOfTime(Terminated):
+    """The time of a search is over."""
+
+
+@contextlib.contextmanager
+def until(deadline: float) -> Iterator[None]:
+    """Raise `OutOfTime` in the block at a time of `time.monotonic`.
+
+    By SIGALRM, so in the main thread alone; elsewhere the block is not ended.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if math.isinf(deadline) or not is_main:
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise OutOfTime("the time of the search is over")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 0.01))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Runs:
+    """Runs the plans of trials, and measures what they are chosen by.
+
+    Args:
+        options: of every run; `output` is the folder of the search.
+        timed: whether the latency of trials is measured.
+        command: that measures latency instead of this host; None for none.
+        console: told what happens.
+
+    Attributes:
+        store: of finished steps.
+        attempt: runs a job in a worker process, once.
+    """
+
+    def __init__(
+        self, options: RunOptions, timed: bool, command: str | None, console: Console
+    ) -> None:
+        self._options, self._command, self._console = options, command, console
+        self._timed = timed and command is None
+        self.store = Store(cache_root(), console.warn)
+        self.attempt: Attempt = attempt
+
+    def choose(self, plan: Plan, folder: Path, last: str | None = None) -> RunResult:
+        """Run a plan up to a step, measured on validation examples."""
+        options = replace(
+            self._options,
+            output=folder,
+            force=True,
+            last=last,
+            measured_on="validation",
+            timed=self._timed,
+        )
+        runner = self._runner(plan, options)
+        told = "metrics are of validation examples: this run is a trial of a search"
+        runner.warnings.append(ReportWarning(VALIDATION_FIGURES, told))
+        return runner.run()
+
+    def show(self, plan: Plan, folder: Path) -> RunResult:
+        """Run a plan as any other: measured on test examples."""
+        return self._runner(plan, replace(self._options, output=folder, force=True)).run()
+
+    def baseline_key(self, plan: Plan) -> str:
+        """Return the key of a plan's baseline: its model's code and data are in it."""
+        return self._runner(plan, self._options).keys()[plan.baseline.name]
+
+    def _runner(self, plan: Plan, options: RunOptions) -> Runner:
+        runner = Runner(plan, options, self.store, self._console)
+        runner.attempt = self.attempt
+        return runner
+
+    def figures(self, result: RunResult, folder: Path) -> dict[str, float]:
+        """Return the figures of a run's last stage, its latency by the user's command.
+
+        Raises:
+            StageError: the command failed.
+        """
+        stage = result.report.ends[-1]
+        found = figures_of(stage)
+        if self._command is not None and stage.artifact is not None:
+            found = {name: value for name, value in found.items() if name not in LATENCIES}
+            found["p50_ms"] = measured_by(self._command, folder / stage.artifact)
+        return found
+
+
+def measured_by(command: str, artifact: Path) -> float:
+    """Return the last number that a command prints: milliseconds.
+
+    Args:
+        command: for a shell; `{artifact}` in it stands for the file.
+        artifact: the .tflite file.
+
+    Raises:
+        StageError: it fails, takes too long, or prints no number.
+    """
+    text = command.replace("{artifact}", shlex.quote(str(artifact.resolve())))
+    try:
+        ended = subprocess.run(
+            text, shell=True, capture_output=True, text=True, timeout=_COMMAND_S, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        raise StageError(
+            f"it took longer than {_COMMAND_S:g} s", subject="latency.command"
+        ) from late
+    numbers = _NUMBER.findall(ended.stdout)
+    if ended.returncode != 0 or not numbers:
+        last = (ended.stderr or ended.stdout).strip().splitlines()[-1:]
+        how = f"exit {ended.returncode}" if ended.returncode else "it printed no number"
+        raise StageError(
+            f"{how}: {''.join(last)[:200]}",
+            subject="latency.command",
+            hint="print a latency in milliseconds as the last number",
+        )
+    return float(numbers[-1])
+
+
+def figures_of(stage: Stage) -> dict[str, float]:
+    """Return the figures of a stage that a search may be about."""
+    left_out = ("duration_s", "threads", "examples")
+    return {name: value for name, value in stage_figures(stage).items() if name not in left_out}
+
+
+def scores_in(folder: Path) -> dict[str, Evidence]:
+    """Return what the metrics of a run were computed from, by example; nothing where unknown."""
+    return scores_from_plain(files.read_mapping(folder / SCORES))
 
 
 class Search:
     """A search.
 
     Args:
-        candidates: the recipes that it chooses among.
-        asking: what for.
-        options: of every run; `output` is the search's folder.
+        candidates: the recipes that it chooses among, and what for.
+        options: of every run; `output` is the search's folder, or a .tflite file for the best.
         console: told what happens.
 
     Attributes:
-        runs: what runs a point.
-        make_outliner: returns what says of a point what it takes untrained.
+        runs: what runs a trial.
+        make_sizes: returns what finds exact sizes.
+        sampler: of Optuna's, that chooses the trials; None for the one that the recipe names.
         jobs: workers at a time, each in a process of its own.
         stop: what ended the search before its time, once it has.
-        exit_code: of the best point's run.
+        exit_code: of the best trial's run.
     """
 
-    def __init__(
-        self, candidates: Candidates, asking: Asking, options: RunOptions, console: Console
-    ) -> None:
-        self.candidates, self.asking = candidates, asking
+    def __init__(self, candidates: Candidates, options: RunOptions, console: Console) -> None:
+        self.artifact = options.output if names_artifact(options.output) else None
+        if self.artifact is not None:
+            options = replace(options, output=candidates.folder)
+        self.candidates, self.config = candidates, candidates.config
         self.options, self.console = options, console
         self.folder = options.output
-        self._started = time.monotonic()
-        timed = LATENCY in asking.limits or LATENCY in asking.objectives
-        self.runs = Runs(options, timed, asking.command, console)
-        self.make_outliner: Callable[[Store, bool], Outliner] = Outliner
+        command = None if self.config.latency is None else self.config.latency.command
+        self.runs = Runs(options, candidates.timed, command, console)
+        self.make_sizes: Callable[[Steps, bool], Sizes] = Sizes
+        self.sampler: BaseSampler | None = None
         self.plan = candidates.baseline()
         self.jobs = 1
         self.stop: ShrinkError | None = None
         self.exit_code = 0
-        self.told: list[str] = []
-        self._data: DataSet | None = None
+        self._started = time.monotonic()
+        self._notes: list[str] = []
 
     def run(self) -> int:
         """Search, write what was found, show it, and return the exit code.
 
         Raises:
-            ShrinkError: the search could not begin, or no point keeps to the limits.
+            ShrinkError: the search could not begin, or no trial keeps the limits.
         """
         searched = self.find()
         if self.stop is not None:
             self.console.error(self.stop)
             return self.stop.exit_code
-        show(searched, self.folder, self.console)
+        show(searched, self.folder, self.console, self.artifact)
         return self.exit_code
 
     def find(self) -> Searched:
         """Search, and write what was found; `stop` is what ended it before its time, if anything.
 
         Raises:
-            ShrinkError: the search could not begin, or no point keeps to the limits.
+            ShrinkError: the search could not begin, or no trial keeps the limits.
         """
         self._check()
         files.make_folder(self.folder)
-        storage = open_storage(self._place)  # what is missing shows before anything is trained
-        made = self.make_outliner(self.runs.store, self.options.trust_model)
-        with self.runs.store.in_use(), made as out:
-            baseline = self._baseline(out)
-            goal = self.asking.goal(_main_metric(baseline))
-            if self._begin_anew():
-                storage = open_storage(self._place)
-            study = self._study(goal, storage)
-            proposer = self._proposer(study, baseline, out)
-            space = self.candidates.space
-            study.begin(proposer.begin() if proposer else [*space.first()])
+        store = self.runs.store
+        with (
+            store.in_use(),
+            store.lock(f"search-{_digest(str(self.folder.resolve()))}", self._wait),
+        ):
+            if self.options.force and self.config.storage is None:
+                (self.folder / JOURNAL).unlink(missing_ok=True)
+            open_journal(self._journal)  # what cannot be imported or opened shows before training
+            baseline = self._baseline()
+            gates, last = self.candidates.gates, self.plan.finals[-1]
+            goal = goal_of(self.config, gates, last, _main_metric(baseline), baseline)
+            trials = self._trials(goal)
+            with trials.locked():
+                trials.stop_dead(mine=True)
             try:
-                budget = self._budget(study)
                 if self.jobs > 1:
-                    self._work_together(goal, baseline, budget)
+                    self._work_together(goal, baseline)
                 else:
-                    self._work(study, baseline, out, budget, proposer)
+                    self._work(goal, baseline)
             except OutOfTime:
                 self.console.say("the search ends: the time is over")
             except (Interrupted, Terminated, ResourceError) as error:
                 self.stop = error
-        self.console.above = None
-        return self._finish(study, goal, baseline)
+            self.console.above = None
+            with trials.locked():
+                trials.stop_dead(mine=True)
+            return self._finish(trials, goal, baseline)
 
     @property
-    def _works_ahead(self) -> bool:
-        """Whether sizes are worked out while a point is trained.
+    def _journal(self) -> Path:
+        return Path(self.config.storage) if self.config.storage else self.folder / JOURNAL
 
-        Not where that would disturb what is timed, or take processors from other workers.
-        """
-        return self.jobs == 1 and not self.runs.latency
+    @property
+    def _deadline(self) -> float:
+        """When everything is to be over, by `time.monotonic`."""
+        return math.inf if self.config.time is None else self._started + self.config.time
 
-    def _work_ahead(self, outliner: Outliner) -> None:
-        """Have the sizes of the first points worked out while the baseline is measured.
-
-        Where that is trained first, what follows from it is not known yet: then the process starts.
-        """
-        outliner.works_ahead = self._works_ahead
-        if not self._works_ahead or not self.asking.goal("").asks_of_untrained:
-            return
-        if self.plan.baseline.epochs:
-            with contextlib.suppress(OSError):
-                outliner.start()
-            return
-        looker = Looker(self.candidates, None, Keyed(self.runs.store), expect=outliner.expect)
-        looked = [one for one in map(looker.look, self.candidates.space.first()) if one is not None]
-        for one in sorted(looked, key=lambda one: not one.trains_nothing)[:_FIRST_AHEAD]:
-            looker.work_ahead(one)
-
-    def _proposer(
-        self, study: Study, baseline: Figures, outliner: Outliner, worker: int = 0
-    ) -> Proposer | None:
-        """Return what says which point is next; None where the study's sampler does."""
-        if (self.asking.sampler or SAMPLERS[0]) != "gp":
-            return None
-        why = _why_not_predicted(study.goal, self.asking.warm_starts)
-        if why:
-            self.console.say(f"points are chosen by the sampler tpe, as {why}")
-            return None
-        outline = outliner.outline if names_known(study.goal) else None
-        expect = outliner.expect if outline is not None and self._works_ahead else None
-        relearning = relearning_on(self._data, study.goal.metric)
-        looker = Looker(self.candidates, outline, Keyed(self.runs.store), relearning, expect)
-        first, seed = self.candidates.space.first(), self.asking.seed + worker
-        return Proposer(study.goal, baseline, looker, first, study.draw, seed)
-
-    def _work(
-        self,
-        study: Study,
-        baseline: Figures,
-        outliner: Outliner,
-        budget: Budget,
-        proposer: Proposer | None = None,
-    ) -> None:
-        """Look at points, as one worker, until the budget is spent."""
-        means = Means(self.candidates, self.runs, outliner, self.folder, self.console, proposer)
-        worker = Worker(study, baseline, means, budget)
-        worker.work()
-        self.console.say(f"the search ends: {worker.progress.why}")
-
-    def _work_together(self, goal: Goal, baseline: Figures, budget: Budget) -> None:
-        """Have several workers look at points, each in a fork; what fails in one ends that one.
-
-        Raises:
-            ShrinkError: that ended the first, where none went on to the end.
-        """
-        plans = [self.plan] * self.jobs
-        pool = Pool(self.jobs, share_of_memory(plans, self.jobs), self.console.say)
-
-        def work(index: int) -> JsonObject:
-            self.console.prefix = f"[{index + 1}] "
-            study = self._study(goal, worker=index)
-            with self.make_outliner(self.runs.store, self.options.trust_model) as outliner:
-                proposer = self._proposer(study, baseline, outliner, index)
-                self._work(study, baseline, outliner, budget, proposer)
-            return {}
-
-        failed = list[ShrinkError]()
-        for index, answer in pool.run(self.jobs, work):
-            if isinstance(answer, ShrinkError):
-                failed.append(answer)
-                self.console.warn(f"worker {index + 1} has ended: {answer}")
-        if len(failed) == self.jobs:
-            raise failed[0]
+    def _wait(self) -> None:
+        self.console.say(f"another search is writing to {self.folder}; waiting for it")
 
     def _check(self) -> None:
+        """Refuse what cannot end well, before anything is written.
+
+        Raises:
+            RecipeError: the folder holds other files, or the recipe or a flag is wrong.
+        """
         if self.folder.is_file():
             raise RecipeError("the output folder is a file", subject=self.folder)
         known = files.read_mapping(self.folder / SEARCH_NAME)
-        name = self.plan.recipe.name
-        ours = known.get("name") == name or (self.folder / JOURNAL).exists()
+        ours = known.get("name") == self.plan.recipe.name or (self.folder / JOURNAL).exists()
         entries = {one.name for one in self.folder.iterdir()} if self.folder.is_dir() else set()
-        # A start that failed early leaves the baseline's run alone.
-        if entries - {TRIALS} and not ours and not self.options.force:
+        if entries - _ALWAYS and not ours and not self.options.force:
             raise RecipeError(
-                "the output folder holds what no search of this recipe left",
+                "the output folder holds other files than those of a search of this recipe",
                 subject=self.folder,
-                hint="choose another folder with --output, or go on with --force",
+                hint="choose another folder with --output, or use this one with --force",
             )
-        if self.jobs > 1 and self.runs.latency == HOST:
+        if self.artifact is not None:
+            only_artifact(self.plan, replace(self.options, output=self.artifact))
+            if self.artifact.exists() and not self.options.force:
+                raise RecipeError(
+                    "file exists",
+                    subject=self.artifact,
+                    hint="choose another name with --output, or overwrite it with --force",
+                )
+        if self.jobs > 1 and self.candidates.timed and self.config.latency is None:
             raise RecipeError(
                 "latency would be measured on this host while other workers train",
                 subject="--jobs",
@@ -249,135 +355,160 @@ class Search:
         self.candidates.check_gates()
         guard_models(self.plan, Trust(self.plan.custom_objects, self.options.trust_model))
 
-    def _baseline(self, outliner: Outliner) -> dict[str, float]:
+    def _baseline(self) -> dict[str, float]:
         """Return the baseline's figures on validation examples."""
         self.console.say("the baseline, on validation examples")
+        folder = self.folder / TRIALS / BASELINE
         late = StageError(
             "the time was over before the baseline was measured",
             subject="--time",
             hint="allow more: the same command goes on from where this one was",
         )
         try:
-            with until(self._deadline()):
-                self._work_ahead(outliner)
-                result = self.runs.choose(
-                    self.plan, self.folder / TRIALS / BASELINE, last=self.plan.baseline.name
-                )
+            with until(self._deadline):
+                result = self.runs.choose(self.plan, folder, last=self.plan.baseline.name)
         except OutOfTime as error:
             raise late from error
         if isinstance(result.error, OutOfTime):
             raise late
         if result.error is not None:
             raise result.error
-        keep_scores(result, self.folder / TRIALS / BASELINE)
-        self._data = result.report.data
-        return _figures(result.report.stages[0])
+        _keep_scores(result, folder)
+        return figures_of(result.report.stages[0])
 
-    def _deadline(self) -> float | None:
-        return None if self.asking.time_s is None else self._started + self.asking.time_s
-
-    @property
-    def _place(self) -> str:
-        return self.asking.storage or str(self.folder / JOURNAL)
-
-    def _begin_anew(self) -> bool:
-        """Delete the trials, where `force` asks for it and no other worker shares them."""
-        if not self.options.force or self.asking.storage is not None:
-            return False
-        (self.folder / JOURNAL).unlink(missing_ok=True)
-        return True
-
-    def _study(self, goal: Goal, storage: BaseStorage | None = None, worker: int = 0) -> Study:
-        asking = self.asking
+    def _trials(self, goal: Goal, worker: int = 0) -> Trials:
         limits = {**goal.limits, MAX_DROP: goal.max_drop, "objectives": list(goal.objectives)}
-        measured = {"baseline": self.runs.key(self.plan), "latency": self.runs.latency}
-        return Study(
-            storage or open_storage(self._place),
+        command = None if self.config.latency is None else self.config.latency.command
+        measured = {"baseline": self.runs.baseline_key(self.plan), "latency": command}
+        seed = self.config.seed + worker
+        return Trials(
+            self._journal,
             self.plan.recipe.name,
             goal,
             self.candidates.space,
-            asking.sampler or SAMPLERS[0],
-            asking.seed + worker,
             self.candidates.identity({**limits, **measured}),
+            _digest(f"{platform.node()}:{self.folder.resolve()}"),
+            self.sampler,
+            seed,
         )
 
-    def _budget(self, study: Study) -> Budget:
-        """Return when to end, with what the last measurement needs set aside."""
-        deadline = self._deadline()
-        if deadline is not None:
-            given = sum(step.config is None for step in self.plan.steps)  # a baseline is no stage
-            stages = [one.stages for one in study.space.chains]
-            longest = max(len(one) + given if one else len(self.plan.steps) for one in stages)
-            deadline -= longest * self._measuring_s()
-        return Budget(self.asking.trials, deadline, self.asking.rungs, self.asking.warm_starts)
+    def _work_together(self, goal: Goal, baseline: Figures) -> None:
+        """Have several workers train trials, each in a fork; an error in one ends that one.
 
-    def _measuring_s(self) -> float:
-        """Return what measuring a stage of the best point takes, as the baseline's did."""
-        made = made_before(self.runs.key(self.plan), self.runs.store)
+        Raises:
+            ShrinkError: that ended the first, where none went on to the end.
+        """
+        plans = [self.plan] * self.jobs
+        pool = Pool(self.jobs, share_of_memory(plans, self.jobs), self.console.say)
+
+        def work(index: int) -> JsonObject:
+            self.console.prefix = f"[{index + 1}] "
+            self._work(goal, baseline, index)
+            return {}
+
+        failed = list[ShrinkError]()
+        for index, answer in pool.run(self.jobs, work):
+            if isinstance(answer, ShrinkError):
+                failed.append(answer)
+                self.console.warn(f"worker {index + 1} has ended: {answer}")
+        if len(failed) == self.jobs:
+            raise failed[0]
+
+    def _work(self, goal: Goal, baseline: Figures, index: int = 0) -> None:
+        """Train trials, as one worker, until the budget is spent."""
+        trials, steps = self._trials(goal, index), Steps(self.runs.store)
+        sizes = self.make_sizes(steps, self.options.trust_model)
+        seed = self.config.seed + index
+        chooser = Chooser(goal, baseline, self.candidates, steps, sizes, seed)
+        trials.begin(chooser.begin())
+        chooses = self.config.sampler == "gp" and self.sampler is None
+        deadline = self._deadline - self._reserve_s()
+        worker = Worker(self, trials, baseline, chooser if chooses else None, sizes, deadline)
+        worker.work()
+        self.console.say(f"the search ends: {worker.why}")
+
+    def _reserve_s(self) -> float:
+        """Return what measuring the best trial on test examples takes, as the baseline's did."""
+        given = sum(step.config is None for step in self.plan.steps)  # a baseline is no stage
+        chains = [one.stages for one in self.candidates.space.chains]
+        longest = max(len(one) + given if one else len(self.plan.steps) for one in chains)
+        made = made_before(self.runs.baseline_key(self.plan), self.runs.store)
         if made is None or made.result.duration_s is None:
-            return _MEASURE_S
+            return longest * _MEASURE_S
         took = made.result.duration_s - made.result.timing.stage_s
-        return max(_MEASURE_S, _OF_BASELINE * took)
+        return longest * max(_MEASURE_S, _OF_BASELINE * took)
 
-    def _finish(self, study: Study, goal: Goal, baseline: Figures) -> Searched:
-        trials = study.trials()
-        every = sorted([*trials, *study.left()], key=lambda one: one.number)
+    def _finish(self, store: Trials, goal: Goal, baseline: Figures) -> Searched:
+        trials = store.trials()
         chosen = goal.best(trials)
+        limits = dict(goal.limits) | ({} if goal.max_drop is None else {MAX_DROP: goal.max_drop})
         searched = Searched(
             name=self.plan.recipe.name,
             metric=goal.metric,
             objectives=goal.ranking[: max(1, len(goal.objectives))],
-            limits={**goal.limits, **({} if goal.max_drop is None else {MAX_DROP: goal.max_drop})},
+            limits=limits,
             baseline=baseline,
-            trials=tuple(every),
+            trials=tuple(trials),
             front=goal.front(trials),
             best=None,
             time_s=0.0,
-            warnings=(_NO_CONTROL,) if self.candidates.leaves_out_control else (),
         )
+        self._notes += [_NO_CONTROL] if self.candidates.leaves_out_control else []
         failed: ShrinkError | None = None
         if chosen is not None and self.stop is None:
             try:
-                best, self.exit_code = self._show_best(chosen, trials, goal)
+                best = self._show_best(chosen, trials, goal)
                 searched = replace(searched, best=best)
+                if self.artifact is not None:
+                    files.make_folder(self.artifact.parent)
+                    with files.replacing(self.artifact) as temporary:
+                        shutil.copyfile(self.folder / best.artifact, temporary)
             except (Interrupted, Terminated) as error:
                 self.stop = error
-            except ShrinkError as error:  # the points are kept all the same
+            except ShrinkError as error:  # the trials are kept all the same
                 failed = error
-        searched = replace(searched, warnings=(*searched.warnings, *self.told))
-        searched = replace(searched, time_s=round(time.monotonic() - self._started, 1))
+        took = round(time.monotonic() - self._started, 1)
+        searched = replace(searched, warnings=tuple(self._notes), time_s=took)
         write(searched, self.folder)
         if failed is not None:
             raise failed
         if chosen is None and self.stop is None:
             raise StageError(
-                f"no point keeps to the limits ({goal.in_words()}): {impossible(trials, goal)}",
+                f"no trial keeps the limits ({goal.in_words()}): {impossible(trials, goal)}",
                 subject=self.folder / SEARCH_NAME,
-                hint="allow more of one of them, or search longer: the same command goes on",
+                hint="raise one of the limits, or search longer: the same command goes on",
             )
         return searched
 
-    def _show_best(self, chosen: Trial, trials: Sequence[Trial], goal: Goal) -> tuple[Best, int]:
-        """Run the best point as any other run, measured on the test split, and tell of it."""
-        self.console.say(f"point {chosen.number} is the best; its figures on the test split")
-        for gate in self.candidates.gates_without_stage(chosen.settings):
-            self.told.append(f"gate {gate} is not checked: the best point has no such stage")
-        plan = self.candidates.plan(chosen.settings, gated=True)
-        result = self.runs.show(plan, self.folder / BEST)
+    def _show_best(self, chosen: Trial, trials: Sequence[Trial], goal: Goal) -> Best:
+        """Run the best trial as any other run, measured on the test split."""
+        self.console.say(f"trial {chosen.number} is the best; its figures on the test split")
+        gates = self.candidates.gates_of(chosen.settings)
+        for gate in self.candidates.gates:
+            if gate not in gates:
+                self._notes.append(f"gate {gate} is not checked: the best trial has no such stage")
+        result = self.runs.show(self.candidates.plan(chosen.settings, gates), self.folder / BEST)
         if result.error is not None:
             raise result.error
+        self.exit_code = result.exit_code
         report = result.report
-        for one in report.gates:
-            if not one.passed:
-                self.told.append(
-                    f"the best point misses the recipe's gate {one.name}, so the exit code is 1; "
-                    "--flash, --ram and --max-drop are what points keep to"
-                )
-        baseline, last = report.stages[0], report.ends[-1]
-        figures = self.runs.figures(report, self.folder / BEST)
-        before = _figures(baseline)
-        if self.runs.latency not in ("", HOST):  # a command measures the best alone
-            before = {k: v for k, v in before.items() if k not in ("p50_ms", "p90_ms")}
+        self._notes += [
+            f"the best trial misses the recipe's gate {one.name} on the test split: exit code 1"
+            for one in report.gates
+            if not one.passed and one.level == "fail"
+        ]
+        if not goal.keeps(chosen.drop_bound):
+            self._notes.append(
+                "no trial keeps the drop with confidence: the best is the nearest to it. More "
+                "validation examples (data.validation_split) or a longer search may help"
+            )
+        last, before = report.ends[-1], figures_of(report.stages[0])
+        if self.config.latency is not None:  # the command measures the best alone
+            before = {name: value for name, value in before.items() if name not in LATENCIES}
+        figures = self.runs.figures(result, self.folder / BEST)
+        scores = {o.number: scores_in(self.folder / o.run) for o in trials if o.run is not None}
+        evidence = {n: one[goal.metric] for n, one in scores.items() if goal.metric in one}
+        baseline = scores_in(self.folder / TRIALS / BASELINE).get(goal.metric)
         return Best(
             number=chosen.number,
             recipe=f"{BEST}/{RESOLVED_NAME}",
@@ -385,31 +516,243 @@ class Search:
             figures=figures,
             baseline=before,
             drop=goal.drop(figures, before),
-            luck=self._luck(trials, goal),
-        ), result.exit_code
-
-    def _luck(self, trials: Sequence[Trial], goal: Goal) -> Luck | None:
-        """Return how much the choice flatters; None where the examples' scores are not here."""
-        folders = {one.number: self.folder / one.run for one in trials if one.run is not None}
-        scores = {number: scores_in(folder) for number, folder in folders.items()}
-        evidence = {n: one[goal.metric] for n, one in scores.items() if goal.metric in one}
-        baseline = scores_in(self.folder / TRIALS / BASELINE).get(goal.metric)
-        return luck_of(trials, evidence, baseline, goal)
+            selection_bias=selection_bias(trials, evidence, baseline, goal),
+        )
 
 
-def _why_not_predicted(goal: Goal, warm_starts: bool) -> str:
-    """Return why `gp` cannot say which point is next; empty where it can."""
-    if warm_starts:
-        return "warm starts change what a point is"
-    unknown = [name for name in names_known(goal) if name not in UNTRAINED]
-    return f"{', '.join(unknown)} is not known of a point before it is trained" if unknown else ""
+class Worker:
+    """Trains one trial after the other until the budget is spent.
+
+    Args:
+        search: that it works for.
+        trials: of the search.
+        baseline: figures on validation examples.
+        chooser: chooses the next trial; None for the sampler of `trials`.
+        sizes: finds exact sizes.
+        deadline: of the last training, by `time.monotonic`.
+
+    Attributes:
+        why: it ended, for people.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        trials: Trials,
+        baseline: Figures,
+        chooser: Chooser | None,
+        sizes: Sizes,
+        deadline: float,
+    ) -> None:
+        self.trials, self.goal, self.baseline = trials, trials.goal, baseline
+        self.candidates, self.runs, self.folder = search.candidates, search.runs, search.folder
+        self.console, self.config = search.console, search.config
+        self._chooser, self._sizes, self._deadline = chooser, sizes, deadline
+        self._untrained = self._out_of_memory = 0
+        self._longest_s = 0.0
+        self._warned = set[str]()
+        self._progress = Progress(self.goal, deadline)
+        self.console.above = self._progress.so_far
+        self.why = ""
+
+    def work(self) -> None:
+        """Train trials until the budget is spent, or none promises an improvement.
+
+        Raises:
+            Interrupted, Terminated: by the user; the trial is left to the next worker.
+            ResourceError: memory or disk gave out for several trials in a row; the same.
+        """
+        try:
+            while not self.why:
+                with self.trials.locked():
+                    asked = self._ask()
+                if asked is not None:
+                    self._try(*asked)
+        except OutOfTime:
+            self.why = "the time is over"
+
+    def _ask(self) -> tuple[Asked, Plan] | None:
+        """Return the next trial, under the lock; None where `why` says that there is none."""
+        trials = self.trials
+        trials.stop_dead()
+        known, running = trials.trials(), trials.running()
+        trained = sum(one.run is not None for one in known)
+        if self.config.trials is not None and trained + len(running) >= self.config.trials:
+            self.why = f"{trained} trials were trained"
+        elif self._untrained >= _UNTRAINED_IN_A_ROW:
+            self.why = f"{self._untrained} trials in a row are too large to be worth training"
+        elif time.monotonic() >= self._deadline:
+            self.why = "the time is over"
+        repeated = 0
+        while not self.why:
+            settings: Settings | None = None
+            if not trials.waits() and self._chooser is not None:
+                settings = self._choose(self._chooser)
+            elif not trials.waits() and repeated > _REPEATED:
+                settings = self._unseen()
+            if self.why:
+                break
+            asked = trials.ask(settings)
+            try:
+                plan = self.candidates.plan(asked.settings)
+            except (RecipeError, ModelError) as error:
+                self._end(asked, "failed", {}, time.monotonic(), error=error.message)
+                repeated += 1
+                continue
+            if trials.register(asked, recipe_sha256(plan)):
+                return asked, plan
+            repeated += 1
+        return None
+
+    def _choose(self, chooser: Chooser) -> Settings | None:
+        trials = self.trials
+        left_s = self._deadline - time.monotonic()
+        known = Known(trials.trials(), trials.recipes(), trials.running(), trials.count(), left_s)
+        with until(self._deadline):
+            choice = chooser.next(known)
+        for one in choice.rejected:
+            asked = trials.ask(one.settings)
+            trials.register(asked, one.recipe)
+            self._end_untrained(asked, one.outline or Outline(figures={}), time.monotonic())
+        if choice.settings is None:
+            self.why = "no other settings promise an improvement"
+        return choice.settings
+
+    def _unseen(self) -> Settings | None:
+        """Return random settings that were not tried: a sampler may repeat what it knows."""
+        draws = self.candidates.space.random(self.config.seed + self.trials.count())
+        seen = self.trials.recipes()
+        for settings in itertools.islice(draws, _DRAWS):
+            with contextlib.suppress(RecipeError, ModelError):
+                if recipe_sha256(self.candidates.plan(settings)) not in seen:
+                    return settings
+        self.why = "no settings are left that were not tried"
+        return None
+
+    def _try(self, asked: Asked, plan: Plan) -> None:
+        """Train a trial, unless its sizes show that it cannot be the best."""
+        started = time.monotonic()
+        outline = Outline(figures={})
+        if any(name in UNTRAINED for name in self.goal.names):
+            with until(self._deadline):
+                (outline,) = self._sizes.of([plan])
+        self._untrained += 1
+        if self._end_untrained(asked, outline, started):
+            return
+        best = self.goal.best(self.trials.trials())
+        slack = 0.0 if outline.exact else SLACK
+        if (
+            best is not None
+            and outline.figures
+            and self.goal.cannot_win(outline.figures, best, slack)
+        ):
+            self._end(asked, "pruned", outline.figures, started)
+            return
+        if outline.error and outline.error not in self._warned:
+            self._warned.add(outline.error)
+            self.console.warn(f"a trial is trained before its size is known: {outline.error}")
+        self._untrained = 0
+        if self._deadline - time.monotonic() < 0.5 * self._longest_s:
+            raise OutOfTime("another trial would take longer than is left")
+        self._train(asked, started)
+        self._longest_s = max(self._longest_s, time.monotonic() - started)
+
+    def _end_untrained(self, asked: Asked, outline: Outline, started: float) -> bool:
+        """End a trial whose sizes break a limit, or one of whose stages would fail."""
+        if outline.stage_failed:
+            error = outline.error or "a stage would fail"
+            self._end(asked, "failed", {}, started, error=error)
+            return True
+        slack = 0.0 if outline.exact else SLACK
+        excesses = self.goal.known_excesses(outline.figures, slack)
+        broken = tuple(name for name, excess in excesses.items() if excess > 0)
+        if broken:
+            self._end(asked, "infeasible", outline.figures, started, broken=broken)
+        return bool(broken)
+
+    def _train(self, asked: Asked, started: float) -> None:
+        self.console.say(f"trial {asked.number}: {in_words(asked.settings)}")
+        place = f"{TRIALS}/{asked.number:04d}"
+        folder = self.folder / place
+        error: ShrinkError | None = None
+        try:
+            with until(self._deadline):
+                gates = self.candidates.trial_gates(asked.settings)
+                result = self.runs.choose(self.candidates.plan(asked.settings, gates), folder)
+                error = result.error
+                if isinstance(error, Interrupted | Terminated):
+                    raise error
+                figures = {} if error else self.runs.figures(result, folder)
+                _keep_scores(result, folder)
+        except (Interrupted, Terminated):
+            raise
+        except ShrinkError as raised:
+            error = raised
+        lacks = isinstance(error, ResourceError)
+        self._out_of_memory = self._out_of_memory + 1 if lacks else 0
+        if error is not None:
+            if self._out_of_memory >= _OUT_OF_MEMORY_IN_A_ROW:
+                raise error
+            self._end(asked, "failed", {}, started, run=place, error=error.message)
+            return
+        scores = [scores_in(one) for one in (self.folder / TRIALS / BASELINE, folder)]
+        before, after = (one.get(self.goal.metric) for one in scores)
+        limited = self.goal.max_drop is not None
+        excesses = self.goal.excesses(figures, self.baseline)
+        excesses |= dict.fromkeys(missed_gates(result.report.gates), 1.0)
+        broken = tuple(name for name, excess in excesses.items() if excess > 0)
+        trial = Trial(
+            number=asked.number,
+            settings=asked.settings,
+            figures=figures,
+            feasible=not broken,
+            status="done",
+            broken=broken,
+            drop_bound=self.goal.drop_bound(before, after) if limited else None,
+            duration_s=round(time.monotonic() - started, 1),
+            run=place,
+        )
+        self.trials.end(asked, trial, excesses)
+        self.console.say(self._progress.line(trial, self.trials.trials()))
+
+    def _end(
+        self,
+        asked: Asked,
+        status: TrialStatus,
+        figures: Figures,
+        started: float,
+        *,
+        broken: tuple[str, ...] = (),
+        run: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        """End a trial that was not trained to its end."""
+        trial = Trial(
+            number=asked.number,
+            settings=asked.settings,
+            figures={k: v for k, v in figures.items() if v is not None and k in UNTRAINED},
+            feasible=False,
+            status=status,
+            broken=broken,
+            duration_s=round(time.monotonic() - started, 1),
+            run=run,
+            error=error,
+        )
+        self.trials.end(asked, trial, self.goal.known_excesses(figures) or {"": 1.0})
+        if error:
+            self.console.say(f"trial {asked.number}: {error}")
 
 
-def _figures(stage: Stage) -> dict[str, float]:
-    found = stage_figures(stage)
-    return {k: v for k, v in found.items() if k not in ("duration_s", "threads", "examples")}
+def _keep_scores(result: RunResult, folder: Path) -> None:
+    """Keep what the metrics of a run's last stage were computed from, by example."""
+    stage = result.report.ends[-1].name
+    files.write_json(folder / SCORES, scores_to_plain(result.scores.get(stage, {})))
 
 
 def _main_metric(baseline: Figures) -> str:
     metrics = [n for n in baseline if n != LOSS and figure_of(n).group == "metrics"]
     return metrics[0] if metrics else LOSS
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(os.fsencode(text)).hexdigest()

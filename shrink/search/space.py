@@ -1,14 +1,25 @@
-"""What a search varies: keys of the recipe with their values, for each chain of stages."""
+"""The search space: chains of stages, and for each the keys that are varied with their values.
+
+A recipe names its own space over the keys of its stages (`given_space`). Without one the space is
+built from the model (`default_space`): whether a smaller student is distilled, channels or single
+weights are pruned, how much is left and how layers share it, and the quantization scheme. A stage
+that trains the baseline stays as the recipe has it; epochs, optimizers and the rest of a stage are
+those of the recipe's stage of that kind.
+"""
 
 from __future__ import annotations
 
+import copy
 import itertools
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from shrink.base.errors import RecipeError, hint_for
 from shrink.base.foreign import Json, JsonObject
+from shrink.recipe.load import RawRecipe
+from shrink.recipe.overrides import SECTIONS, stage_names
+from shrink.recipe.search_config import Range
 
 if TYPE_CHECKING:
     import optuna
@@ -25,19 +36,15 @@ class Choice:
     values: tuple[Json, ...]
 
     def suggest(self, trial: optuna.Trial, name: str) -> Json:
-        """Return one of the values; Optuna knows it by its place in the list."""
+        """Return one of the values; Optuna knows it by its index."""
         if len(self.values) == 1:
             return self.values[0]
         return self.values[int(trial.suggest_categorical(name, [*range(len(self.values))]))]
 
     def encode(self, value: Json) -> int | None:
-        """Return what Optuna knows a value by; None where it is none of the values, or alone."""
+        """Return the index of a value; None where there is nothing to choose."""
         known = value in self.values and len(self.values) > 1
         return self.values.index(value) if known else None
-
-    def count(self) -> float:
-        """Return how many values there are."""
-        return len(self.values)
 
 
 @dataclass(frozen=True)
@@ -51,28 +58,17 @@ class Interval:
 
     def suggest(self, trial: optuna.Trial, name: str) -> Json:
         """Return a number of the range."""
-        if self._whole:
+        ends_are_whole = isinstance(self.low, int) and isinstance(self.high, int)
+        if ends_are_whole and float(self.step or 1).is_integer():
             low, high = int(self.low), int(self.high)
             return trial.suggest_int(name, low, high, step=int(self.step or 1), log=self.log)
         value = trial.suggest_float(name, self.low, self.high, step=self.step, log=self.log)
         return round(value, 10) if self.step else float(f"{value:.4g}")
 
     def encode(self, value: Json) -> float | None:
-        """Return the value itself, where it is in the range."""
+        """Return the value itself; None where it is not in the range."""
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return value if is_number and self.low <= value <= self.high else None
-
-    def count(self) -> float:
-        """Return how many values there are."""
-        step = self.step or (1 if self._whole and not self.log else None)
-        if self._whole and self.log:
-            step = 1
-        return math.inf if step is None else math.floor((self.high - self.low) / step) + 1
-
-    @property
-    def _whole(self) -> bool:
-        ends_are = isinstance(self.low, int) and isinstance(self.high, int)
-        return ends_are and float(self.step or 1).is_integer()
 
 
 Dimension = Choice | Interval
@@ -86,17 +82,13 @@ class Chain:
         name: of the chain; empty for the recipe's own stages.
         stages: as a recipe has them; None for the recipe's own.
         dimensions: by the recipe's keys.
-        first: settings to begin with.
+        first: settings to try before others.
     """
 
     name: str
     stages: tuple[JsonObject, ...] | None
     dimensions: Mapping[str, Dimension]
     first: tuple[Settings, ...] = ()
-
-    def count(self) -> float:
-        """Return how many points there are."""
-        return math.prod(one.count() for one in self.dimensions.values())
 
 
 @dataclass(frozen=True)
@@ -106,12 +98,12 @@ class Space:
     chains: tuple[Chain, ...]
 
     def chain(self, settings: Settings) -> Chain:
-        """Return the chain of a point."""
+        """Return the chain of a trial."""
         name = settings.get(CHAIN, self.chains[0].name)
         return next(one for one in self.chains if one.name == name)
 
     def suggest(self, trial: optuna.Trial) -> dict[str, Json]:
-        """Return a point that a sampler suggests."""
+        """Return the settings that an Optuna sampler suggests."""
         chain, settings = self.chains[0], dict[str, Json]()
         if len(self.chains) > 1:
             name = trial.suggest_categorical(CHAIN, [one.name for one in self.chains])
@@ -123,7 +115,7 @@ class Space:
         return settings
 
     def encode(self, settings: Settings) -> dict[str, int | float | str]:
-        """Return a point by the names and values that Optuna knows it by."""
+        """Return settings by the names and values that Optuna knows them by."""
         chain = self.chain(settings)
         found: dict[str, int | float | str] = {CHAIN: chain.name} if len(self.chains) > 1 else {}
         for key, dimension in chain.dimensions.items():
@@ -131,19 +123,181 @@ class Space:
                 found[_parameter(chain, key)] = value
         return found
 
+    def random(self, seed: int) -> Iterator[dict[str, Json]]:
+        """Yield settings at random, without end."""
+        import optuna
+
+        draws = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+        while True:
+            yield self.suggest(draws.ask())
+
     def first(self) -> Iterator[dict[str, Json]]:
-        """Yield the points to begin with, one of each chain in turn."""
+        """Yield the settings to try before others, one of each chain in turn."""
         for turn in itertools.zip_longest(*(chain.first for chain in self.chains)):
             for chain, settings in zip(self.chains, turn, strict=True):
                 if settings is not None:
                     named = {CHAIN: chain.name} if chain.name else {}
                     yield {**named, **settings}
 
-    def count(self) -> float:
-        """Return how many points there are."""
-        return sum(chain.count() for chain in self.chains)
-
 
 def _parameter(chain: Chain, key: str) -> str:
-    """Return Optuna's name of a key: chains share those that mean the same in each."""
+    """Return Optuna's name of a key: another one in each chain."""
     return key if not chain.name else f"{chain.name}:{key}"
+
+
+def in_words(settings: Settings) -> str:
+    """Return settings for people: `distill-quantize, distill.student.width = 0.35`."""
+    rest = [f"{key} = {value}" for key, value in settings.items() if key != CHAIN]
+    name = [str(settings[CHAIN])] if CHAIN in settings else []
+    return ", ".join([*name, *rest]) or "the recipe as it is"
+
+
+def given_space(space: Mapping[str, Range | Sequence[object]], raw: RawRecipe) -> Space:
+    """Return the space that a recipe names, over keys of its own stages.
+
+    Raises:
+        RecipeError: a key that the recipe does not have.
+    """
+    dimensions: dict[str, Dimension] = {}
+    for key, values in space.items():
+        if isinstance(values, Range):
+            dimensions[key] = Interval(values.low, values.high, values.step, values.log)
+        else:
+            dimensions[key] = Choice(tuple(values))
+        section = key.partition(".")[0]
+        known = [*SECTIONS, *stage_names(raw.value.get("stages"))]
+        if section not in known or section in ("name", "stages", "gates"):
+            raise RecipeError(
+                f"{section!r} is not a section or stage that can be varied",
+                position=raw.position("search", "space", key),
+                hint=hint_for(section, known),
+            )
+    return Space((Chain("", None, dimensions, ({},)),))
+
+
+AS_WRITTEN = "recipe"
+"""The chain of the recipe as it stands."""
+WIDTH, LEFT = "distill.student.width", "prune.parameters"
+SPARSITY, SCHEME, ALLOCATION = "prune.sparsity", "quantize.scheme", "prune.allocation"
+_WIDTHS = Interval(0.2, 1.0, 0.05)
+_LEFT = Interval(0.1, 0.9, 0.05)
+_SPARSITIES = Interval(0.6, 0.95, 0.05)
+_ALLOCATIONS = Choice(("sensitivity", "uniform"))
+_STATIC = ("static_wi8_ai8",)
+_ALL_SCHEMES = ("static_wi8_ai8", "dynamic_wi4_afp32")
+_KEPT = {"epochs", "training", "temperature", "alpha", "loss"}
+"""Keys of the recipe's own stage that every chain takes over."""
+_EPOCHS = {"distill": 20, "prune": 5}
+
+
+def default_space(stages: Sequence[JsonObject], builds: bool, in_micro: bool) -> Space:
+    """Return the chains, in the order of what usually works best.
+
+    Args:
+        stages: of the recipe.
+        builds: whether the model is built anew, so that the first stage trains it.
+        in_micro: whether TFLite Micro runs the result: it has no 4-bit weights and no sparse ones,
+            and `compact` makes the arena smaller.
+    """
+    base = tuple(stages[:1]) if builds else ()
+    own = _Own(stages[len(base) :])
+    end: list[JsonObject] = [{"compact": {}}] if in_micro else []
+    schemes = Choice(_STATIC if in_micro else _ALL_SCHEMES)
+    quantize = own.stage("quantize")
+    quantize["quantize"].pop("scheme", None)
+    distill, prune = own.distill(inherits=not builds), own.prune()
+    student: dict[str, Dimension] = {WIDTH: _WIDTHS, SCHEME: schemes}
+    cut: dict[str, Dimension] = {LEFT: _LEFT, ALLOCATION: _ALLOCATIONS, SCHEME: schemes}
+
+    def chain(
+        stages: Sequence[JsonObject],
+        dimensions: Mapping[str, Dimension],
+        first: Sequence[Settings],
+        name: str = "",
+    ) -> Chain:
+        name = name or "-".join(kind for one in stages for kind in one)
+        lists = {k: one.values[0] for k, one in dimensions.items() if isinstance(one, Choice)}
+        return Chain(name, (*base, *stages), dimensions, tuple({**lists, **one} for one in first))
+
+    chains = [Chain(AS_WRITTEN, tuple(stages), {}, ({},))] if own.stages else []
+    chains += [
+        chain(
+            [distill, quantize, *end],
+            student,
+            [{WIDTH: width} for width in (0.35, 0.25, 0.5)],
+        ),
+        chain(
+            [distill, prune, quantize, *end],
+            {**student, **cut},
+            [{WIDTH: 0.5, LEFT: left} for left in (0.5, 0.3)],
+        ),
+        chain(
+            [prune, quantize, *end],
+            cut,
+            [{LEFT: left, ALLOCATION: one} for one in _ALLOCATIONS.values for left in (0.5, 0.25)],
+        ),
+        chain(
+            [own.prune(untrained=True), own.distill(scaled=False), quantize, *end],
+            cut,
+            [{LEFT: 0.25}],
+            "prune-then-distill-quantize",
+        ),
+    ]
+    if not in_micro:
+        sparse = copy.deepcopy(quantize)
+        sparse["quantize"]["sparse"] = True
+        chains.append(
+            chain(
+                [distill, own.sparsify(), sparse],
+                {WIDTH: _WIDTHS, SPARSITY: _SPARSITIES, SCHEME: Choice(_STATIC)},
+                [{WIDTH: 0.5, SPARSITY: 0.8}],
+                "distill-sparsify-quantize",
+            )
+        )
+    every = [{SCHEME: one} for one in schemes.values]
+    chains.append(chain([quantize, *end], {SCHEME: schemes}, every))
+    return Space(tuple(chains))
+
+
+class _Own:
+    """The recipe's stages after its baseline, by kind."""
+
+    def __init__(self, stages: Sequence[JsonObject]) -> None:
+        self.stages = [(kind, dict(s or {})) for one in stages for kind, s in one.items()]
+
+    def settings(self, kind: str) -> JsonObject:
+        """Return the settings of the recipe's first stage of a kind; empty without one."""
+        return copy.deepcopy(next((s for k, s in self.stages if k == kind), {}))
+
+    def stage(self, kind: str) -> JsonObject:
+        """Return the recipe's stage of a kind, or one with all defaults."""
+        settings = self.settings(kind).items()
+        return {kind: {key: value for key, value in settings if key not in ("name", "from")}}
+
+    def _trained(self, kind: str, keys: set[str]) -> JsonObject:
+        found = {k: v for k, v in self.settings(kind).items() if k in keys}
+        found["epochs"] = found.get("epochs") or _EPOCHS[kind]
+        return found
+
+    def distill(self, scaled: bool = True, inherits: bool = False) -> JsonObject:
+        """Return a distillation of a narrower student, or of the stage before it."""
+        found = self._trained("distill", _KEPT)
+        if scaled:
+            student = self.settings("distill").get("student")
+            kept = dict(student) if isinstance(student, dict) else {}
+            inherit = {"inherit": True} if inherits else {}
+            found["student"] = {**inherit, **kept, "width": kept.get("width", 0.5)}
+        return {"distill": found}
+
+    def prune(self, untrained: bool = False) -> JsonObject:
+        """Return a pruning of channels whose remaining kernels are solved by least squares."""
+        method = {"method": "channels", "importance": "least_squares", "parameters": 0.5}
+        if untrained:
+            return {"prune": {"epochs": 0, **method, "allocation": "sensitivity"}}
+        trained = self._trained("prune", {"epochs", "training"})
+        return {"prune": {**trained, **method, "allocation": "sensitivity", "teacher": "self"}}
+
+    def sparsify(self) -> JsonObject:
+        """Return a pruning of single weights."""
+        trained = self._trained("prune", {"epochs", "training"})
+        return {"prune": {**trained, "method": "magnitude", "sparsity": 0.8}}

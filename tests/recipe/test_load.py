@@ -8,7 +8,8 @@ import pytest
 
 from shrink.base.errors import RecipeError
 from shrink.recipe.load import load_recipe
-from shrink.search.asking import recipe_named
+from shrink.recipe.overrides import Override
+from shrink.search.candidates import Candidates
 
 TEXT = """\
 name: small
@@ -183,9 +184,6 @@ def test_two_limits_of_compact_are_both_named(recipe: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("search.rungs=[2]", r"rungs\[0\]: must be less than 1, not 2"),
-        ("search.rungs=[0.1, x]", r"rungs\[1\]: must be a valid number, not 'x'"),
-        ("search.rungs=all", "rungs: must be 'auto'; or must be a list, not 'all'"),
         ("search.space=[1]", "space: must be a mapping"),
         ("search=x", "search: must be a mapping, not 'x'"),
     ],
@@ -196,4 +194,4 @@ def test_what_a_value_is_most_like_says_what_is_wrong_with_it(
     path = tmp_path / "r.yaml"
     path.write_text("name: r\nmodel: m.py:b\ndata: {source: digits}\nstages: [quantize: {}]\n")
     with pytest.raises(RecipeError, match=message):
-        recipe_named(str(path), [setting])
+        Candidates.of_recipe(str(path), [Override.parse(setting)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,9 @@ from shrink.contract.job import Outline, StepJob
 from shrink.recipe.load import RawRecipe
 from shrink.recipe.plan import Plan
 from shrink.run.options import RunOptions
-from shrink.search.asking import Asking
 from shrink.search.candidates import Candidates
-from shrink.search.outliner import Outliner
+from shrink.search.choose import Sizes
 from shrink.search.session import Search
-from shrink.search.space import Chain, Choice, Dimension, Interval, Space
 
 RECIPE = """
 name: r
@@ -29,10 +27,10 @@ stages:
   - prune: {method: channels, parameters: 0.5, epochs: 1}
   - quantize: {}
 """
-EXAMPLES = 200
-DIMENSIONS: Mapping[str, Dimension] = {
-    "prune.parameters": Interval(0.1, 0.9, 0.1),
-    "quantize.scheme": Choice(("static_wi8_ai8", "float16")),
+EXAMPLES = 2000
+SPACE: dict[str, Any] = {
+    "prune.parameters": {"low": 0.1, "high": 0.9, "step": 0.1},
+    "quantize.scheme": ["static_wi8_ai8", "float16"],
 }
 
 
@@ -42,9 +40,9 @@ def size_of(parameters: float, scheme: str) -> int:
 
 
 def right_of(parameters: float, scheme: str) -> int:
-    """Return how many of 200 validation examples are right: fewer where little is left."""
-    lost = max(0, round(20 * (0.6 - parameters)))
-    return 196 - lost - (1 if scheme == "static_wi8_ai8" else 0)
+    """Return how many of 2,000 validation examples are right: fewer where little is left."""
+    lost = max(0, round(200 * (0.6 - parameters)))
+    return 1960 - lost - (10 if scheme == "static_wi8_ai8" else 0)
 
 
 class FakeAttempt:
@@ -76,7 +74,7 @@ class FakeAttempt:
         name = "model.tflite" if job.kind == "quantize" else "model.keras"
         (work / name).write_text(json.dumps(settings))
         scheme = settings.get("quantize", {}).get("scheme")
-        right = 198 if scheme is None else right_of(left, scheme)
+        right = 1980 if scheme is None else right_of(left, scheme)
         scores = [1.0] * right + [0.0] * (EXAMPLES - right)
         figures: dict[str, Any] = {}
         if job.measured_on != "nothing":
@@ -92,30 +90,40 @@ class FakeAttempt:
         }
 
 
-class FakeOutliner(Outliner):
-    """Knows the size of every point."""
+class FakeSizes(Sizes):
+    """Knows the size of every trial."""
 
-    def outline(self, plan: Plan) -> Outline:
+    def of(self, plans: Sequence[Plan]) -> list[Outline]:
         """Return it in closed form."""
-        prune: Any = plan.step("prune").config
-        scheme: Any = plan.step("quantize").config
-        return Outline(figures={"tflite_bytes": size_of(prune.parameters, scheme.scheme)})
-
-    def expect(self, plan: Plan) -> None:
-        """Need no time for it."""
-
-    def start(self) -> None:
-        """Need no process."""
+        found = []
+        for plan in plans:
+            prune: Any = plan.step("prune").config
+            scheme: Any = plan.step("quantize").config
+            size = size_of(prune.parameters, scheme.scheme)
+            found.append(Outline(figures={"tflite_bytes": size}))
+        return found
 
 
-def search(root: Path, asking: Asking, attempt: FakeAttempt, **options: Any) -> Search:
-    """Return a search over two keys of a recipe."""
+def search(
+    root: Path, config: Mapping[str, Any], attempt: Any, *, gates: Any = None, **options: Any
+) -> Search:
+    """Return a search over two keys of a recipe.
+
+    Args:
+        root: of its folder.
+        config: the `search` section; a space of two keys unless it names one.
+        attempt: takes the place of workers.
+        gates: of the recipe.
+        options: of its runs.
+    """
     (root / "model.py").write_text("def build():\n    return 1\n", encoding="utf-8")
     value: Any = loads(RECIPE, "r").value
     value["model"] = str(root / "model.py:build")
-    space = Space((Chain("", None, DIMENSIONS, ({},)),))
-    candidates = Candidates(RawRecipe(value, {}, {}), Path("r"), space)
-    found = Search(candidates, asking, RunOptions(root / "out", **options), Console(quiet=True))
+    value["search"] = {"space": SPACE, **config}
+    value |= {} if gates is None else {"gates": gates}
+    candidates = Candidates.read(RawRecipe(value, {}, {}), Path("r"), ())
+    given = RunOptions(options.pop("output", root / "out"), **options)
+    found = Search(candidates, given, Console(quiet=True))
     found.runs.attempt = attempt
-    found.make_outliner = FakeOutliner
+    found.make_sizes = FakeSizes
     return found

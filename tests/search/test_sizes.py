@@ -1,4 +1,4 @@
-"""Sizes that are told before anything is trained are those of the file that a run leaves."""
+"""Sizes that are known before anything is trained are those of the file that a run leaves."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from shrink.recipe.load import RawRecipe
 from shrink.run.process import preloading
 from shrink.run.store import Store
 from shrink.search.candidates import Candidates
-from shrink.search.outliner import Outliner
-from shrink.search.space import Chain, Space
+from shrink.search.choose import Sizes, Steps
 
 MODEL = """
 import tf_keras as keras
@@ -49,7 +48,7 @@ CHAINS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHAINS)
-def test_a_file_has_the_bytes_that_were_told_of_it_untrained(
+def test_a_file_has_the_bytes_that_were_known_of_it_untrained(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From a model that nobody has trained yet, whose biases are all zero."""
@@ -58,10 +57,11 @@ def test_a_file_has_the_bytes_that_were_told_of_it_untrained(
     stages = [{"train": {"epochs": 1}}, *CHAINS[name]]
     given = {"name": "r", "data": {"source": "digits"}, "stages": stages}
     recipe: Any = {**given, "model": f"{tmp_path / 'model.py'}:build"}
-    raw = RawRecipe(recipe, {}, {})
-    candidates = Candidates(raw, Path("r"), Space((Chain("", None, {}, ({},)),)))
-    with preloading(), Outliner(Store(cache_root(), lambda text: None)) as outliner:
-        told = outliner.outline(candidates.plan({}))
+    searched = {**recipe, "search": {"trials": 1, "space": {"training.seed": [0]}}}
+    candidates = Candidates.read(RawRecipe(searched, {}, {}), Path("r"), ())
+    store = Store(cache_root(), lambda text: None)
+    with preloading(), store.in_use():
+        (known,) = Sizes(Steps(store)).of([candidates.plan({})])
         run = shrink.run(recipe, output=tmp_path / "out", quiet=True)
-    assert told.error is None
-    assert told.figures["tflite_bytes"] == run.stages[-1].figures["tflite_bytes"]
+    assert known.error is None
+    assert known.figures["tflite_bytes"] == run.stages[-1].figures["tflite_bytes"]

@@ -23,12 +23,10 @@ from shrink.recipe.load import RawRecipe
 from shrink.run.again import measure_again
 from shrink.run.execute import execute
 from shrink.run.options import RunOptions
-from shrink.search.asking import Asking
 from shrink.search.candidates import Candidates
 from shrink.search.session import Search
-from shrink.search.space import Chain, Choice, Space
 from tests.jobs import quiet
-from tests.search.fake import FakeOutliner
+from tests.search.fake import FakeSizes
 from tests.search.test_session import found_in
 
 MODEL = """
@@ -100,11 +98,14 @@ def test_points_read_no_test_example_with_control_sensitivities_and_gates(
     monkeypatch.setattr(digits, "open_source", counting)
     monkeypatch.setattr(membership, "_hashes", hashed)
     value: Any = {**loads(RECIPE, "r").value, "model": str(tmp_path / "model.py:build")}
-    space = Space((Chain("", None, {"prune.parameters": Choice((0.7,))}, ({},)),))
-    candidates = Candidates(RawRecipe(value, {}, {}), Path("r"), space)
-    asking = Asking(trials=1, objectives=("accuracy",))
-    made = Search(candidates, asking, RunOptions(tmp_path / "out"), Console(quiet=True))
-    made.runs.attempt, made.make_outliner = attempt, FakeOutliner
+    value["search"] = {
+        "space": {"prune.parameters": [0.7]},
+        "trials": 1,
+        "objectives": ["accuracy"],
+    }
+    candidates = Candidates.read(RawRecipe(value, {}, {}), Path("r"), ())
+    made = Search(candidates, RunOptions(tmp_path / "out"), Console(quiet=True))
+    made.runs.attempt, made.make_sizes = attempt, FakeSizes
     assert made.run() == 0
     assert read["test"] > 0
     # Which examples are in which split is kept by hashes of their contents: nothing is run on them.
