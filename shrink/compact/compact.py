@@ -37,10 +37,10 @@ from shrink.compact.verify import (
     random_examples,
     with_output,
 )
-from shrink.compact.verify_child import MICRO, XNNPACK
 from shrink.compact.wheel import allocated_as_given, allocated_bytes
 from shrink.tflite.model import read
 from shrink.tflite.planner import wrong_shapes
+from shrink.tflite.runtime import MICRO, XNNPACK
 
 DEFAULT_EXTRA_MACS = 0.05
 _LADDER = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5)

@@ -29,12 +29,12 @@ from shrink.compact.verify import (
     random_examples,
     with_output,
 )
-from shrink.compact.verify_child import MICRO
 from shrink.compact.views import blocks_of, live_bytes
 from shrink.compact.wheel import allocated_as_given, arena_of
 from shrink.contract.compaction import MemoryMap, StoredKernel, StoredKernels
 from shrink.tflite.decode import DECODE, NOT_IN_LITERT, dense_twin
 from shrink.tflite.planner import aligned
+from shrink.tflite.runtime import MICRO
 
 FLASH_OF_ARENA = 4
 """Bytes of flash that a byte of arena may cost, where no arena is to be met."""

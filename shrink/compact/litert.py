@@ -10,35 +10,20 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base import files
-from shrink.base.child import Channel, run_child, serve
+from shrink.base.child import run_child
 from shrink.base.errors import StageError
 from shrink.compact.banded import in_bands
 from shrink.compact.graph import Graph, write_graph
 from shrink.compact.search import Candidate
 from shrink.compact.stretch import Survey
-from shrink.tflite.model import read, read_file
+from shrink.tflite.model import read
 from shrink.tflite.planner import planned_bytes
+from shrink.tflite.runtime import MODULE, PlacesAnswer, PlacesRequest
 
-_MODULE = "shrink.compact.litert"
 _TIMEOUT_S = 120.0
-
-
-@dataclass(frozen=True)
-class PlacesRequest:
-    """The .tflite file whose activations LiteRT is to place."""
-
-    path: str
-
-
-@dataclass(frozen=True)
-class PlacesAnswer:
-    """Bytes from the first activation to the end of the last."""
-
-    arena_bytes: int = 0
 
 
 def arena_bytes(content: bytes) -> int:
@@ -56,7 +41,7 @@ def arena_bytes(content: bytes) -> int:
     with tempfile.TemporaryDirectory(prefix="shrink-litert-") as folder:
         path = Path(folder) / "model.tflite"
         files.write_bytes(path, content)
-        run = run_child(_MODULE, PlacesRequest(str(path)), PlacesAnswer, timeout_s=_TIMEOUT_S)
+        run = run_child(MODULE, PlacesRequest(str(path)), PlacesAnswer, timeout_s=_TIMEOUT_S)
     if run.answer is None:
         said = run.output.strip().rpartition("\n")[2][:300]
         raise StageError(
@@ -64,27 +49,6 @@ def arena_bytes(content: bytes) -> int:
             hint="`shrink inspect` tells what is in it",
         )
     return run.answer.arena_bytes
-
-
-def measure_places(request: PlacesRequest, _: Channel) -> PlacesAnswer:
-    """Return how far apart the activations lie, in the child process."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    graph = read_file(Path(request.path))[0]
-    interpreter = Interpreter(
-        model_path=request.path,
-        num_threads=1,
-        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
-    )
-    interpreter.allocate_tensors()
-    used = {*graph.inputs, *graph.outputs}
-    for operator in graph.operators:
-        used.update(operator.inputs, operator.outputs)
-    placed = [i for i in sorted(used - {-1}) if not graph.tensors[i].constant]
-    views = [interpreter.tensor(index)() for index in placed]
-    starts = [view.__array_interface__["data"][0] for view in views]
-    ends = [start + view.nbytes for start, view in zip(starts, views, strict=True)]
-    return PlacesAnswer(max(ends, default=0) - min(starts, default=0))
 
 
 def lowest(survey: Survey, candidates: Sequence[Candidate]) -> tuple[Candidate, Graph] | None:
@@ -104,7 +68,3 @@ def lowest(survey: Survey, candidates: Sequence[Candidate]) -> tuple[Candidate, 
             if found is None or size < found[0]:
                 found = size, candidate, graph
     return None if found is None else found[1:]
-
-
-if __name__ == "__main__":
-    serve({PlacesRequest: measure_places})

@@ -17,9 +17,9 @@ from shrink.base.child import NoAnswer, run_child
 from shrink.base.errors import StageError
 from shrink.base.types import Array
 from shrink.compact.graph import Graph, Tensor
-from shrink.compact.verify_child import MICRO, MODULE, RunRequest
 from shrink.tflite.arena import roomy_arena_bytes
 from shrink.tflite.planner import aligned
+from shrink.tflite.runtime import LITERT, MICRO, MODULE, RunRequest
 
 _TIMEOUT_S = 600.0
 _MOST_EXAMPLES, _LEAST_EXAMPLES = 20, 4
@@ -27,6 +27,7 @@ _MACS_OF_ALL = 1_200_000_000
 """About 3 s of a file in all runtimes, the reference kernels most of it."""
 _AT_ONCE = 2
 _ROOM_BYTES = 8 << 20
+ALL = (*LITERT, MICRO)
 Answers: TypeAlias = Mapping[str, Sequence[Array]]
 """Outputs (n, ...) of a file by runtime."""
 _DTYPES = {
@@ -131,9 +132,11 @@ def compare(
         contents = (one, *others, *micro_only)
         places = [Path(folder) / str(number) for number in range(len(contents))]
         inputs = (given or examples, *[examples] * (len(contents) - 1))
+        runtimes = (*[ALL] * (1 + len(others)), *[(MICRO,)] * len(micro_only))
         with ThreadPoolExecutor(_AT_ONCE) as pool:  # each waits for a process
             jobs = [
-                pool.submit(_answers, *job) for job in zip(places, contents, inputs, strict=True)
+                pool.submit(_answers, *job)
+                for job in zip(places, contents, inputs, runtimes, strict=True)
             ]
             every = [jobs[0].result(), *map(_answers_or_none, jobs[1:])]
     answers, in_micro = every[: 1 + len(others)], every[1 + len(others) :]
@@ -179,13 +182,16 @@ def _equal(wanted: Sequence[Array], found: Sequence[Array]) -> bool:
     )
 
 
-def _answers(folder: Path, content: bytes, examples: Sequence[Array]) -> Answers:
+def _answers(
+    folder: Path, content: bytes, examples: Sequence[Array], runtimes: Sequence[str]
+) -> Answers:
     """Return the outputs (n, ...) of a file by runtime, computed in a child process.
 
     Args:
         folder: to be made, for what the child reads and writes.
         content: the .tflite file.
         examples: an array (n, ...) for each input, as stored.
+        runtimes: to run it in; TFLite Micro is left out where it cannot run the file.
     """
     folder.mkdir()
     path, given, found = (folder / name for name in ("m.tflite", "given.npz", "found.npz"))
@@ -194,7 +200,9 @@ def _answers(folder: Path, content: bytes, examples: Sequence[Array]) -> Answers
     np.savez(given, **named)  # type: ignore[arg-type]
     # Of activations what a greedy plan takes twice; a runtime that lacks room would go uncompared.
     room = aligned(roomy_arena_bytes(path) + 4 * len(content) + _ROOM_BYTES)
-    request = RunRequest(str(path), room, str(given), str(found))
+    request = RunRequest(
+        str(path), room, str(given), str(found), list(runtimes), may_lack_micro=True
+    )
     run = run_child(MODULE, request, NoAnswer, timeout_s=_TIMEOUT_S)
     if run.failure is not None or not found.is_file():
         said = run.output.strip().rpartition("\n")[2][:300]

@@ -20,13 +20,13 @@ from shrink.quantization.bias_correction import layer_errors
 from shrink.quantization.edge_quantizer import MICRO_INT4_OPERATORS
 from shrink.quantization.source import FloatModel
 from shrink.tflite.arena import predict_in_micro
-from shrink.tflite.child import MODULE as CHILD_MODULE
-from shrink.tflite.child import LitertRequest
 from shrink.tflite.edit import exposing
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import Operator, Subgraph, read
 from shrink.tflite.names import Named, row_count
 from shrink.tflite.planner import wrong_shapes
+from shrink.tflite.runtime import MODULE as CHILD_MODULE
+from shrink.tflite.runtime import LitertRequest
 
 _BORDERS = {"QUANTIZE", "DEQUANTIZE"}
 _FLOATS = {"FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64"}

@@ -15,12 +15,12 @@ from shrink.base.errors import ModelError, StageError
 from shrink.base.measured import Measured
 from shrink.base.types import Array
 from shrink.tflite.arena_32 import CMSIS_NN, REFERENCE, arena_32_bytes
-from shrink.tflite.child import MODULE, ArenaAnswer, ArenaRequest, MicroRequest
 from shrink.tflite.interpreter import dequantize, load, quantize
 from shrink.tflite.model import Subgraph, read, read_file
 from shrink.tflite.names import Named, ordered
 from shrink.tflite.offline_plan import read_plan
 from shrink.tflite.planner import planned_bytes
+from shrink.tflite.runtime import MICRO, MODULE, ArenaAnswer, ArenaRequest, RunRequest
 
 _TIMEOUT_S = 20.0
 _LOOP_LIMIT_S = 3
@@ -184,7 +184,8 @@ def predict_in_micro(
         files.write_bytes(path, content)
         with files.replacing(examples) as temporary:
             np.savez(temporary, **stored)  # type: ignore[arg-type]
-        request = MicroRequest(str(path), roomy_arena_bytes(path), str(examples), str(outputs))
+        room = roomy_arena_bytes(path)
+        request = RunRequest(str(path), room, str(examples), str(outputs), [MICRO])
         run = run_child(MODULE, request, NoAnswer, timeout_s=timeout_s)
         if run.failure is not None or not outputs.is_file():
             why = failure_of(run)
@@ -196,5 +197,5 @@ def predict_in_micro(
             )
         with np.load(outputs) as archive:
             # TFLite Micro gives them in the file's order, which need not be the model's.
-            arrays = [archive[f"output_{position}"] for position in runner.output_positions]
+            arrays = [archive[f"{MICRO}/{position}"] for position in runner.output_positions]
     return [dequantize(a, d) for a, d in zip(arrays, runner.output_details, strict=True)]

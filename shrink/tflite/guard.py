@@ -6,9 +6,8 @@ from pathlib import Path
 
 from shrink.base.child import NoAnswer, run_child
 from shrink.base.errors import ModelError
-from shrink.tflite.child import GuardRequest
+from shrink.tflite.runtime import MODULE, GuardRequest
 
-_CHILD = "shrink.tflite.child"
 _TIMEOUT_S = 120.0
 _AGAIN = "convert the model again, or give the Keras model that it was made from"
 
@@ -16,7 +15,7 @@ _AGAIN = "convert the model again, or give the Keras model that it was made from
 def guard_artifact(
     path: Path,
     timeout_s: float = _TIMEOUT_S,
-    child: str = _CHILD,
+    child: str = MODULE,
     to_be_quantized: bool = False,
     in_litert: bool = True,
 ) -> None:

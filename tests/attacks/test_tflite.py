@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from shrink.base.errors import ModelError
-from shrink.tflite.child import check_artifact
 from shrink.tflite.convert import convert
 from shrink.tflite.guard import guard_artifact
 from shrink.tflite.model import read, values
 from shrink.tflite.offline_plan import read_plan, with_plan
+from shrink.tflite.runtime import check_artifact
 from shrink.tflite.sparse import with_sparse_constants
 from shrink.tflite.weights import weights
 from tests.attacks.test_mutants import mutate
@@ -145,7 +145,7 @@ def test_guard_artifact_survives_what_a_kernel_may_do(
 ) -> None:
     """A module of its own stands for the child; in place of LiteRT it does the act."""
     (tmp_path / "acting.py").write_text(
-        "from shrink.tflite import child\n\n"
+        "from shrink.tflite import runtime as child\n\n"
         f"def act(path):\n    {act}\n\n"
         "child.check_artifact = lambda path: 0\nchild._run_on_zeros = act\n"
         "child.main()\n",

@@ -20,12 +20,11 @@ from shrink.compact.decode import kernels, with_decode
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import plan
 from shrink.compact.verify import Equality
-from shrink.compact.verify_child import MICRO
 from shrink.tflite.arena import ArenaFigure
-from shrink.tflite.child import check_artifact
 from shrink.tflite.decode import dense_twin
 from shrink.tflite.model import packed, read, unpacked
 from shrink.tflite.planner import planned_bytes
+from shrink.tflite.runtime import MICRO, check_artifact
 from tests.compact.test_decode import layers, shared, sparse
 from tests.compact.toys import Net, chain, random_net
 

@@ -9,7 +9,7 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import plan
 from shrink.compact.verify import compare, examples_for, random_examples
-from shrink.compact.verify_child import MICRO
+from shrink.tflite.runtime import MICRO
 from tests.compact.toys import Net, chain
 
 

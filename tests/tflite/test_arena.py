@@ -13,10 +13,10 @@ import tflite_micro
 from shrink.base.errors import StageError
 from shrink.tflite import convert
 from shrink.tflite.arena import arena_bytes, predict_in_micro
-from shrink.tflite.child import smallest_arena
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
 from shrink.tflite.planner import planned_bytes
+from shrink.tflite.runtime import smallest_arena
 from tests.stages.quantize.toys import float_cnn, images
 from tests.tflite.toys import samples, small_cnn
 
@@ -119,7 +119,7 @@ def test_smallest_arena_is_the_next_multiple_of_16(needed: int, near: int) -> No
 
 def test_arena_child_imports_no_tensorflow() -> None:
     code = (
-        "import sys, shrink.tflite.child, shrink.tflite.arena, tflite_micro;"
+        "import sys, shrink.tflite.runtime, shrink.tflite.arena, tflite_micro;"
         "tflite_micro.runtime.Interpreter;"
         "sys.exit('tensorflow' in sys.modules)"
     )
@@ -130,7 +130,7 @@ def test_survives_takes_a_death_for_an_arena_that_is_too_small() -> None:
     # In a process of its own: a fork of one that has started TensorFlow may never return.
     code = (
         "import os, signal\n"
-        "from shrink.tflite.child import survives\n"
+        "from shrink.tflite.runtime import survives\n"
         "dies = lambda size: os.kill(os.getpid(), signal.SIGSEGV)\n"
         "print(survives(dies, 16), survives(lambda size: 1 / 0, 16), survives(abs, 16))"
     )
@@ -140,7 +140,7 @@ def test_survives_takes_a_death_for_an_arena_that_is_too_small() -> None:
 
 def test_survives_leaves_no_fork_behind_where_the_child_is_killed() -> None:
     code = (
-        "import functools, time; from shrink.tflite.child import survives\n"
+        "import functools, time; from shrink.tflite.runtime import survives\n"
         "say = functools.partial(print, flush=True)\n"
         "survives(lambda size: (say('hangs'), time.sleep(2), say('survived')), 16)"
     )

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from shrink.base.errors import ModelError
 from shrink.tflite.arena import arena_bytes, predict_in_micro
-from shrink.tflite.child import check_artifact
 from shrink.tflite.convert import convert
 from shrink.tflite.edit import with_constants, with_metadata, without_plan
 from shrink.tflite.model import (
@@ -27,6 +26,7 @@ from shrink.tflite.model import (
 )
 from shrink.tflite.offline_plan import ONLINE, check_plan, read_plan, with_plan
 from shrink.tflite.planner import lifetimes, plan, planned_bytes, tensor_bytes
+from shrink.tflite.runtime import check_artifact
 from shrink.tools.inspect import describe_artifact
 from shrink.tools.show import show_inspection
 from tests.tflite.toys import samples, small_cnn

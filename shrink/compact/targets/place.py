@@ -12,8 +12,8 @@ from shrink.base.errors import StageError
 from shrink.base.measured import Note
 from shrink.compact.targets.names import NPUS
 from shrink.compact.targets.vela import compile_with_vela, only_subgraph
-from shrink.compact.targets.xnnpack_child import MODULE, DelegateAnswer, DelegateRequest
 from shrink.contract.compaction import CpuOperator, Placement
+from shrink.tflite.runtime import MODULE, DelegateAnswer, DelegateRequest
 
 _TIMEOUT_S = 120.0
 _NO_REASON = "XNNPACK does not take it; LiteRT gives no reason"

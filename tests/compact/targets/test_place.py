@@ -12,8 +12,8 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base.errors import ModelError, StageError
 from shrink.compact.targets.names import PLACED, PlacedTarget
 from shrink.compact.targets.place import place
-from shrink.compact.targets.xnnpack_child import DelegateAnswer
 from shrink.tflite.model import packed, unpacked
+from shrink.tflite.runtime import DelegateAnswer
 from tests.compact.toys import Net, chain
 
 

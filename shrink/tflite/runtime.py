@@ -1,8 +1,8 @@
-"""Child processes that try a .tflite file, which may bring them down.
+"""LiteRT and TFLite Micro in a child process, which a .tflite file may bring down.
 
-Asked by `shrink.base.child.run_child`, a type of request for each thing that they do. TFLite
-Micro prints from C++. What it says while arenas are tried that are too small is thrown away; what
-it says of the model itself goes to the parent.
+Run by `shrink.base.child.run_child`, with a type of request for each task. TFLite Micro prints
+from C++. What it prints while too small arenas are tried is thrown away; what it prints of the
+model itself goes to the parent. `shrink.tflite.interpreter` runs LiteRT in this process.
 """
 
 from __future__ import annotations
@@ -13,14 +13,22 @@ import re
 import resource
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from shrink.base.child import Channel, die_with_parent, serve
 from shrink.base.errors import ModelError
+from shrink.base.types import Array
 
-MODULE = "shrink.tflite.child"
+MODULE = "shrink.tflite.runtime"
+MICRO, XNNPACK = "TFLite Micro", "LiteRT XNNPACK"
+LITERT = {
+    "LiteRT reference": "BUILTIN_REF",
+    "LiteRT built-in": "BUILTIN_WITHOUT_DEFAULT_DELEGATES",
+    XNNPACK: "AUTO",
+}
+"""The kernels of LiteRT by name, each with its operator resolver."""
 STEP_BYTES = 16
 _IN_USE = re.compile(rb"Arena allocation (head|tail) (\d+) bytes")
 _ROOM_BYTES = 4 << 30
@@ -171,52 +179,163 @@ def silence(into: int | None = None) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class MicroRequest:
-    """The model to run in TFLite Micro.
+class RunRequest:
+    """A file to run in one or several runtimes.
 
     Attributes:
         path: the .tflite file.
-        arena_bytes: size of the arena.
+        arena_bytes: size of TFLite Micro's arena.
         examples: an .npz file of stored (quantized) values, `input_0` (n, ...) and so on.
-        outputs: the .npz file to write, `output_0` (n, ...) and so on, as stored.
+        outputs: the .npz file to write: `runtime/0` (n, ...) and so on, as stored.
+        runtimes: their names.
+        may_lack_micro: whether TFLite Micro is left out where it cannot allocate the file.
     """
 
     path: str
     arena_bytes: int
     examples: str
     outputs: str
+    runtimes: list[str]
+    may_lack_micro: bool = False
 
 
-def run_in_micro(request: MicroRequest, _: Channel) -> None:
-    """Run every example, and write the outputs."""
+def run_examples(request: RunRequest, _: Channel) -> None:
+    """Run every example in every runtime, and write the outputs."""
+    import numpy as np
+
+    with np.load(request.examples) as archive:
+        arrays = [archive[f"input_{index}"] for index in range(len(archive.files))]
+    found: dict[str, Array] = {}
+    for name in request.runtimes:
+        if name == MICRO:
+            try:
+                outputs = _in_micro(request.path, request.arena_bytes, arrays)
+            except RuntimeError:
+                if not request.may_lack_micro:
+                    raise
+                continue
+        else:
+            outputs = _in_litert(request.path, name, arrays)
+        found.update({f"{name}/{place}": np.stack(rows) for place, rows in enumerate(outputs)})
+    np.savez(request.outputs, **found)  # type: ignore[arg-type]
+
+
+def _in_micro(path: str, arena_bytes: int, arrays: Sequence[Array]) -> list[list[Array]]:
+    """Return each output's rows; raises `RuntimeError` where it cannot allocate the file."""
     import numpy as np
     from tflite_micro import runtime
 
-    interpreter = runtime.Interpreter.from_file(request.path, arena_size=request.arena_bytes)
-    with np.load(request.examples) as archive:
-        arrays = [archive[f"input_{index}"] for index in range(len(archive.files))]
-    outputs: dict[str, list[np.ndarray]] = {}
+    from shrink.tflite.model import read_file
+
+    interpreter = runtime.Interpreter.from_file(path, arena_size=arena_bytes)
+    found: list[list[Array]] = [[] for _ in read_file(Path(path))[0].outputs]
     for row in range(len(arrays[0])):
         interpreter.reset()  # else the states of LSTMs would last from one example to the next
         for index, array in enumerate(arrays):
             interpreter.set_input(array[row : row + 1], index)
         interpreter.invoke()
-        for index in range(_output_count(interpreter)):
-            output = np.array(interpreter.get_output(index))
-            outputs.setdefault(f"output_{index}", []).append(output)
-    arrays_by_name = {name: np.concatenate(rows) for name, rows in outputs.items()}
-    np.savez(request.outputs, **arrays_by_name)  # type: ignore[arg-type]
+        for index, rows in enumerate(found):
+            rows.append(np.array(interpreter.get_output(index)))
+    return found
 
 
-def _output_count(interpreter: object) -> int:
-    """Return the number of outputs; the runtime has no name for it."""
-    count = 0
-    while True:
-        try:
-            interpreter.get_output_details(count)  # type: ignore[attr-defined]
-        except (IndexError, ValueError, RuntimeError):
-            return count
-        count += 1
+def _in_litert(path: str, name: str, arrays: Sequence[Array]) -> list[list[Array]]:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    interpreter = Interpreter(
+        model_path=path,
+        num_threads=1,
+        experimental_op_resolver_type=OpResolverType[LITERT[name]],
+    )
+    interpreter.allocate_tensors()
+    places = [detail["index"] for detail in interpreter.get_output_details()]
+    found: list[list[Array]] = [[] for _ in places]
+    for row in range(len(arrays[0])):
+        for detail, array in zip(interpreter.get_input_details(), arrays, strict=True):
+            interpreter.set_tensor(detail["index"], array[row : row + 1])
+        interpreter.invoke()
+        for rows, index in zip(found, places, strict=True):
+            rows.append(interpreter.get_tensor(index).copy())
+    return found
+
+
+@dataclass(frozen=True)
+class PlacesRequest:
+    """The .tflite file whose activations LiteRT is to place."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class PlacesAnswer:
+    """Bytes from the first activation to the end of the last."""
+
+    arena_bytes: int = 0
+
+
+def measure_places(request: PlacesRequest, _: Channel) -> PlacesAnswer:
+    """Return how far apart LiteRT's reference kernels hold the activations."""
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    from shrink.tflite.model import read_file
+
+    graph = read_file(Path(request.path))[0]
+    interpreter = Interpreter(
+        model_path=request.path,
+        num_threads=1,
+        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
+    )
+    interpreter.allocate_tensors()
+    used = {*graph.inputs, *graph.outputs}
+    for operator in graph.operators:
+        used.update(operator.inputs, operator.outputs)
+    placed = [i for i in sorted(used - {-1}) if not graph.tensors[i].constant]
+    views = [interpreter.tensor(index)() for index in placed]
+    starts = [view.__array_interface__["data"][0] for view in views]
+    ends = [start + view.nbytes for start, view in zip(starts, views, strict=True)]
+    return PlacesAnswer(max(ends, default=0) - min(starts, default=0))
+
+
+@dataclass(frozen=True)
+class DelegateRequest:
+    """The .tflite file to prepare in LiteRT with its default delegate, XNNPACK."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class DelegateAnswer:
+    """Numbers of the operators that LiteRT's delegate takes, and LiteRT's version."""
+
+    taken: list[int]
+    version: str
+
+
+def delegated(request: DelegateRequest, _: Channel) -> DelegateAnswer:
+    """Return the operators between the inputs and outputs of delegated parts.
+
+    LiteRT lists the file's operators in order, and behind them an entry for each part.
+    """
+    import importlib.metadata
+
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(model_path=request.path, num_threads=1)
+    interpreter.allocate_tensors()
+    executed = interpreter._get_ops_details()
+    own = [one for one in executed if one["op_name"] != "DELEGATE"]
+    writers = {int(t): number for number, one in enumerate(own) for t in one["outputs"]}
+    found: set[int] = set()
+    for part in (one for one in executed if one["op_name"] == "DELEGATE"):
+        outside = {int(t) for t in part["inputs"]}
+        ahead = [int(t) for t in part["outputs"]]
+        while ahead:
+            tensor = ahead.pop()
+            number = writers.get(tensor)
+            if number is not None and number not in found and tensor not in outside:
+                found.add(number)
+                ahead += [int(t) for t in own[number]["inputs"]]
+    return DelegateAnswer(sorted(found), importlib.metadata.version("ai-edge-litert"))
 
 
 @dataclass(frozen=True)
@@ -335,7 +454,9 @@ def main() -> None:
     serve(
         {
             ArenaRequest: measure_arena,
-            MicroRequest: run_in_micro,
+            RunRequest: run_examples,
+            PlacesRequest: measure_places,
+            DelegateRequest: delegated,
             LitertRequest: run_in_litert,
             GuardRequest: guard,
         }
