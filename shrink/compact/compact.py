@@ -15,8 +15,8 @@ from shrink.compact.checks import check_graph
 from shrink.compact.choose import choose
 from shrink.compact.compacted import Compacted, Target
 from shrink.compact.cost import graph_macs, temporary_bytes
-from shrink.compact.decode_choice import KERNELS_DENSE
-from shrink.compact.decode_choice import decode as in_less_flash
+from shrink.compact.decode.choice import KERNELS_DENSE
+from shrink.compact.decode.choice import decode as in_less_flash
 from shrink.compact.flatten import without_flattening
 from shrink.compact.fold_pad import with_folded_pads
 from shrink.compact.graph import Graph, read_graph, write_graph
@@ -81,7 +81,7 @@ def compact(
         int8_io: whether inputs and outputs of uint8 and float32 become int8.
         target: the runtime whose arena counts; for LiteRT the file has no memory plan.
         decode: whether to store kernels for TFLM_DECODE afterwards, which saves flash, where the
-            target is TFLite Micro; see `shrink.compact.decode_choice`.
+            target is TFLite Micro; see `shrink.compact.decode.choice`.
 
     Raises:
         ModelError: the file is no TFLite model, or one that cannot be rewritten.

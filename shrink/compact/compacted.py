@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shrink.compact.borders import Border
-from shrink.compact.decode_choice import Decoding
+from shrink.compact.decode.choice import Decoding
 from shrink.compact.verify import Equality
 from shrink.contract.compaction import Compaction, Int8Border, MemoryMap, RuntimeEquality
 

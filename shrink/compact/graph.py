@@ -19,8 +19,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
-from shrink.tflite.decode import DECODE
-from shrink.tflite.litert_twin import in_rank
+from shrink.tflite.litert_twin import DECODE, in_rank
 from shrink.tflite.model import (
     MALFORMED,
     OPERATOR_NAMES,

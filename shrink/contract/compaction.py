@@ -86,7 +86,7 @@ class StoredKernel:
 
 @record
 class StoredKernels:
-    """What became of a file's kernels; `shrink.compact.decode_choice.Decoding` tells of each."""
+    """What became of a file's kernels; `shrink.compact.decode.choice.Decoding` tells of each."""
 
     changed: bool
     reason: str

@@ -15,7 +15,7 @@ from shrink.base.files import size_bytes
 from shrink.base.measured import Measured
 from shrink.contract.stage_details import LayerRow, OperatorRow
 from shrink.graph.macs import MacsCounter, macs_figure
-from shrink.tflite.decode import has_decode
+from shrink.tflite.litert_twin import not_in_litert
 from shrink.tflite.model import Operator, Subgraph, Tensor, read
 from shrink.tflite.planner import tensor_bytes
 from shrink.tflite.weights import (
@@ -86,7 +86,7 @@ def zeros_note(size: Mapping[str, Measured[int]], tflite: Path) -> list[str]:
     if zeros < _MANY_ZEROS:
         return []
     content = tflite.read_bytes()
-    if has_decode(content) or any(one.sparse for one in weights(content)):
+    if not_in_litert(content) or any(one.sparse for one in weights(content)):
         return []
     return [
         f"{zeros:.0%} of the parameters are zero, which does not shrink the TFLite file: it holds "

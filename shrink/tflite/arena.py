@@ -197,5 +197,6 @@ def predict_in_micro(
             )
         with np.load(outputs) as archive:
             # TFLite Micro gives them in the file's order, which need not be the model's.
-            arrays = [archive[f"{MICRO}/{position}"] for position in runner.output_positions]
+            stacked = [archive[f"{MICRO}/{position}"] for position in runner.output_positions]
+    arrays = [one[:, 0] if one.shape[1:2] == (1,) else one for one in stacked]
     return [dequantize(a, d) for a, d in zip(arrays, runner.output_details, strict=True)]

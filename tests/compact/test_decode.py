@@ -15,13 +15,13 @@ from shrink.base.errors import ModelError
 from shrink.base.types import Array
 from shrink.compact import compact as whole_file
 from shrink.compact.compact import compact
-from shrink.compact.decode import kernels, with_decode
-from shrink.compact.decode_choice import Decoding, decode
+from shrink.compact.decode.choice import Decoding, decode
+from shrink.compact.decode.kernels import kernels, with_decode
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.verify import Equality
 from shrink.graph.macs import macs_figure
-from shrink.tflite.decode import DECODE, dense_twin, has_decode
 from shrink.tflite.interpreter import load
+from shrink.tflite.litert_twin import DECODE, dense_twin, has_decode
 from shrink.tflite.model import packed, read, unpacked
 from shrink.tflite.weights import nonzero_parameters, parameters
 from tests.compact.runs import allocates, outputs_of

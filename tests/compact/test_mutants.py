@@ -14,14 +14,15 @@ import pytest
 
 from shrink.base.errors import InternalError, ModelError, ShrinkError
 from shrink.compact import compact as whole
-from shrink.compact import decode_choice, litert, moves, wheel
+from shrink.compact import litert, moves, wheel
 from shrink.compact.compacted import Target
-from shrink.compact.decode import kernels, with_decode
+from shrink.compact.decode import choice as decode_choice
+from shrink.compact.decode.kernels import kernels, with_decode
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import plan
 from shrink.compact.verify import Equality
 from shrink.tflite.arena import ArenaFigure
-from shrink.tflite.decode import dense_twin
+from shrink.tflite.litert_twin import dense_twin
 from shrink.tflite.model import packed, read, unpacked
 from shrink.tflite.planner import planned_bytes
 from shrink.tflite.runtime import MICRO, check_artifact

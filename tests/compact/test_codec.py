@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from shrink.base.errors import ModelError
-from shrink.tflite.decode import bit_mask, decoded, dense_twin, has_decode, smallest_form
+from shrink.compact.decode.codec import bit_mask, smallest_form
+from shrink.tflite.litert_twin import decoded, dense_twin, has_decode
 
 
 def test_a_bit_mask_has_a_bit_for_each_value_and_those_that_are_not_zero() -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from shrink.base.errors import InternalError
 from shrink.compact.cost import channels_tail, graph_macs, tail_of
-from shrink.compact.decode import Kernel, bounds, kernels, shown_name, with_decode
+from shrink.compact.decode.kernels import Kernel, bounds, kernels, shown_name, with_decode
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.memory_map import memory_map
 from shrink.compact.plan import Plan, plan
@@ -32,7 +32,7 @@ from shrink.compact.verify import (
 from shrink.compact.views import blocks_of, live_bytes
 from shrink.compact.wheel import allocated_as_given, arena_of
 from shrink.contract.compaction import MemoryMap, StoredKernel, StoredKernels
-from shrink.tflite.decode import DECODE, NOT_IN_LITERT, dense_twin
+from shrink.tflite.litert_twin import DECODE, NOT_IN_LITERT, dense_twin
 from shrink.tflite.planner import aligned
 from shrink.tflite.runtime import MICRO
 

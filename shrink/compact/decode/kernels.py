@@ -20,8 +20,9 @@ from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
 from shrink.compact.concatenate import MOST_CONCATENATED, concatenation
+from shrink.compact.decode.codec import Encoded, smallest_form
 from shrink.compact.graph import Graph, Operator, OperatorCode, Tensor
-from shrink.tflite.decode import DECODE, Encoded, smallest_form
+from shrink.tflite.litert_twin import DECODE
 
 _CODE = OperatorCode(schema.BuiltinOperator.CUSTOM, 1, DECODE)
 _KERNEL, _BIAS = 1, 2
