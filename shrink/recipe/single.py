@@ -73,7 +73,6 @@ def first_recipe(
         f"# The data: {_data_line(look)}.",
         recipe_text({"name": name, "model": model_name, "data": section, **task}).rstrip(),
         *_spotting(look),
-        *_anchored(look),
         *_training(model),
         "stages:",
         *_stages(model, look),
@@ -123,16 +122,6 @@ def _spotting(look: FirstLook) -> list[str]:
     return [
         "# To spot one class, add to task.metrics, with a gate on it:",
         f"#   {{name: false_accepts_per_hour, {settings}}}",
-    ]
-
-
-def _anchored(look: FirstLook) -> list[str]:
-    """Return what nobody can tell from a detector."""
-    if look.decode is None or "anchors" not in look.decode:
-        return []
-    return [
-        "# The anchors are the commonest sizes of the training boxes. Give those that the model",
-        "# was trained with: its file does not tell them.",
     ]
 
 

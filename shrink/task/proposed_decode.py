@@ -8,33 +8,27 @@ from typing import Literal
 import numpy as np
 
 from shrink.base.errors import ModelError
-from shrink.base.types import Array
-from shrink.data import boxes as columns
 from shrink.data.dataset import Dataset
-from shrink.detection.decode import iou
 from shrink.task.decode_config import DecodeConfig
 from shrink.task.interface import Interface
 
-_EXAMPLES, _BOXES_OF = 16, 2_000
+_EXAMPLES = 16
 _STRIDES = (4, 8, 16, 32, 64)
 _MOST_ANCHORS = 9
 _FRACTION = 2.0
 """Edges that reach no farther are fractions of the picture, not pixels."""
-_ROUNDS = 100
 
 
 def proposed_decode(dataset: Dataset, model: Interface) -> DecodeConfig:
-    """Return how a detector's outputs become boxes, as far as they tell.
-
-    Nobody can tell with which anchors a model was trained: these are the sizes of the training
-    boxes, clustered by overlap (Redmon & Farhadi 2017, "YOLO9000", section 2).
+    """Return how a detector's outputs become boxes, by their shapes and values.
 
     Args:
         dataset: the examples, whose targets are boxes.
         model: with one input, a picture.
 
     Raises:
-        ModelError: the outputs are those of no head that is known.
+        ModelError: the outputs are those of no head that is known, or of one with anchors, which
+            only who trained the model can know.
     """
     picture, classes = model.inputs[0], len(dataset.class_names)
     shapes = [tuple(int(size or 0) for size in shape) for shape in model.outputs]
@@ -42,7 +36,7 @@ def proposed_decode(dataset: Dataset, model: Interface) -> DecodeConfig:
         size = (int(picture[0] or 0), int(picture[1] or 0))
         maps = all(len(shape) == 3 for shape in shapes)
         found = (
-            _of_maps(size, shapes, classes, dataset)
+            _of_maps(size, shapes, classes)
             if maps
             else _of_rows(size, shapes, classes, dataset, model)
         )
@@ -56,7 +50,7 @@ def proposed_decode(dataset: Dataset, model: Interface) -> DecodeConfig:
 
 
 def _of_maps(
-    size: tuple[int, int], shapes: Sequence[tuple[int, ...]], classes: int, dataset: Dataset
+    size: tuple[int, int], shapes: Sequence[tuple[int, ...]], classes: int
 ) -> DecodeConfig | None:
     """Return the head of outputs (h, w, channels), the finest first."""
     strides = tuple(_stride(size, shape[:2]) for shape in shapes)
@@ -69,7 +63,19 @@ def _of_maps(
     each, rest = divmod(width, 5 + classes)
     if rest:
         return None
-    return DecodeConfig(name="yolo", strides=strides, anchors=_anchors(dataset, strides, each))
+    raise _needs_anchors("yolo", strides, each)
+
+
+def _needs_anchors(name: str, strides: Sequence[int], each: int) -> ModelError:
+    level = f"[{', '.join(['[width, height]'] * each)}]"
+    anchors = f"[{', '.join([level] * len(strides))}]"
+    return ModelError(
+        f"the outputs are those of a {name} head with {each} anchors a cell for the strides "
+        f"{list(strides)}, and the anchors that it was trained with are in no file",
+        subject="task.decode.anchors",
+        hint="give --data a YAML file with data: and task: {decode: {name: "
+        f"{name}, strides: {list(strides)}, anchors: {anchors}}}}}, in pixels",
+    )
 
 
 def _stride(size: tuple[int, int], cells: Sequence[int]) -> int:
@@ -102,9 +108,7 @@ def _of_rows(
         level = next(_levels(size, count, _MOST_ANCHORS), None)
         if level is None:
             return None
-        strides, each = level
-        anchors = _anchors(dataset, strides, each)
-        return DecodeConfig(name="ssd", strides=strides, anchors=anchors, scores=kind)
+        raise _needs_anchors("ssd", *level)
     strides = next(_levels(size, count, 1), ((), 1))[0]
     corners = bool(np.all(edges[..., 2:] >= edges[..., :2]))
     return DecodeConfig(
@@ -126,47 +130,3 @@ def _levels(
             for end in range(first + 1, len(_STRIDES) + 1):
                 if each * sum(cells[first:end]) == count:
                     yield _STRIDES[first:end], each
-
-
-Anchors = tuple[tuple[tuple[float, float], ...], ...]
-
-
-def _anchors(dataset: Dataset, strides: Sequence[int], each: int) -> Anchors:
-    """Return width and height of anchors, whole pixels, the smallest for the finest level."""
-    _, y = dataset.train.arrays(np.arange(min(_BOXES_OF, len(dataset.train))))
-    rows = np.asarray(y, np.float64).reshape(-1, columns.COLUMNS)
-    rows = rows[rows[:, columns.CLASS] >= 0]
-    sizes = rows[:, 2:4] - rows[:, :2]
-    found = clustered(sizes[sizes.min(axis=1) > 0], each * len(strides))
-    pairs = [(max(1.0, float(round(w))), max(1.0, float(round(h)))) for w, h in found]
-    return tuple(tuple(pairs[start : start + each]) for start in range(0, len(pairs), each))
-
-
-def clustered(sizes: Array, count: int) -> Array:
-    """Return so many widths and heights, (count, 2), by area: k-means with 1 - IoU for distance.
-
-    Args:
-        sizes: of boxes, (n, 2), above 0.
-        count: of clusters, which begin at quantiles of the area.
-    """
-    if not len(sizes):
-        return np.ones((count, 2))
-    order = sizes[np.argsort(sizes.prod(axis=1), kind="stable")]
-    places = np.round((np.arange(count) + 0.5) / count * len(order) - 0.5).astype(int)
-    centres = order[places]
-    for _ in range(_ROUNDS):
-        nearest = iou(_at_origin(sizes), _at_origin(centres)).argmax(axis=1)
-        moved = np.array(
-            [
-                sizes[nearest == k].mean(axis=0) if (nearest == k).any() else centres[k]
-                for k in range(count)
-            ]
-        )
-        if np.allclose(moved, centres):
-            break
-        centres = moved
-    return np.asarray(centres[np.argsort(centres.prod(axis=1), kind="stable")])
-
-
-def _at_origin(sizes: Array) -> Array:
-    return np.hstack([np.zeros_like(sizes), sizes])

@@ -1,4 +1,4 @@
-"""Heads told by the outputs of models that have them, and anchors by the boxes."""
+"""Heads recognized by the outputs of models that have them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shrink.data.boxes import box_rows, padded
 from shrink.data.dataset import Dataset
 from shrink.task.config import TaskConfig
 from shrink.task.interface import keras_interface
-from shrink.task.proposed_decode import clustered, proposed_decode
+from shrink.task.proposed_decode import proposed_decode
 from shrink.task.resolve import resolve_task
 
 L = keras.layers
@@ -46,21 +46,14 @@ def rows(count: int, *widths: int, edges: str = "linear", scores: str = "sigmoid
     [
         (maps((8, 7)), {"name": "grid", "strides": (8,)}),
         (maps((8, 7), (16, 7)), {"name": "grid", "strides": (8, 16)}),
-        (maps((16, 8)), {"name": "yolo", "strides": (16,), "anchors": (((24, 26),),)}),
-        (
-            maps((16, 8), (32, 8)),
-            {"name": "yolo", "strides": (16, 32), "anchors": (((11, 19),), ((45, 35),))},
-        ),
         (rows(64, 7, edges="sigmoid"), {"name": "boxes", "strides": (8,), "units": "fraction"}),
         (rows(64, 4, 4, scores="softmax"), {"name": "boxes", "scores": "softmax"}),
-        (rows(256, 4, 4, scores="linear"), {"name": "ssd", "strides": (4,), "scores": "softmax"}),
     ],
 )
 def test_head_is_told_by_the_outputs(model: keras.Model, expected: dict[str, object]) -> None:
     found = proposed_decode(DATASET, keras_interface(model))
     shown = {key: getattr(found, key) for key in expected}
-    if "anchors" not in expected or len(found.strides) == 2:
-        assert shown == expected
+    assert shown == expected
     config = TaskConfig(decode=found, metrics=())
     assert resolve_task(config, DATASET, keras_interface(model)).detector is not None
 
@@ -72,11 +65,18 @@ def test_other_outputs_are_refused_with_what_to_do(model: keras.Model) -> None:
     assert "task.decode" in str(raised.value.hint)
 
 
-def test_clusters_are_the_groups_that_sizes_are_in() -> None:
-    random = np.random.default_rng(1)
-    groups = np.array([[10.0, 30], [40, 12], [60, 70]])
-    sizes = np.concatenate([one + random.uniform(-2, 2, (40, 2)) for one in groups])
-    found = clustered(sizes, 3)
-    expected = [sizes[k * 40 : (k + 1) * 40].mean(axis=0) for k in range(3)]
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
-    np.testing.assert_array_equal(clustered(sizes[:0], 2), np.ones((2, 2)))
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [
+        (
+            maps((16, 16), (32, 16)),
+            "name: yolo, strides: [16, 32], anchors: [[[width, height], [width, height]], "
+            "[[width, height], [width, height]]]",
+        ),
+        (rows(256, 4, 4, scores="linear"), "name: ssd, strides: [4], anchors: [[[width, height]]]"),
+    ],
+)
+def test_anchors_are_asked_for(model: keras.Model, hint: str) -> None:
+    with pytest.raises(ModelError, match="anchors that it was trained with") as raised:
+        proposed_decode(DATASET, keras_interface(model))
+    assert hint in str(raised.value.hint)
