@@ -330,6 +330,8 @@ class Bench:
         if isinstance(case.build, Path):
             self._path = case.build
         elif not self._path.exists():
+            # Under the final name it is trained: a run may be killed in between.
+            final, self._path = self._path, work / f"untrained-{name}-{seed}.keras"
             model = case.build()
             model.compile(loss=case.loss)
             model.save(self._path)
@@ -337,6 +339,7 @@ class Bench:
             model = context.load()
             self.from_scratch(model, context)
             model.compile(loss=case.loss)
+            self._path = final
             model.save(self._path)
 
     def context(self) -> StageContext:
