@@ -92,6 +92,20 @@ def test_test_examples_are_measured_of_the_best_alone_which_is_not_trained_again
     assert "search" not in yaml.load(tmp_path / "out" / found["recipe"]).value
 
 
+def test_the_page_begins_with_the_answer_and_names_the_split(tmp_path: Path) -> None:
+    search(tmp_path, {**limits(drop=0.1), "trials": 2}, FakeAttempt()).run()
+    page = (tmp_path / "out" / "compare.html").read_text(encoding="utf-8")
+    best = found_in(tmp_path)["best"]["number"]
+    answer = page[page.index('<div class="answer">') :]
+    assert f"best: trial {best}, on the test split" in answer[: answer.index("</div>")]
+    assert 'href="best/report.html"' in answer[: answer.index("</div>")]
+    assert f"★ {best}: " in page
+    assert "2,000 validation examples" in page
+    assert "test examples" not in page
+    report = (tmp_path / "out" / "trials" / "0000" / "report.md").read_text(encoding="utf-8")
+    assert "2,000 validation examples" in report
+
+
 def test_without_a_drop_the_best_is_the_most_accurate_within_the_size(tmp_path: Path) -> None:
     search(tmp_path, {**limits(50_000), "trials": 40}, FakeAttempt()).run()
     able = [point for point in ALL if size_of(*point) <= 50_000]
