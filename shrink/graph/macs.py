@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from shrink.base.measured import Measured
-from shrink.tflite.litert_twin import litert_twin
+from shrink.tflite.litert_twin import dense_twin
 from shrink.tflite.model import Operator, Subgraph, Tensor, read, values
 
 Known = Mapping[int, float]
@@ -179,7 +179,7 @@ def macs_figure(content: bytes) -> Measured[int]:
     Raises:
         ModelError: the content is no TFLite model.
     """
-    counter = MacsCounter(read(litert_twin(content)))
+    counter = MacsCounter(read(dense_twin(content)))
     try:
         total = counter.total()
     except UnknownMacsError as error:

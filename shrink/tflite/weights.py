@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from shrink.base.errors import ModelError
-from shrink.tflite.litert_twin import litert_twin
+from shrink.tflite.litert_twin import dense_twin
 from shrink.tflite.model import Operator, Subgraph, Tensor, read, stored_values
 
 _FLOATS = {"FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64"}
@@ -59,7 +59,7 @@ def weights(content: bytes) -> list[Tensor]:
     Those in a form of TFLM_DECODE are dense.
     """
     by_buffer: dict[int, Tensor] = {}
-    graphs = read(litert_twin(content))
+    graphs = read(dense_twin(content))
     for graph in graphs:
         starts = loop_starts(graphs, graph)
         for operator in graph.operators:
