@@ -1,11 +1,13 @@
 """Makes anew what the documentation shows of runs, so that no figure in it goes stale.
 
-Run: python -m docs.refresh [recipes] [schema] [reference] [plot] [readme] [page]
+Run: python -m docs.refresh [recipes] [schema] [reference] [plot] [requirements] [readme]
+         [page]
 
 Everything without a word. `recipes` writes recipes/README.md from the recipes' first comments;
 `schema` writes docs/report.schema.json and compare.schema.json from their types, and
 shrink/api/keys.py from the recipe's; `reference` writes docs/reference/; `plot` draws
-docs/accuracy-against-size.svg from the points beside it. `readme` and `page` run
+docs/accuracy-against-size.svg from the points beside it; `requirements` writes
+requirements-tflite.txt from pyproject.toml. `readme` and `page` run
 `recipes/digits.yaml` in an empty store, which takes about two minutes on an idle machine, and
 write its output and its time into README.md, and its page as docs/report.png, for which there must
 be a Chromium. Run the last two on a machine that does nothing else: they show latencies.
@@ -21,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +37,14 @@ from shrink.recipe.bundle import bundled_recipes
 ROOT = Path(__file__).parents[1]
 POINTS = ROOT / "docs" / "accuracy-against-size.jsonl"
 _RECIPE = "recipes/digits.yaml"
-_WORDS = ("recipes", "schema", "reference", "plot", "readme", "page")
+_WORDS = ("recipes", "schema", "reference", "plot", "requirements", "readme", "page")
 _BLOCK = re.compile(r"```\ndigits: .*?\n```\n\n\(its notes left out here[^)]*\)", re.DOTALL)
 _WINDOW = "1280,1180"
+_TFLITE = (
+    *("ai-edge-litert", "tflite-micro", "flatbuffers", "numpy", "packaging", "pydantic"),
+    *("pydantic-core", "pyyaml", "jinja2", "markupsafe", "rich", "typer"),
+)
+"""Dependencies that need neither TensorFlow nor SciPy (tests/cli/test_without_tensorflow.py)."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,20 @@ def plot() -> str:
     from tests.benchmarks.bench_peers_plot import drawn
 
     return drawn([json.loads(line) for line in POINTS.read_text(encoding="utf-8").splitlines()])
+
+
+def requirements_tflite() -> str:
+    """Return the packages that commands on .tflite files and saved reports need."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    kept = [text for text in project["dependencies"] if re.split(r"[<>=!~ ]", text)[0] in _TFLITE]
+    return "\n".join(
+        (
+            "# For compact, inspect, bench and export of .tflite files, diff, compare and report.",
+            "# Made from pyproject.toml by `python -m docs.refresh requirements`.",
+            *kept,
+            "",
+        )
+    )
 
 
 def shown_output(output: str) -> str:
@@ -138,6 +160,7 @@ def main() -> None:
         ("schema", ROOT / "docs" / "compare.schema.json", compare_schema_text),
         ("schema", ROOT / "shrink" / "api" / "keys.py", keys_text),
         ("plot", ROOT / "docs" / "accuracy-against-size.svg", plot),
+        ("requirements", ROOT / "requirements-tflite.txt", requirements_tflite),
     )
     for name, path, text in made:
         if name in wanted:

@@ -245,6 +245,11 @@ def test_scaling_table_is_current() -> None:
     assert made in (DOCS / "scaling.md").read_text(encoding="utf-8")
 
 
+def test_requirements_without_tensorflow_are_current() -> None:
+    written = (DOCS.parent / "requirements-tflite.txt").read_text(encoding="utf-8")
+    assert written == refresh.requirements_tflite(), "run `python -m docs.refresh requirements`"
+
+
 def test_reference_pages_are_current() -> None:
     assert all(figure.meaning and figure.title and figure.head for figure in FIGURES.values())
     written = {path: path.read_text(encoding="utf-8") for path in (DOCS / "reference").iterdir()}

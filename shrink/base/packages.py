@@ -6,21 +6,68 @@ import functools
 import hashlib
 import importlib.metadata
 import itertools
+import json
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import shrink
-from shrink.base.errors import RecipeError
+from shrink.base.errors import RecipeError, ResourceError
 
 DISTRIBUTION = "shrink-keras"
 """`shrink` belongs to another project on the package index; the command and import are ours."""
 
 
 def extra_hint(extra: str) -> str:
-    """Return the command that installs what an optional feature needs."""
-    return f"python -m pip install '{DISTRIBUTION}[{extra}]'"
+    """Return the command that installs the packages of an extra, wherever shrink came from."""
+    from packaging.requirements import Requirement
+
+    found = [
+        f"{needed.name}{needed.specifier}"
+        for needed in map(Requirement, requirements())
+        if needed.marker is not None
+        and needed.marker.evaluate({"extra": extra})
+        and not needed.marker.evaluate({"extra": ""})
+    ]
+    return f"python -m pip install {shlex.join(sorted(found) or [f'{DISTRIBUTION}[{extra}]'])}"
+
+
+def install_hint() -> str:
+    """Return the command that installs shrink with all that it needs, as it was installed."""
+    try:
+        text = importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        text = None
+    source = json.loads(text or "{}")
+    url = str(source.get("url", ""))
+    if not url:
+        return f"python -m pip install --upgrade {DISTRIBUTION}"
+    place = unquote(urlsplit(url).path) if url.startswith("file:") else url
+    editable = ["-e"] if source.get("dir_info", {}).get("editable") else []
+    return f"python -m pip install {shlex.join([*editable, place])}"
+
+
+_IMPORTS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "pyyaml"}
+"""Packages whose import has another name than the distribution."""
+
+
+def missing_package(error: Exception) -> ResourceError | None:
+    """Return the error to show where a package that shrink needs is not installed, else None."""
+    if not isinstance(error, ModuleNotFoundError):  # PackageNotFoundError is one of these
+        return None
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    module = (error.name or "").partition(".")[0]
+    name = canonicalize_name(_IMPORTS.get(module, module))
+    if name not in {canonicalize_name(Requirement(text).name) for text in requirements()}:
+        return None
+    return ResourceError(
+        f"this command needs the package {name}, which is not installed", hint=install_hint()
+    )
 
 
 def requirements() -> list[str]:

@@ -137,6 +137,11 @@ def as_shrink_error(error: Exception) -> ShrinkError:
         return error
     if isinstance(error, typer.TyperException):
         return _usage_error(error)
+    if isinstance(error, ModuleNotFoundError):
+        from shrink.base.packages import missing_package
+
+        if (missing := missing_package(error)) is not None:
+            return missing
     if isinstance(error, OSError) and error.errno in _ENVIRONMENT:
         return ResourceError(
             f"the system refuses: {error.strerror}",

@@ -6,17 +6,16 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
-import tf_keras as keras
 
 from shrink.base.files import size_bytes
 from shrink.base.measured import Measured
-from shrink.contract.stage_details import LayerRow, OperatorRow
+from shrink.contract.stage_details import OperatorRow
 from shrink.graph.macs import MacsCounter, macs_figure
 from shrink.tflite.litert_twin import not_in_litert
-from shrink.tflite.model import Operator, Subgraph, Tensor, read
+from shrink.tflite.model import Operator, Subgraph, Tensor
 from shrink.tflite.planner import tensor_bytes
 from shrink.tflite.weights import (
     loop_starts,
@@ -26,6 +25,9 @@ from shrink.tflite.weights import (
     parameters,
     weights,
 )
+
+if TYPE_CHECKING:
+    import tf_keras as keras
 
 _GZIP = zlib.MAX_WBITS | 16  # with a gzip header, whose time stamp zlib leaves at 0
 _MANY_ZEROS = 0.3
@@ -112,39 +114,6 @@ def _chunks(path: Path) -> Iterator[bytes]:
         with file.open("rb") as stream:
             while chunk := stream.read(_CHUNK_BYTES):
                 yield chunk
-
-
-def layer_table(model: keras.Model, content: bytes) -> list[LayerRow]:
-    """Return a row per layer of a Keras model, nested models taken apart.
-
-    Args:
-        model: the model.
-        content: its float32 .tflite form, whose operators tell the multiply-accumulates.
-
-    Returns:
-        `name` (nested: outer/inner), `type`, `parameters`, `macs` of one example (None where no
-        operator is known to be the layer's and it has kernels), `activation_bytes` of one example's
-        output, None where a dimension is unknown, and `sparsity`, the share of zeros in its
-        kernels, None without kernels.
-    """
-    layers = dict(_leaves(model, ""))
-    macs = _macs_by_layer(content, layers)
-    return [
-        LayerRow(
-            name=path,
-            type=type(layer).__name__,
-            parameters=int(layer.count_params()),
-            macs=macs.get(path, None if _kernels(layer) else 0),
-            activation_bytes=_output_bytes(layer),
-            sparsity=_sparsity(layer),
-        )
-        for path, layer in layers.items()
-    ]
-
-
-def layer_paths(model: keras.Model) -> list[str]:
-    """Return the paths of a model's layers, those of models in it as outer/inner/name."""
-    return list(dict(_leaves(model, "")))
 
 
 def operator_table(graphs: tuple[Subgraph, ...], layers: Collection[str] = ()) -> list[OperatorRow]:
@@ -248,44 +217,6 @@ def _zeros(weights: list[Tensor]) -> float | None:
     kernels = [tensor for tensor in weights if len(tensor.shape) > 1]
     size = sum(tensor.elements for tensor in kernels)
     return 1 - sum(nonzero(tensor) for tensor in kernels) / size if size else None
-
-
-def _macs_by_layer(content: bytes, layers: Collection[str]) -> dict[str, int | None]:
-    graphs = read(content)
-    counter, owners = MacsCounter(graphs), Owners(layers)
-    macs: dict[str, int | None] = {}
-    for operator in graphs[0].operators:
-        path = owners.of(graphs, operator)
-        if path is not None:
-            known, more = macs.get(path, 0), counter.operator(operator)
-            macs[path] = None if known is None or more is None else known + more
-    return macs
-
-
-def _leaves(model: keras.Model, prefix: str) -> Iterator[tuple[str, keras.layers.Layer]]:
-    for layer in model.layers:
-        if isinstance(layer, keras.Model):
-            yield from _leaves(layer, f"{prefix}{layer.name}/")
-        else:
-            yield f"{prefix}{layer.name}", layer
-
-
-def _output_bytes(layer: keras.layers.Layer) -> int | None:
-    nodes = getattr(layer, "inbound_nodes", ())
-    shapes = tf.nest.flatten(nodes[0].outputs) if nodes else []
-    if not shapes or any(dimension is None for tensor in shapes for dimension in tensor.shape[1:]):
-        return None
-    return sum(int(np.prod(t.shape[1:], dtype=np.int64)) * t.dtype.size for t in shapes)
-
-
-def _kernels(layer: keras.layers.Layer) -> list[tf.Variable]:
-    return [weight for weight in layer.weights if len(weight.shape) > 1]
-
-
-def _sparsity(layer: keras.layers.Layer) -> float | None:
-    kernels = [weight.numpy() for weight in _kernels(layer)]
-    size = sum(kernel.size for kernel in kernels)
-    return sum(int(np.sum(kernel == 0)) for kernel in kernels) / size if size else None
 
 
 def _dtypes(graph: Subgraph, indices: tuple[int, ...]) -> list[str]:

@@ -32,6 +32,7 @@ from shrink.tflite.model import (
     unpacked,
     values,
 )
+from shrink.tflite.suitability import MICRO_INT4_OPERATORS
 
 Mode = Literal["dynamic", "static", "weight_only"]
 Target = Literal["litert", "tflm"]
@@ -42,9 +43,6 @@ INT4_OPERATORS: dict[Mode, frozenset[str]] = {
     "weight_only": frozenset({"CONV_2D", "FULLY_CONNECTED"}),
 }
 """Operators that can have 4-bit weights; the others keep 8 bits."""
-
-MICRO_INT4_OPERATORS = frozenset({"CONV_2D"})
-"""Those of them that TFLite Micro's stock kernels run so, with integer activations."""
 
 
 def int4_operators(mode: Mode, target: Target) -> frozenset[str]:

@@ -40,8 +40,9 @@ from shrink.contract.result import (
 from shrink.contract.trained_range import Brought
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
+from shrink.measure.layers import layer_table
 from shrink.measure.memory import AllocatorPeak, nvml_note
-from shrink.measure.size import gzip_bytes, layer_table, operator_table
+from shrink.measure.size import gzip_bytes, operator_table
 from shrink.model.brought import write_brought
 from shrink.model.load import load_source
 from shrink.model.savable import check_savable

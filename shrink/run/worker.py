@@ -17,6 +17,7 @@ from typing import NoReturn
 from shrink.base.child import Channel, serve_plain
 from shrink.base.errors import InternalError, ResourceError, ShrinkError, first_line
 from shrink.base.files import reached
+from shrink.base.packages import missing_package
 from shrink.base.types import JsonObject
 from shrink.contract import job as jobs
 from shrink.contract.codec import from_plain, to_plain
@@ -32,11 +33,11 @@ ACTIONS: dict[str, tuple[type[Job], str]] = {
     "outline": (jobs.OutlineJob, "shrink.run.outlined:outline"),
     "measure": (jobs.StepJob, "shrink.run.again:measure_again"),
     "profile": (jobs.ProfileJob, "shrink.tools.profile:profile"),
-    "inspect": (jobs.InspectJob, "shrink.tools.inspect:inspect"),
+    "inspect": (jobs.InspectJob, "shrink.tools.artifact:inspect"),
     "export": (jobs.ExportJob, "shrink.tools.export:export"),
-    "firmware-facts": (jobs.FirmwareFactsJob, "shrink.tools.export:firmware_facts"),
+    "firmware-facts": (jobs.FirmwareFactsJob, "shrink.tools.artifact:firmware_facts"),
     "compact": (jobs.CompactJob, "shrink.tools.compact:compact_file"),
-    "bench": (jobs.BenchJob, "shrink.tools.profile:bench"),
+    "bench": (jobs.BenchJob, "shrink.tools.artifact:bench"),
     "first-look": (jobs.FirstLookJob, "shrink.tools.inspect:first_look"),
     "doctor": (jobs.DoctorJob, "shrink.tools.doctor:doctor"),
     "tensorboard": (jobs.TrackerJob, "shrink.tools.trackers:write_tensorboard"),
@@ -91,6 +92,8 @@ def as_shrink_error(error: Exception, stage: str) -> ShrinkError:
     """Return `error` itself, or the typed error that says what it means."""
     if isinstance(error, ShrinkError):
         return error
+    if (missing := missing_package(error)) is not None:
+        return missing
     names = {cls.__name__ for cls in type(error).__mro__}
     if isinstance(error, MemoryError) or "ResourceExhaustedError" in names:
         return ResourceError(

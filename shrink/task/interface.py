@@ -22,7 +22,7 @@ from shrink.data.dataset import Dataset
 from shrink.engine.microbatch import cast_inputs
 from shrink.model.output_kind import OutputKind, output_kinds, output_kinds_of_file
 from shrink.task.config import TaskConfig
-from shrink.tflite.interpreter import Runner, TensorDetail, load
+from shrink.tflite.interpreter import Runner, describe_tensors, load
 from shrink.tflite.names import named, signature_names
 
 Ask = Callable[[Tensors], list[Array]]
@@ -171,28 +171,6 @@ def front_end_of(dataset: Dataset, data: DataConfig) -> Mapping[str, Json] | Non
         "spectrum": "power",
     }
     return {**audio.model_dump(exclude={"resample", "channel"}), **counted}
-
-
-def describe_tensors(
-    content: bytes,
-) -> tuple[tuple[TensorType, ...], tuple[TensorType, ...]]:
-    """Return the inputs and outputs of a .tflite file: names, shapes, dtypes, scales."""
-    runner = load(content)
-    return (
-        tuple(map(_tensor, runner.input_details)),
-        tuple(map(_tensor, runner.output_details)),
-    )
-
-
-def _tensor(detail: TensorDetail) -> TensorType:
-    is_quantized = detail.scale != 0
-    return TensorType(
-        name=detail.name,
-        shape=tuple(detail.shape),
-        dtype=detail.dtype.name,
-        scale=detail.scale if is_quantized else None,
-        zero_point=detail.zero_point if is_quantized else None,
-    )
 
 
 def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> None:

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import functools
-import tempfile
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base import files
-from shrink.base.errors import ModelError, StageError
+from shrink.base.errors import StageError
 from shrink.base.figures import LOSS
 from shrink.base.progress import Phase
 from shrink.contract.events import Send
 from shrink.contract.findings import (
-    ArtifactInspection,
-    ArtifactTensor,
     GroupRow,
     KerasInspection,
     KerasTensor,
     LayerShapes,
-    MemoryPlan,
-    OperatorTensors,
-    PlannedTensor,
-    Suitability,
 )
 from shrink.contract.job import FirstLookJob, InspectJob
 from shrink.contract.model_source import ModelSource
@@ -43,16 +35,8 @@ from shrink.data.matching import (
 )
 from shrink.data.opening import open_dataset_for
 from shrink.graph.groups import ChannelGraph, find_groups
-from shrink.graph.macs import macs_figure
-from shrink.measure.size import operator_table
 from shrink.model.compiled import read_compiled
 from shrink.model.load import image_input, load_source
-from shrink.quantization.audit import (
-    check_runs,
-    findings,
-    float_islands,
-    microcontroller_findings,
-)
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel, read_float_tflite
 from shrink.stages.quantize.config import QuantizeConfig
@@ -64,29 +48,15 @@ from shrink.task.kinds import kind_of_task, proposed_metrics
 from shrink.task.proposed_decode import proposed_decode
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
-from shrink.tflite.arena import ArenaFigure, arena_bytes
-from shrink.tflite.model import Subgraph, Tensor, read
-from shrink.tflite.offline_plan import ONLINE, read_plan
-from shrink.tflite.planner import tensor_bytes
+from shrink.tflite.arena import arena_bytes
 from shrink.tflite.weights import (
-    float_operators,
-    nonzero_parameters,
     parameters,
-    quantized_operators,
 )
 
 
-def inspect(job: InspectJob, send: Send) -> KerasInspection | ArtifactInspection:
-    """Return a description of the job's model."""
+def inspect_keras(job: InspectJob) -> KerasInspection:
+    """Return a description of the job's Keras model."""
     source = job.model
-    if source.kind == "tflite":
-        if job.groups:
-            raise ModelError(
-                "channel groups are those of a Keras model, and this is an artifact",
-                subject=source.path,
-                hint="inspect the Keras model that it was made from",
-            )
-        return describe_artifact(source.path)
     model = load_source(source)
     description = describe_model(model, str(source.path))
     if job.groups:
@@ -118,73 +88,6 @@ def groups_of(graph: ChannelGraph) -> tuple[GroupRow, ...]:
     )
 
 
-def describe_artifact(path: Path) -> ArtifactInspection:
-    """Return the operators of a TFLite artifact, with dtypes, shapes and quantization."""
-    content = path.read_bytes()
-    graph, macs = read(content)[0], macs_figure(content)
-    arena = arena_bytes(path)
-    return ArtifactInspection(
-        path=str(path),
-        file_bytes=len(content),
-        inputs=tuple(_tensor(graph.tensors[i]) for i in graph.inputs),
-        outputs=tuple(_tensor(graph.tensors[i]) for i in graph.outputs),
-        parameters=parameters(content),
-        nonzero_parameters=nonzero_parameters(content),
-        macs=macs.value,
-        macs_note=macs.reason,
-        arena_bytes=arena.value,
-        arena_estimate_bytes=arena.estimate,
-        arena_32_bytes=arena.estimate_32.value,
-        arena_32_reference_bytes=arena.estimate_32_reference.value,
-        arena_note=arena.reason,
-        memory_plan=_memory_plan(content, graph),
-        quantized_operators=quantized_operators(content),
-        float_operators=tuple(float_operators(content)),
-        operators=_operators(graph),
-        audit=_audit(content, graph, path, arena),
-    )
-
-
-def _memory_plan(content: bytes, graph: Subgraph) -> MemoryPlan | None:
-    """Return where a file's own plan lays activations in the arena, None where it has none."""
-    plan = read_plan(content)
-    if plan is None:
-        return None
-    used: dict[int, list[int]] = {i: [0] for i in graph.inputs}
-    for number, operator in enumerate(graph.operators):
-        for index in (*operator.inputs, *operator.outputs):
-            used.setdefault(index, []).append(number)
-    tensors = (
-        PlannedTensor(
-            name=graph.tensors[index].name,
-            offset=offset,
-            bytes=tensor_bytes(graph.tensors[index]),
-            operators=(min(used.get(index, [0])), max(used.get(index, [0]))),
-        )
-        for index, offset in enumerate(plan.offsets)
-        if offset != ONLINE
-    )
-    return MemoryPlan(size_bytes=plan.size_bytes, tensors=tuple(tensors))
-
-
-def _audit(content: bytes, graph: Subgraph, path: Path, arena: ArenaFigure) -> Suitability:
-    """Return what is found in an artifact, and whether each runtime runs it."""
-    with tempfile.TemporaryDirectory(prefix="shrink-inspect-") as folder:
-        try:
-            check_runs(content, Path(folder) / path.name)
-            litert = None
-        except StageError as error:
-            litert = error.message
-    return Suitability(
-        operators=tuple(operator_table(read(content))),
-        float_islands=tuple(float_islands(graph)),
-        custom_operators=tuple(sorted({o.name for o in graph.operators if o.custom})),
-        findings=(*findings(graph), *microcontroller_findings(graph)),
-        litert_fails=litert,
-        tflm_fails=None if arena.runs else arena.reason,
-    )
-
-
 def _keras_tensor(tensor: tf.Tensor) -> KerasTensor:
     return KerasTensor(name=tensor.name, shape=tuple(tensor.shape), dtype=tensor.dtype.name)
 
@@ -201,30 +104,6 @@ def _layer(layer: keras.layers.Layer) -> LayerShapes:
         dtype=layer.compute_dtype,
         parameters=size,
         sparsity=zeros / kernels if kernels else None,
-    )
-
-
-def _operators(graph: Subgraph) -> tuple[OperatorTensors, ...]:
-    return tuple(
-        OperatorTensors(
-            name=operator.name,
-            custom=operator.custom,
-            inputs=tuple(_tensor(graph.tensors[i]) for i in operator.inputs if i >= 0),
-            outputs=tuple(_tensor(graph.tensors[i]) for i in operator.outputs),
-        )
-        for operator in graph.operators
-    )
-
-
-def _tensor(tensor: Tensor) -> ArtifactTensor:
-    return ArtifactTensor(
-        name=tensor.name,
-        shape=tuple(tensor.shape),
-        dtype=tensor.dtype.lower(),
-        constant=bool(tensor.data.size),
-        scales=len(tensor.scales),
-        scale=tensor.scales[0] if len(tensor.scales) == 1 else None,
-        zero_point=tensor.zero_points[0] if len(tensor.zero_points) == 1 else None,
     )
 
 

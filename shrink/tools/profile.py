@@ -11,19 +11,17 @@ import tf_keras as keras
 
 from shrink.base import files
 from shrink.base.errors import ModelError
-from shrink.base.host import host_peak_bytes, machine
+from shrink.base.host import host_peak_bytes
 from shrink.base.types import Specs
 from shrink.contract.events import Send
-from shrink.contract.findings import Bench, LayerMemory, PeakRow, Profile
-from shrink.contract.job import BenchJob, ProfileJob
+from shrink.contract.findings import LayerMemory, PeakRow, Profile
+from shrink.contract.job import ProfileJob
 from shrink.contract.training import Training
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import Floor, largest_that_fits, predict, search, usable
 from shrink.engine.probe import TrainingStep, WholeBatchProbe, ZeroExamples, counted_bytes
 from shrink.engine.trainer import TrainingSetup
-from shrink.measure.inference import latency
-from shrink.measure.memory import inference_peak_bytes
 from shrink.measure.training_peak import TrainingPeak
 from shrink.model.load import check_stateless, load_source
 
@@ -207,36 +205,3 @@ def _dimensions(tensor: tf.Tensor) -> tuple[int, ...]:
             hint="profile a model with fixed input shapes",
         )
     return tuple(tensor.shape[1:])
-
-
-_MADE_UP = {
-    "random": "random numbers",
-    "zeros": "zeros, which some kernels skip: it cannot run random numbers",
-}
-
-
-def bench(job: BenchJob, send: Send) -> Bench:
-    """Measure the job's artifact in fresh processes.
-
-    Raises:
-        ModelError: LiteRT cannot run it.
-    """
-    path = job.model.path
-    timed = latency(path, job.threads)
-    median = timed.p50_ms
-    if median.value is None or timed.p90_ms.value is None or timed.made_up is None:
-        raise ModelError(median.reason, subject=path)
-    inputs = f"the inputs are made up ({_MADE_UP[timed.made_up]}), as there are no examples"
-    peak = inference_peak_bytes(path)
-    return Bench(
-        path=str(path),
-        p50_ms=median.value,
-        p90_ms=timed.p90_ms.value,
-        threads=timed.threads,
-        examples=timed.examples,
-        inferences_per_s=1000 / median.value,
-        inference_peak_bytes=peak.value,
-        file_bytes=path.stat().st_size,
-        machine=machine(),
-        notes=(*([peak.reason] if peak.reason else []), inputs),
-    )

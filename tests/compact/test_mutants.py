@@ -222,7 +222,7 @@ def test_an_operator_without_inputs_is_refused() -> None:
 
 def inspections(folder: Path, count: int, seed: int) -> int:
     """Inspect mutants that pass the look into every file; return how many were described."""
-    from shrink.tools.inspect import describe_artifact
+    from shrink.tools.artifact import describe_artifact
 
     chance, given, described = random.Random(seed), sources(), 0
     path = folder / "mutant.tflite"

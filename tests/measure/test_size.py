@@ -10,10 +10,9 @@ import tf_keras as keras
 
 from shrink.base.measured import Measured, reasons
 from shrink.graph.macs import count_macs
+from shrink.measure.layers import layer_paths, layer_table
 from shrink.measure.size import (
     gzip_bytes,
-    layer_paths,
-    layer_table,
     measure_sizes,
     operator_table,
     zeros_note,

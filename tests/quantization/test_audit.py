@@ -11,22 +11,20 @@ import tf_keras as keras
 from shrink.base.errors import StageError
 from shrink.contract.stage_details import ComparedOperator
 from shrink.quantization import edge_quantizer
-from shrink.quantization.audit import (
-    agreement,
-    audit,
-    check_runs,
-    findings,
-    float_islands,
-    microcontroller_findings,
-    narrow_weights_beyond_micro,
-    with_errors,
-)
+from shrink.quantization.audit import agreement, audit, with_errors
 from shrink.quantization.calibration import extreme_ranges
 from shrink.quantization.edge_quantizer import int4_operators, weighted_operators
 from shrink.quantization.source import FloatModel
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import convert
 from shrink.tflite.model import Operator, Subgraph, Tensor, read
+from shrink.tflite.suitability import (
+    check_runs,
+    findings,
+    float_islands,
+    microcontroller_findings,
+    narrow_weights_beyond_micro,
+)
 from tests.stages.quantize.toys import cnn, float_cnn, images
 
 L = keras.layers

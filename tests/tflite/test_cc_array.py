@@ -12,7 +12,7 @@ import pytest
 from shrink.contract.details import TensorType
 from shrink.contract.findings import Firmware
 from shrink.tflite.cc_array import cc_array
-from shrink.tools.export import resolver_method
+from shrink.tools.artifact import resolver_method
 
 LABELS = ("plain", 'with "quotes" \\ and ??/', "Straße\n7", "8")
 

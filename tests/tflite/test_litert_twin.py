@@ -12,7 +12,7 @@ from shrink.measure.inference import latency
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.interpreter import Session, load
 from shrink.tflite.litert_twin import OUT_OF_RANK, litert_twin, not_in_litert
-from shrink.tools.inspect import describe_artifact
+from shrink.tools.artifact import describe_artifact
 from tests.compact.toys import as_of_2020, chain
 
 

@@ -27,7 +27,7 @@ from shrink.tflite.model import (
 from shrink.tflite.offline_plan import ONLINE, check_plan, read_plan, with_plan
 from shrink.tflite.planner import lifetimes, plan, planned_bytes, tensor_bytes
 from shrink.tflite.runtime import check_artifact
-from shrink.tools.inspect import describe_artifact
+from shrink.tools.artifact import describe_artifact
 from shrink.tools.show import show_inspection
 from tests.tflite.toys import samples, small_cnn
 

@@ -11,10 +11,10 @@ import pytest
 
 from shrink.measure.inference import latency
 from shrink.measure.memory import inference_peak_bytes
-from shrink.quantization.audit import check_runs
 from shrink.tflite import convert
 from shrink.tflite.arena import arena_bytes, predict_in_micro
 from shrink.tflite.guard import guard_artifact
+from shrink.tflite.suitability import check_runs
 from tests.tflite.toys import small_cnn
 
 HEAVY = ("tensorflow", "tf_keras", "keras", "ai_edge_quantizer", "sklearn", "scipy")

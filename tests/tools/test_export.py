@@ -11,7 +11,7 @@ from shrink.compact.graph import write_graph
 from shrink.compact.plan import plan
 from shrink.contract.job import FirmwareFactsJob
 from shrink.tflite.cc_array import cc_array
-from shrink.tools.export import firmware_facts
+from shrink.tools.artifact import firmware_facts
 from tests.compact.runs import allocates
 from tests.compact.test_plan import banded_chain
 from tests.jobs import quiet, source

@@ -68,7 +68,7 @@ def test_check_names_the_extra_that_is_missing(monkeypatch: pytest.MonkeyPatch) 
     Trackers(tensorboard=Path("logs")).check()
     with pytest.raises(ResourceError, match="not installed") as caught:
         Trackers(mlflow="sqlite:///m.db").check()
-    assert "shrink-keras[mlflow]" in str(caught.value.hint)
+    assert "pip install 'mlflow-skinny" in str(caught.value.hint)
 
 
 def test_log_to_mlflow_has_a_nested_run_per_stage(

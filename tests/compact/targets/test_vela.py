@@ -63,7 +63,7 @@ def test_compile_with_vela_refuses_in_its_own_words() -> None:
 
 def test_check_vela_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ResourceError, match=r"shrink-keras\[vela\]"):
+    with pytest.raises(ResourceError, match="pip install"):
         check_vela("ethos-u55-64")
 
 

@@ -145,4 +145,7 @@ def test_open_dataset_names_the_extra_when_the_package_is_missing(tmp_path: Path
         (tmp_path / name).write_text("{}")
     with pytest.raises(ResourceError, match="tensorflow-datasets") as caught:
         _open(tmp_path)
-    assert caught.value.hint == "python -m pip install 'shrink-keras[tfds]'"
+    assert (
+        caught.value.hint
+        == "python -m pip install 'array-record>=0.6' 'tensorflow-datasets>=4.9.9'"
+    )

@@ -1,0 +1,142 @@
+"""Whether runtimes run a .tflite file, and what makes it slow or unfit for a microcontroller."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from shrink.base import files
+from shrink.base.child import NoAnswer, run_child
+from shrink.base.errors import StageError
+from shrink.tflite.edit import exposing
+from shrink.tflite.model import Operator, Subgraph, read
+from shrink.tflite.planner import wrong_shapes
+from shrink.tflite.runtime import MODULE as CHILD_MODULE
+from shrink.tflite.runtime import LitertRequest
+
+MICRO_INT4_OPERATORS = frozenset({"CONV_2D"})
+"""Operators that TFLite Micro's stock kernels run with 4-bit weights and integer activations."""
+_BORDERS = {"QUANTIZE", "DEQUANTIZE"}
+_FLOATS = {"FLOAT32", "FLOAT16", "BFLOAT16", "FLOAT64"}
+_INTEGERS = {"INT8", "UINT8", "INT16"}
+_WITHOUT_ARITHMETIC = {"RESHAPE", "SHAPE", "SQUEEZE", "EXPAND_DIMS"}
+_TIMEOUT_S = 60.0
+
+
+def check_runs(content: bytes, path: Path) -> None:
+    """Raise `StageError` where LiteRT, in a process of its own, cannot allocate and run it."""
+    failure = _failure(content, path)
+    if failure is None:
+        return
+    operator, layer = _first_failing(content, path)
+    files.write_bytes(path, content)
+    raise StageError(
+        f"{failure}, at the operator {operator}",
+        subject=layer,
+        hint="try another scheme; float32 tells whether the model itself can run",
+    )
+
+
+def _failure(content: bytes, path: Path) -> str | None:
+    files.write_bytes(path, content)
+    request = LitertRequest(str(path.resolve()))
+    run = run_child(CHILD_MODULE, request, NoAnswer, timeout_s=_TIMEOUT_S)
+    if run.failure is None or run.timed_out:
+        return None
+    return run.error.message if run.error is not None else f"LiteRT cannot run it: {run.failure}"
+
+
+def _first_failing(content: bytes, path: Path) -> tuple[str, str]:
+    """Return the first operator that LiteRT cannot run, and what it writes, by bisection."""
+    operators = read(content)[0].operators
+    runs, fails = 0, len(operators)
+    while fails - runs > 1:
+        middle = (runs + fails) // 2
+        written = [i for operator in operators[:middle] for i in operator.outputs if i >= 0]
+        if _failure(exposing(content, written), path) is None:
+            runs = middle
+        else:
+            fails = middle
+    last = operators[fails - 1]
+    return last.name, read(content)[0].tensors[last.outputs[0]].name
+
+
+def float_islands(graph: Subgraph) -> list[str]:
+    """Return the operators with float outputs, where others have integer ones."""
+    computing = [o for o in graph.operators if o.name not in _BORDERS]
+    if not any(_writes(graph, operator, _INTEGERS) for operator in computing):
+        return []
+    return [operator.name for operator in computing if _writes(graph, operator, _FLOATS)]
+
+
+def findings(graph: Subgraph) -> list[str]:
+    """Return a sentence for float islands, operators beyond TFLite's own, and idle conversions."""
+    notes = []
+    if islands := float_islands(graph):
+        notes.append(f"operators that stay float: {_counted(islands)}")
+    if custom := [o.name for o in graph.operators if o.custom]:
+        notes.append(f"operators that only some runtimes have: {_counted(custom)}")
+    if pairs := idle_pairs(graph):
+        notes.append(f"{pairs} times a value is dequantized only to be quantized again")
+    return notes
+
+
+def idle_pairs(graph: Subgraph) -> int:
+    """Return the number of QUANTIZE operators that read what a DEQUANTIZE wrote."""
+    written = {i for o in graph.operators if o.name == "DEQUANTIZE" for i in o.outputs}
+    return sum(o.name == "QUANTIZE" and o.inputs[0] in written for o in graph.operators)
+
+
+def narrow_weights_beyond_micro(graph: Subgraph) -> list[str]:
+    """Return a sentence where 4-bit weights alone keep an integer model off TFLite Micro."""
+    narrow = [
+        operator.name
+        for operator in graph.operators
+        if operator.name not in MICRO_INT4_OPERATORS
+        and _writes(graph, operator, _INTEGERS)
+        and any(i >= 0 and graph.tensors[i].dtype == "INT4" for i in operator.inputs)
+    ]
+    if not narrow:
+        return []
+    return [
+        f"TFLite Micro has no 4-bit weights for {_counted(narrow)}, so that this file is for "
+        "LiteRT alone; `target: tflm` (--target tflm) keeps 8 bits there"
+    ]
+
+
+def microcontroller_findings(graph: Subgraph) -> list[str]:
+    """Return a sentence for what older or integer-only microcontroller runtimes do not run."""
+    notes = []
+    weights = [
+        (operator, graph.tensors[operator.inputs[1]])
+        for operator in graph.operators
+        if len(operator.inputs) > 1 and operator.inputs[1] >= 0
+    ]
+    if any(o.name == "FULLY_CONNECTED" and len(w.scales) > 1 for o, w in weights):
+        notes.append(
+            "tflm: FULLY_CONNECTED has a scale per channel, which older microcontroller runtimes "
+            "read as one scale"
+        )
+    if wrong := wrong_shapes(graph):
+        notes.append(f"tflm: {wrong}")
+    hybrid = [
+        operator.name
+        for operator, weight in weights
+        if weight.constant and weight.scales and _writes(graph, operator, _FLOATS)
+    ]
+    if hybrid:
+        notes.append(
+            f"tflm: integer weights with float activations in {_counted(hybrid)}, which "
+            "microcontroller kernels do not run; use a static scheme"
+        )
+    return notes
+
+
+def _writes(graph: Subgraph, operator: Operator, dtypes: set[str]) -> bool:
+    if operator.name in _WITHOUT_ARITHMETIC:
+        return False
+    return any(graph.tensors[i].dtype in dtypes for i in operator.outputs if i >= 0)
+
+
+def _counted(names: Sequence[str]) -> str:
+    return ", ".join(f"{names.count(name)} {name}" for name in sorted(set(names)))
