@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import resource
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,31 @@ _GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
 def gpu_device() -> str:
     """Return a device file by which a GPU could be reached; empty where there is none."""
     return next((path for path in _GPU_DEVICES if Path(path).exists()), "")
+
+
+_NVIDIA_CARDS = Path("/proc/driver/nvidia/gpus")
+_HIDDEN = ("", "-1")
+UNUSED_GPU_HINT = (
+    'install CUDA\'s libraries: python -m pip install "tensorflow[and-cuda]"; or set '
+    "CUDA_VISIBLE_DEVICES=-1 to train on the CPU"
+)
+
+
+def has_nvidia_gpu() -> bool:
+    """Whether the driver of an NVIDIA card is loaded, or reachable in a container or WSL."""
+    cards = _NVIDIA_CARDS.is_dir() and any(_NVIDIA_CARDS.iterdir())
+    return cards or "nvidia" in gpu_device() or shutil.which("nvidia-smi") is not None
+
+
+def unused_gpu(used: bool) -> str:
+    """Return that TensorFlow cannot use this machine's NVIDIA card; empty where it can.
+
+    Args:
+        used: whether TensorFlow lists a GPU.
+    """
+    if used or os.environ.get("CUDA_VISIBLE_DEVICES") in _HIDDEN or not has_nvidia_gpu():
+        return ""
+    return "this machine has an NVIDIA GPU, but TensorFlow cannot use it and trains on the CPU"
 
 
 HOST_LIMIT = "SHRINK_HOST_MEMORY_LIMIT"

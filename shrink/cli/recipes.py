@@ -61,7 +61,7 @@ def validate(
 ) -> None:
     """Check recipes without running them; every one is looked at, whatever the others hold."""
     from shrink.base.console import Console
-    from shrink.base.errors import RecipeError, together
+    from shrink.base.errors import InputError, RecipeError, together
 
     console = Console(as_json=json_, quiet=quiet)
     checked: list[_Valid] = []
@@ -71,6 +71,11 @@ def validate(
             valid = _check(recipe, set_ or [])
         except RecipeError as error:
             problems.append(error)
+            continue
+        except InputError as error:
+            problems.append(
+                RecipeError(f"{recipe}: {error.message}", subject=error.subject, hint=error.hint)
+            )
             continue
         checked.append(valid)
         for warning in valid.warnings:
@@ -90,7 +95,8 @@ def _check(recipe: str, overrides: list[str]) -> _Valid:
     """Return what a recipe holds.
 
     Raises:
-        RecipeError: the recipe is wrong; where its model or data is missing is only a warning.
+        RecipeError: the recipe is wrong.
+        InputError: its model or data cannot be used; a missing one is only a warning.
     """
     from shrink.base.errors import InputError
     from shrink.recipe.bundle import find_recipe
@@ -101,7 +107,9 @@ def _check(recipe: str, overrides: list[str]) -> _Valid:
     loaded = variants.each[0].loaded
     try:
         plan, *_ = [build_plan(one.loaded) for one in variants.each]
-    except InputError as error:  # the recipe itself is right; its model may come later
+    except InputError as error:
+        if error.subject is not None and Path(error.subject).exists():
+            raise  # this model can never be used; one that is missing may come later
         return _Valid(loaded.recipe.name, (), (str(error),))
     missing = plan.data_path is not None and not plan.data_path.exists()
     warnings = (f"{plan.data_path}: the data is not here",) if missing else ()

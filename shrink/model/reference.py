@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,18 @@ _SUFFIXES: dict[str, ModelKind] = {
     ".hdf5": "h5",
     ".tflite": "tflite",
 }
+_OTHERS = {
+    **dict.fromkeys(
+        (".pt", ".pth", ".pt2", ".safetensors"),
+        "export it to TFLite with litert-torch (litert_torch.convert(model, inputs).export("
+        "'model.tflite')), which shrink quantizes and compacts, or rebuild it in Keras",
+    ),
+    ".onnx": "convert it to TFLite with onnx2tf, which shrink quantizes and compacts, or rebuild "
+    "it in Keras",
+    ".pb": "give the folder of the SavedModel; a frozen graph has to be exported as one",
+}
+"""What to do with models of other frameworks, by suffix."""
+_WINDOWS_DRIVE = re.compile(r"([A-Za-z]):[\\/]")
 _FORMS = ".keras, .h5, .tflite, a SavedModel folder, a run folder, or file.py:function"
 
 
@@ -98,8 +111,12 @@ def parse_model_reference(text: str, folder: Path) -> ModelReference:
     path_text, function = _split_function(text)
     path = expand_user(path_text)
     path = path if path.is_absolute() else (folder / path).resolve()
+    if path.suffix.lower() in _OTHERS and not path.is_dir():
+        message = "shrink reads Keras and TFLite models, not this format"
+        raise ModelError(message, subject=path, hint=_OTHERS[path.suffix.lower()])
     if not exists(path):
-        raise ModelError("no such model file or folder", subject=path, hint=_hint(path))
+        hint = windows_hint(path_text) or _hint(path)
+        raise ModelError("no such model file or folder", subject=path, hint=hint)
     if function or path.suffix == ".py":
         return ModelReference("builder", path, function or "build")
     if path.is_dir():
@@ -133,6 +150,14 @@ def expand_user(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:  # no such user, or nobody knows this one's home: a name like any other
         return Path(text)
+
+
+def windows_hint(text: str) -> str:
+    """Return where WSL has a Windows path, empty for any other."""
+    if not (drive := _WINDOWS_DRIVE.match(text)):
+        return ""
+    rest = text[drive.end() :].replace("\\", "/")
+    return f"shrink runs on Linux; under WSL this is /mnt/{drive[1].lower()}/{rest}"
 
 
 def near_path(path: Path, folder: Path) -> str:

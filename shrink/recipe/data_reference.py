@@ -26,7 +26,7 @@ from shrink.data.folders import CLIPS, IMAGES, TEXTS
 from shrink.data.pairs import holds_masks
 from shrink.data.shards import is_prepared, is_record_name
 from shrink.data.table import lists_images
-from shrink.model.reference import exists, expand_user
+from shrink.model.reference import exists, expand_user, windows_hint
 from shrink.recipe.load import LoadedRecipe, errors_of
 from shrink.stages import STAGES
 from shrink.stages.base import StageConfig
@@ -177,7 +177,9 @@ def parse_data_reference(text: str, cwd: Path) -> JsonObject:
             hint="give the folder or file itself, such as --data ./images or --data arrays.npz",
         )
     if not exists(path):
-        raise DataError("no such file or folder", subject=path, hint=_hint(text, path))
+        raise DataError(
+            "no such file or folder", subject=path, hint=windows_hint(text) or _hint(text, path)
+        )
     if (source := _source_of(path)) is not None:
         return {"source": source, "path": str(path)}
     if path.suffix.lower() in _RECIPE_ENDINGS:

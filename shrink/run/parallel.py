@@ -32,13 +32,12 @@ from shrink.base.errors import (
 )
 from shrink.base.figures import format_value
 from shrink.base.foreign import JsonObject
-from shrink.base.host import HOST_SHARED_BY, HostMemory, available_memory_bytes
+from shrink.base.host import HOST_SHARED_BY, HostMemory, available_memory_bytes, has_nvidia_gpu
 from shrink.recipe.plan import Plan
 from shrink.run.host_plan import PROCESS_BYTES
 
 LEAST_BYTES = 2_000_000_000
 """What a run gets at least, where no memory limit says what it needs."""
-_NVIDIA = Path("/proc/driver/nvidia/gpus")
 _POLL_S = 0.2
 _MEMORY_POLL_S = 5.0
 
@@ -60,7 +59,7 @@ def share_of_memory(plans: Sequence[Plan], jobs: int, host_bytes: int | None = N
     host = HostMemory().limit_bytes() if host_bytes is None else host_bytes
     trains = [step.training.memory_limit for plan in plans for step in plan.steps if step.epochs]
     limits = [limit for limit in trains if limit is not None]
-    if len(limits) < len(trains) and _has_gpu():
+    if len(limits) < len(trains) and has_nvidia_gpu():
         raise RecipeError(
             f"{jobs} runs would share the memory of the GPUs, which nothing divides",
             subject=f"--jobs {jobs}",
@@ -82,10 +81,6 @@ def share_of_memory(plans: Sequence[Plan], jobs: int, host_bytes: int | None = N
         subject=f"--jobs {jobs}",
         hint=f"use --jobs {fits}" + (", or a smaller training.memory_limit" if limits else ""),
     )
-
-
-def _has_gpu() -> bool:
-    return _NVIDIA.is_dir() and any(_NVIDIA.iterdir())
 
 
 def _size(count: int) -> str:

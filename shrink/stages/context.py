@@ -11,6 +11,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ReportWarning, listed
+from shrink.base.host import UNUSED_GPU_HINT, unused_gpu
 from shrink.base.progress import Phase
 from shrink.contract.details import Usage
 from shrink.contract.events import Heartbeat, Lost, OutOfMemoryEvent, Send
@@ -234,7 +235,10 @@ class StageContext:
         """The devices to train on; opened before anything else touches TensorFlow's runtime."""
         if self._job.place is not None:
             return open_cluster(self.training)
-        return open_devices(self.training)
+        devices = open_devices(self.training)
+        if unused := unused_gpu(devices.on_gpu):
+            self.warn("unused-gpu", unused, UNUSED_GPU_HINT)
+        return devices
 
     def load(self, role: str = "model") -> keras.Model:
         """Return the input of this role (`model`, `teacher`), loaded or built anew."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from shrink.base import files
-from shrink.base.host import host_peak_bytes
+from shrink.base.host import UNUSED_GPU_HINT, host_peak_bytes, unused_gpu
 from shrink.base.progress import Phase
 from shrink.contract.events import Send
 from shrink.contract.findings import Worked
@@ -25,6 +25,8 @@ def doctor(job: DoctorJob, send: Send) -> Worked:
     problems, limits = [], []
     gpus = tf.config.list_physical_devices("GPU")
     devices = [*tf.config.list_physical_devices("CPU"), *gpus]
+    if unused := unused_gpu(bool(gpus)):
+        problems.append(f"{unused}: {UNUSED_GPU_HINT}")
     send(Phase("training"))
     step_s = _training_step_s()
     peak = TrainingPeak(["GPU:0" if gpus else "CPU:0"])

@@ -29,6 +29,18 @@ def test_validate_looks_at_every_recipe_whatever_the_others_hold(folder: Path) -
     assert "no such recipe" in done.stderr
 
 
+def test_validate_refuses_a_model_that_no_stage_can_use(folder: Path) -> None:
+    text = RECIPE.split("stages:")[0].replace("toy.py:build", "net.keras")
+    (folder / "never.yaml").write_text(text + "stages:\n  - compact\n")
+    missing = shrink("validate", "never.yaml", cwd=folder, store=folder)
+    assert "no such model" in missing.stderr
+    (folder / "net.keras").write_bytes(b"")
+    done = shrink("validate", "never.yaml", "toy.yaml", cwd=folder, store=folder, expect=2)
+    assert "never.yaml: compact starts from a .tflite file" in done.stderr
+    assert "static_wi8_ai8" in done.stderr
+    assert "toy.yaml: valid" in done.stdout
+
+
 def test_validate_of_several_is_one_document(folder: Path) -> None:
     done = shrink("validate", "toy.yaml", "toy.yaml", "--json", cwd=folder, store=folder)
     names = [found["recipe"] for found in json.loads(done.stdout)["recipes"]]

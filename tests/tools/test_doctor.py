@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shrink.base import preloaded
+from shrink.base import host, preloaded
 from shrink.base.console import Console
 from shrink.base.errors import StageError
 from shrink.contract.findings import Worked
 from shrink.run import tool as doctor
+from tests.cli.shell import read_report, shrink
+from tests.cli.toy import write_toy
 
 WORKED = Worked(
     devices=("CPU:0",),
@@ -65,6 +68,43 @@ def test_examine_tells_how_workers_start(
     monkeypatch.setenv("SHRINK_PRELOAD", value)
     lines = doctor.lines_of(doctor.examine(Console(quiet=True)))
     assert f"- workers start as: {told}" in lines
+
+
+@pytest.mark.parametrize(
+    ("card", "used", "hidden", "warned"),
+    [
+        ("/dev/nvidia0", False, None, True),
+        ("/dev/nvidia0", True, None, False),
+        ("/dev/nvidia0", False, "-1", False),
+        ("/dev/kfd", False, None, False),
+        ("", False, None, False),
+    ],
+)
+def test_an_nvidia_card_that_tensorflow_does_not_list_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch, card: str, used: bool, hidden: str | None, warned: bool
+) -> None:
+    monkeypatch.setattr(host, "gpu_device", lambda: card)
+    monkeypatch.setattr(host, "_NVIDIA_CARDS", Path("/nowhere"))
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if hidden is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    assert bool(host.unused_gpu(used)) == warned
+
+
+def test_doctor_and_training_warn_of_an_unused_card(tmp_path: Path) -> None:
+    fake = tmp_path / "bin/nvidia-smi"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\n")
+    fake.chmod(0o755)
+    more = {"PATH": f"{fake.parent}{os.pathsep}{os.environ['PATH']}"}
+    done = shrink("doctor", cwd=tmp_path, store=tmp_path / "store", expect=5, env=more)
+    assert "PROBLEM: this machine has an NVIDIA GPU" in done.stdout
+    assert 'pip install "tensorflow[and-cuda]"' in done.stdout
+    write_toy(tmp_path)
+    shrink("run", "toy.yaml", cwd=tmp_path, store=tmp_path / "store", env=more)
+    report = read_report(tmp_path / "runs/toy")
+    assert "unused-gpu" in {one["code"] for one in report["warnings"]}
 
 
 def test_examine_tells_of_a_worker_that_fails(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
