@@ -44,9 +44,9 @@ class DataKeys(TypedDict, total=False):
     """Of sources audio, tones and machine: how clips become inputs; by default log-mel energies of
     a second at 16 kHz."""
     data_series: Mapping[str, object] | None
-    """Of sources series and season: how windows are cut."""
+    """Of source series: how windows are cut."""
     data_tokens: Mapping[str, object] | None
-    """Of sources text and sentences: how a text becomes ids."""
+    """Of source text: how a text becomes ids."""
     data_level: int
     """Of source tiles: the level of the pyramid, 0 is the finest."""
     data_depends: Sequence[str] | None

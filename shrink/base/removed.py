@@ -18,6 +18,10 @@ REMOVED: dict[str, str] = {
     "search.warm_starts": "leave it out: every trial is trained from the baseline",
     "search.sampler=nsga2": "leave sampler out, or write tpe",
     "search.sampler=random": "leave sampler out, or write tpe",
+    "data.source=season": "write source: series with the file data/season.csv that is beside the "
+    "bundled recipes; `shrink recipes --json` prints their folder",
+    "data.source=sentences": "write source: text with the file data/sentences.csv that is beside "
+    "the bundled recipes; `shrink recipes --json` prints their folder",
 }
 """The replacement by name: `SECTION.KEY`, `SECTION.KEY=VALUE`, `--flag` or `shrink COMMAND`."""
 

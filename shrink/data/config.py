@@ -53,22 +53,16 @@ SOURCES: dict[str, str] = {
     "audio": "shrink.data.sources.audio",
     "tones": "shrink.data.sources.tones",
     "series": "shrink.data.sources.series",
-    "season": "shrink.data.sources.season",
     "machine": "shrink.data.sources.machine",
     "text": "shrink.data.sources.text",
-    "sentences": "shrink.data.sources.sentences",
     "python": "shrink.data.sources.python",
     NO_DATA: "shrink.data.sources.none",
 }
 """Shrink's own values of `data.source`: the module with `open_source(config, seed) -> Dataset`."""
-BUILT_IN = ("digits", "digit_scenes", "digit_boxes", "tones", "season", "machine", "sentences")
+BUILT_IN = ("digits", "digit_scenes", "digit_boxes", "tones", "machine")
 """Sources whose examples come with scikit-learn or are computed: they take no path."""
 HEARD = ("audio", "tones", "machine")
 """Sources of clips, which `data.audio` makes inputs of."""
-IN_TIME = ("series", "season")
-"""Sources of time series, which `data.series` cuts into windows."""
-READ = ("text", "sentences")
-"""Sources of texts, which `data.tokens` makes ids of."""
 
 
 def added_source(name: str) -> ModuleType | None:
@@ -196,8 +190,8 @@ _INPUT_KEYS: dict[str, tuple[str, ...] | None] = {
     "image_size": _PICTURES,
     "channels": _PICTURES,
     "audio": HEARD,
-    "series": IN_TIME,
-    "tokens": READ,
+    "series": ("series",),
+    "tokens": ("text",),
 }
 """Keys that say how inputs and targets are made, and the sources that take them; None: all."""
 _SOURCE_KEYS = ("inputs", "targets", "features", "level", "validation_split", "test_split")
@@ -261,14 +255,12 @@ class DataConfig(Config):
     boxes: pictures with boxes, as COCO, YOLO or Pascal VOC has them. npz, hdf5: arrays. csv: a
     table of numbers, in a CSV or Parquet file. audio: WAV files in folders by class, or listed in a
     CSV file. tones: synthesised sounds of five kinds. series: windows of a time series in a CSV,
-    Parquet or npz file. season: a synthesised series. text: texts with a label, in a CSV,
-    JSON-lines or Parquet file, or in folders by class. sentences: those of a grammar, with their
-    intent. machine: synthesised machine sounds, with faults to be found.
-    tfrecord: sharded files of `tf.train.Example`. lmdb: the same records in an LMDB
-    file. tiles: windows of TIFF files, listed in a CSV file. tfds: a data set that TensorFlow
-    Datasets has prepared. python: a function that gives examples. none: no data, for stages that
-    need no examples; sizes, memory and latency are measured, metrics are not. Installed packages
-    may add others."""
+    Parquet or npz file. text: texts with a label, in a CSV, JSON-lines or Parquet file, or in
+    folders by class. machine: synthesised machine sounds, with faults to be found. tfrecord:
+    sharded files of `tf.train.Example`. lmdb: the same records in an LMDB file. tiles: windows of
+    TIFF files, listed in a CSV file. tfds: a data set that TensorFlow Datasets has prepared.
+    python: a function that gives examples. none: no data, for stages that need no examples; sizes,
+    memory and latency are measured, metrics are not. Installed packages may add others."""
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""
     inputs: Names | None = None
@@ -291,9 +283,9 @@ class DataConfig(Config):
     """Of sources audio, tones and machine: how clips become inputs; by default log-mel energies of
     a second at 16 kHz."""
     series: SeriesConfig | None = None
-    """Of sources series and season: how windows are cut."""
+    """Of source series: how windows are cut."""
     tokens: TokensConfig | None = None
-    """Of sources text and sentences: how a text becomes ids."""
+    """Of source text: how a text becomes ids."""
     level: NonNegative = 0
     """Of source tiles: the level of the pyramid, 0 is the finest."""
     depends: Names | None = None
@@ -340,10 +332,10 @@ class DataConfig(Config):
             raise ValueError("source: python takes path: file.py:function")
         if self.source not in HEARD and self.audio is not None:
             raise ValueError(f"audio belongs to {' and '.join(HEARD)}, not to {self.source}")
-        if self.source not in IN_TIME and self.series is not None:
-            raise ValueError(f"series belongs to {' and '.join(IN_TIME)}, not to {self.source}")
-        if self.source not in READ and self.tokens is not None:
-            raise ValueError(f"tokens belongs to {' and '.join(READ)}, not to {self.source}")
+        if self.source != "series" and self.series is not None:
+            raise ValueError(f"series belongs to source: series, not to {self.source}")
+        if self.source != "text" and self.tokens is not None:
+            raise ValueError(f"tokens belongs to source: text, not to {self.source}")
         if self.source != "python" and self.depends is not None:
             raise ValueError(f"depends belongs to source: python, not to {self.source}")
         check_slices(self.source, self.slices or (), self.source not in SOURCES)

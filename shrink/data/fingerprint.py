@@ -17,7 +17,6 @@ from shrink.data.box_files import read_boxes
 from shrink.data.config import (
     BUILT_IN,
     NO_DATA,
-    READ,
     SOURCES,
     DataConfig,
     added_source,
@@ -92,7 +91,7 @@ def section_by_content(
     section = config.model_dump(mode="json", exclude={"path", "slices"})
     section["classes"] = section["classes"] or list(classes or ()) or None
     tokens = config.tokens
-    if config.source in READ and (vocabulary or (tokens and tokens.vocabulary)):
+    if config.source == "text" and (vocabulary or (tokens and tokens.vocabulary)):
         tokens = tokens or TokensConfig()
         if (file := tokens.vocabulary_file(Path.cwd())) is not None:
             content = hashlib.sha256(file.read_bytes()).hexdigest()

@@ -14,7 +14,7 @@ from shrink.base.foreign import Json, JsonObject
 
 BY_CLASS = "class"
 """The slicing that every task of classes has, by the true class; nobody has to ask for it."""
-WITH_COLUMNS = ("csv", "npz", "hdf5", "images", "audio", "tiles", "machine", "text", "sentences")
+WITH_COLUMNS = ("csv", "npz", "hdf5", "images", "audio", "tiles", "machine", "text")
 """Sources whose examples have columns or arrays beside inputs and targets."""
 WITH_PATHS = ("images", "masks", "audio", "tiles", "boxes")
 """Sources whose examples are files."""

@@ -13,6 +13,7 @@ from shrink.base import yaml
 from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for, near_file, together
 from shrink.base.figures import target_of
 from shrink.base.foreign import Json, JsonObject
+from shrink.base.removed import replacement
 from shrink.data.config import (
     BUILT_IN,
     NO_DATA,
@@ -166,6 +167,8 @@ def parse_data_reference(text: str, cwd: Path) -> JsonObject:
     """
     if text in BUILT_IN:
         return {"source": text}
+    if instead := replacement(f"data.source={text}"):
+        raise DataError(f"the source {text} was removed", subject="--data", hint=instead)
     path = (cwd / expand_user(text)).absolute()
     file, _, function = text.rpartition(":")
     if file.endswith(".py") and function.isidentifier():

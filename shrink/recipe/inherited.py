@@ -10,7 +10,7 @@ from shrink.base.errors import DataError, ReportWarning, listed
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.details import Usage
 from shrink.contract.usage import read_usage, vocabulary_file
-from shrink.data.config import NO_DATA, READ, DataConfig, inherited_keys
+from shrink.data.config import NO_DATA, DataConfig, inherited_keys
 from shrink.data.token_config import LEARNED
 from shrink.model.reference import ModelReference
 from shrink.recipe.load import LoadedRecipe
@@ -64,7 +64,7 @@ def _recorded(usage: Usage, data: DataConfig, artifact: Path) -> JsonObject:
     recorded: JsonObject = inherited_keys(usage.data or {}, data.source)
     if usage.labels and recorded.get("target") != "input":
         recorded["classes"] = list(usage.labels)
-    if usage.vocabulary and data.source in READ:
+    if usage.vocabulary and data.source == "text":
         tokens = recorded.get("tokens")
         own = tokens if isinstance(tokens, dict) else {}
         file = str(vocabulary_file(artifact, usage))

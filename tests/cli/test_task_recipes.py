@@ -19,10 +19,10 @@ from ai_edge_litert.interpreter import Interpreter
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
+from recipes.data.sentences import INTENTS, make_sentences
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
 from shrink.data.scenes import compose, digit_pools
-from shrink.data.sentences import INTENTS, make_sentences
 from shrink.recipe.bundle import bundled_root
 from tests.cli.shell import read_report, shrink, stage
 
@@ -138,6 +138,8 @@ def outputs_of(artifact: Path, x: np.ndarray) -> np.ndarray:
 def read_recipe(name: str) -> dict[str, Any]:
     path = bundled_root() / "recipes" / f"{name}.yaml"
     recipe: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if "path" in recipe["data"]:
+        recipe["data"]["path"] = str(path.parent / recipe["data"]["path"])
     return recipe
 
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 from sklearn.feature_extraction.text import CountVectorizer
 
-from shrink.data.sentences import make_sentences
+from recipes.data.sentences import make_sentences
 from shrink.data.token_config import TokensConfig
 from shrink.data.tokens import encode, learn, read_vocabulary, tokens_of
 

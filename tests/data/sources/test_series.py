@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recipes.data.season import HOURS, season
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
-from shrink.data.season import HOURS, season
 from shrink.data.windows import splits_by_time, stretches
+from shrink.recipe.bundle import bundled_root
 
 ROWS, WINDOW, HORIZON = 100, 6, 2
 SERIES: dict[str, Any] = {"window": WINDOW, "horizon": HORIZON}
@@ -174,8 +175,8 @@ def test_season_repeats_by_the_day_and_the_week() -> None:
     assert by_hour[3] > max(by_hour[0], by_hour[2])
 
 
-def test_open_dataset_of_the_season_gives_windows_of_it() -> None:
-    config = DataConfig.model_validate({"source": "season", "series": {"window": 24}})
-    x, y = pairs(open_dataset(config, seed=1).train)
+def test_open_dataset_of_the_bundled_series_gives_windows_of_what_is_synthesised() -> None:
+    path = bundled_root() / "recipes" / "data" / "season.csv"
+    x, y = pairs(opened(path, {"window": 24, "horizon": 1}).train)
     np.testing.assert_array_equal(x[7, :, 0], season()[7:31, 0])
     np.testing.assert_array_equal(y[7], season()[31])

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recipes.data.sentences import INTENTS, make_sentences, write
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint, section_by_content
 from shrink.data.opening import open_dataset
-from shrink.data.sentences import INTENTS, make_sentences
 from shrink.data.slices import slicings_of
+from shrink.recipe.bundle import bundled_root
 from shrink.recipe.data_reference import parse_data_reference
 
 WORDS = ("on", "off")
@@ -202,14 +203,21 @@ def test_data_references_know_texts_by_their_files(tmp_path: Path) -> None:
     as_folder(tmp_path)
     assert parse_data_reference("t.jsonl", tmp_path)["source"] == "text"
     assert parse_data_reference("texts", tmp_path)["source"] == "text"
-    assert parse_data_reference("sentences", tmp_path) == {"source": "sentences"}
+    with pytest.raises(DataError, match="sentences was removed") as refused:
+        parse_data_reference("sentences", tmp_path)
+    assert "sentences.csv" in str(refused.value.hint)
 
 
-def test_sentences_share_no_template_between_splits_and_are_always_the_same() -> None:
+def test_sentences_share_no_template_between_splits_and_are_those_of_the_file(
+    tmp_path: Path,
+) -> None:
     made = {split: make_sentences(split, 200) for split in ("train", "validation", "test")}
     assert make_sentences("test", 200) == made["test"]
     for one, other in (("train", "test"), ("train", "validation"), ("validation", "test")):
         assert not set(made[one].templates) & set(made[other].templates)
     assert np.bincount(made["test"].labels).tolist() == [20] * len(INTENTS)
+    write(tmp_path / "sentences.csv")
+    file = bundled_root() / "recipes" / "data" / "sentences.csv"
+    assert (tmp_path / "sentences.csv").read_bytes() == file.read_bytes()
     # What the seed gives must never change: stored figures are of these sentences.
     assert made["train"].texts[0] == "now lights off in the bathroom if you can"

@@ -1,4 +1,6 @@
-"""Sentences of a seeded grammar, with an intent each, for a voice assistant; light.
+"""Sentences of a seeded grammar, with an intent each, for a voice assistant.
+
+`python recipes/data/sentences.py` writes sentences.csv beside this file.
 
 A sentence is a template with its slots filled, between a beginning and an end that may be empty;
 or, two times in five, two of them of which one is taken back: `call ben no wait lights on in the
@@ -10,10 +12,12 @@ seen.
 
 from __future__ import annotations
 
+import csv
 import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 COUNTS = {"train": 4_000, "validation": 400, "test": 1_000}
 """Sentences of each split, as many of each intent."""
@@ -222,3 +226,18 @@ def _filled(draw: random.Random, template: str) -> str:
 def _choice(draw: random.Random, options: tuple[str, ...]) -> str:
     # `random()` alone is the same in every version of Python.
     return options[int(draw.random() * len(options))]
+
+
+def write(path: Path) -> None:
+    """Write the sentences of all splits as a CSV file."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(("split", "label", "text", "template"))
+        for split, count in COUNTS.items():
+            made = make_sentences(split, count)
+            for row in zip(made.labels, made.texts, made.templates, strict=True):
+                writer.writerow((split, INTENTS[row[0]], *row[1:]))
+
+
+if __name__ == "__main__":
+    write(Path(__file__).with_suffix(".csv"))

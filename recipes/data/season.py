@@ -1,6 +1,11 @@
-"""A synthesised series with a daily and a weekly season, such as an hourly load; numpy alone."""
+"""A synthesised series with a daily and a weekly season, such as an hourly load.
+
+`python recipes/data/season.py` writes season.csv beside this file.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 
@@ -28,3 +33,13 @@ def season(hours: int = HOURS) -> np.ndarray:
     for hour, shock in enumerate(random.normal(0, _SHOCK, hours)):
         noise[hour] = _MEMORY * noise[hour - 1] + shock
     return (50 + day + week + slow + noise).astype(np.float32)[:, None]
+
+
+def write(path: Path) -> None:
+    """Write the series as a CSV file of one column, in digits that float32 has exactly."""
+    rows = [np.format_float_positional(value) for value in season()[:, 0]]
+    path.write_text("\n".join(("load", *rows, "")))
+
+
+if __name__ == "__main__":
+    write(Path(__file__).with_suffix(".csv"))
