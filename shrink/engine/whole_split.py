@@ -1,10 +1,10 @@
-"""Measures after an epoch what is no mean over batches: all validation examples at once."""
+"""Measure metrics after an epoch that are no means over batches, on the validation split."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -13,17 +13,8 @@ from shrink.base.errors import DataError
 from shrink.base.types import Array, Tensors
 from shrink.data.examples import Examples
 
-
-class Collector(Protocol):
-    """Takes outputs batch by batch, and gives metrics of them all."""
-
-    def add(
-        self, outputs: Sequence[Array], targets: Sequence[Array], masks: Sequence[Array | None]
-    ) -> None:
-        """Take a batch: an array (n, ...) for each output."""
-
-    def values(self) -> Mapping[str, float | None]:
-        """Return each metric, None where it is not defined."""
+Outputs: TypeAlias = "tuple[list[Array], list[Array], list[Array | None]]"
+"""Outputs, targets and masks of a batch, an array (n, ...) for each of the task's outputs."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +23,13 @@ class WholeSplit:
 
     Attributes:
         examples: with the targets of the task alone.
-        collector: makes a new one for each epoch.
+        score: takes all batches and returns each metric, None where it is not defined.
         outputs: how many of the model's outputs are the task's own; others follow them.
         names: of the metrics.
     """
 
     examples: Examples
-    collector: Callable[[], Collector]
+    score: Callable[[Iterator[Outputs]], Mapping[str, float | None]]
     outputs: int
     names: tuple[str, ...]
 
@@ -52,18 +43,20 @@ class WholeSplit:
         Raises:
             DataError: a metric is not defined on these examples.
         """
-        collector = self.collector()
+        found = self.score(self._batches(call, batch_size))
+        return {name: _defined(name, found[name]) for name in self.names}
+
+    def _batches(self, call: Callable[[Tensors], Tensors], batch_size: int) -> Iterator[Outputs]:
         for start in range(0, len(self.examples), batch_size):
             indices = np.arange(start, min(start + batch_size, len(self.examples)))
             x, y = self.examples.arrays(indices)
             outputs = tf.nest.flatten(call(x))[: self.outputs]
             masks = [getattr(output, "_keras_mask", None) for output in outputs]
-            collector.add(
+            yield (
                 [np.asarray(tf.cast(output, tf.float32)) for output in outputs],
                 [np.asarray(part) for part in tf.nest.flatten(y)],
                 [None if mask is None else np.asarray(mask, bool) for mask in masks],
             )
-        return {name: _defined(name, value) for name, value in collector.values().items()}
 
 
 def _defined(name: str, value: float | None) -> float:

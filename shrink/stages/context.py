@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -43,7 +43,7 @@ from shrink.engine.plan_training import plan_training
 from shrink.engine.record import TrainingRecord
 from shrink.engine.resume import Recovery
 from shrink.engine.trainer import TrainingSetup
-from shrink.engine.whole_split import WholeSplit
+from shrink.engine.whole_split import Outputs, WholeSplit
 from shrink.graph.scale import check_blocks
 from shrink.model.brought import brought_by
 from shrink.model.compiled import Compiled, read_compiled
@@ -61,9 +61,9 @@ from shrink.model.user_reads import code_digest
 from shrink.pruning.masks import frozen_masks
 from shrink.pruning.sharing import keep_shared
 from shrink.stages.demands import check_demands, check_gated, check_normal
+from shrink.task.artifact import evaluate_batches
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Interface, check_mixup, describe_usage, keras_interface
-from shrink.task.metrics.whole import WholeSplit as Collected
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
 
@@ -416,8 +416,13 @@ class StageContext:
         name = task.monitor.removeprefix("val_")
         if name in METRICS or name not in task.metrics:
             return None
-        collector = functools.partial(Collected, task, [name])
-        return WholeSplit(self.dataset.validation, collector, len(task.losses), (name,))
+        examples, scored = self.dataset.validation, replace(task, metrics=(name,))
+
+        def score(batches: Iterator[Outputs]) -> Mapping[str, float | None]:
+            found = evaluate_batches(batches, len(examples), scored, with_intervals=False)
+            return found.metrics
+
+        return WholeSplit(examples, score, len(task.losses), (name,))
 
     def _recovery(self) -> Recovery:
         """Return what is known of earlier attempts; a folder for each training of the stage."""

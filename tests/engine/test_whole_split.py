@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ import tf_keras as keras
 
 from shrink.base.errors import DataError
 from shrink.base.types import Array, Tensors
-from shrink.engine.whole_split import WholeSplit
+from shrink.engine.whole_split import Outputs, WholeSplit
 
 
 class Half:
@@ -26,27 +26,19 @@ class Half:
 
 
 class Remembering:
-    """Keeps what it is given, and says how many examples that was."""
+    """Keeps the batches that it scores; the score is the number of examples."""
 
     def __init__(self) -> None:
         self.outputs: list[Sequence[Array]] = []
         self.targets: list[Sequence[Array]] = []
         self.masks: list[Sequence[Array | None]] = []
 
-    def add(
-        self, outputs: Sequence[Array], targets: Sequence[Array], masks: Sequence[Array | None]
-    ) -> None:
-        self.outputs.append(outputs)
-        self.targets.append(targets)
-        self.masks.append(masks)
-
-    def values(self) -> Mapping[str, float | None]:
+    def __call__(self, batches: Iterator[Outputs]) -> Mapping[str, float | None]:
+        for outputs, targets, masks in batches:
+            self.outputs.append(outputs)
+            self.targets.append(targets)
+            self.masks.append(masks)
         return {"count": float(sum(len(one[0]) for one in self.outputs))}
-
-
-class Undefined(Remembering):
-    def values(self) -> Mapping[str, float | None]:
-        return {"roc_auc": None}
 
 
 def call(x: Tensors) -> Tensors:
@@ -56,7 +48,7 @@ def call(x: Tensors) -> Tensors:
 
 def test_measure_gives_every_example_once_and_the_tasks_outputs_alone() -> None:
     kept = Remembering()
-    whole = WholeSplit(Half(), lambda: kept, 2, ("count",))  # type: ignore[arg-type]
+    whole = WholeSplit(Half(), kept, 2, ("count",))  # type: ignore[arg-type]
     assert whole.measure(call, 2) == {"count": 5.0}
     assert [len(one[0]) for one in kept.outputs] == [2, 2, 1]
     assert [len(one) for one in kept.outputs] == [2, 2, 2]
@@ -79,7 +71,7 @@ def test_measure_tells_which_elements_a_mask_leaves() -> None:
             rows = np.array([[1, 2, 0]] * len(indices))
             return rows, rows
 
-    whole = WholeSplit(Tokens(), lambda: kept, 1, ("count",))  # type: ignore[arg-type]
+    whole = WholeSplit(Tokens(), kept, 1, ("count",))  # type: ignore[arg-type]
     whole.measure(lambda x: model(x, training=False), 5)
     mask = kept.masks[0][0]
     assert mask is not None
@@ -87,6 +79,6 @@ def test_measure_tells_which_elements_a_mask_leaves() -> None:
 
 
 def test_measure_says_where_a_metric_is_not_defined() -> None:
-    whole = WholeSplit(Half(), Undefined, 2, ("roc_auc",))  # type: ignore[arg-type]
+    whole = WholeSplit(Half(), lambda batches: {"roc_auc": None}, 2, ("roc_auc",))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="roc_auc is not defined on the validation examples"):
         whole.measure(call, 5)

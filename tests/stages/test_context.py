@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import tf_keras as keras
 from PIL import Image
+from scipy.special import log_softmax
 
 from shrink.base.packages import versions
 from shrink.contract.model_source import Trust
@@ -29,6 +31,24 @@ def test_dataset_is_split_alike_whatever_the_stages_own_seed(tmp_path: Path) -> 
     one, other = context(tmp_path).dataset, context(tmp_path, seed=7).dataset
     everything = np.arange(len(one.test))
     np.testing.assert_array_equal(one.test.arrays(everything)[0], other.test.arrays(everything)[0])
+
+
+def test_a_main_metric_that_batches_do_not_give_is_measured_after_each_epoch(
+    tmp_path: Path,
+) -> None:
+    layers = [keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(10)]
+    keras.Sequential(layers).save(tmp_path / "model.keras")
+    training = context_of(
+        tmp_path, inputs={"model": tmp_path / "model.keras"}, task={"metrics": ["log_loss"]}
+    )
+    model = training.load()
+    record = training.train(model, training.task(model).objective(), 2)
+    examples = training.dataset.validation
+    x, labels = examples.arrays(np.arange(len(examples)))
+    logs = log_softmax(np.float64(model(x)), axis=1)
+    expected = -logs[np.arange(len(labels)), labels].mean()
+    assert len(record.history["val_log_loss"]) == 2
+    assert record.history["val_log_loss"][-1] == pytest.approx(expected)
 
 
 def remembered(tmp_path: Path, task_model: Path | None = None, **data: Any) -> list[dict[str, Any]]:
