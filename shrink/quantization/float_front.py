@@ -32,9 +32,13 @@ from shrink.tflite.model import (
 )
 from shrink.tflite.names import Named, ordered
 
-LEAST_DB = 25.0
-"""Signal to noise of the outputs while only the input is rounded. An int8 model has 25 to 40 dB in
-all, of which rounding a picture takes hardly anything."""
+LEAST_DB, LEAST_DB_ALIKE = 25.0, 15.0
+"""Signal to noise of the outputs while only the input is rounded: of inputs with a column that is
+narrow beside the others, and of all others. An int8 model has 25 to 40 dB in all. Pictures are
+stored in 8 bits: rounding them can leave an untrained or shallow network less than 25 dB, and a
+float input would not make it better."""
+_NARROW = 1 / 4
+"""Share of the steps that a narrow column has at most."""
 
 _SAME = 1e-6
 """Relative squared error of the outputs of two float models of one function."""
@@ -96,8 +100,9 @@ def coarse_inputs(content: bytes, batches: Batches, bits: int) -> list[CoarseInp
         scale = _scale(list(own.values()), bits)
         rounded = {n: (np.rint(x / scale) * scale).astype(np.float32) for n, x in own.items()}
         noise = relative_error(wanted, runner.predict({**given, **rounded}))
-        if noise > 10 ** (-LEAST_DB / 10):
-            columns, values = _coarsest(own, scale)
+        columns, values = _coarsest(own, scale)
+        narrow = values <= _NARROW * (255 if bits == 8 else 65_535)
+        if noise > 10 ** (-(LEAST_DB if narrow else LEAST_DB_ALIKE) / 10):
             front = tuple(scaling_in_front(graph, group))
             snr = -10 * float(np.log10(noise))
             found.append(CoarseInput(tuple(own), scale, snr, columns, values, front))
@@ -145,6 +150,8 @@ def _coarsest(arrays: Named, scale: float) -> tuple[str, int]:
     widths = np.array([np.ptp(t) for t in tables]) if several else np.ptp(tables[0], axis=0)
     values = np.floor(widths / scale).astype(np.int64) + 1
     varying = np.flatnonzero(widths > 0)
+    if not len(varying):
+        return "no column", int(values.max())
     few = varying[values[varying] <= FEW_STEPS]
     if not len(few):
         few = varying[[int(np.argmin(values[varying]))]]

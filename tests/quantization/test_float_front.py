@@ -238,6 +238,24 @@ def test_columns_of_one_size_stay_integers() -> None:
     assert coarse_inputs(content, [{"readings": unit().astype(np.float32)}], 8) == []
 
 
+def test_pictures_stay_integers_though_rounding_them_shows() -> None:
+    random = np.random.default_rng(0)
+    shades = random.uniform(0, 1, (COUNT, 1, 1, 1)) + random.normal(0, 0.012, (COUNT, 8, 8, 1))
+    pictures = np.clip(shades, 0, 1).astype(np.float32)
+    inputs = L.Input((8, 8, 1), name="picture")
+    edges = L.Conv2D(1, (1, 2), use_bias=False, kernel_initializer="zeros")
+    model = keras.Model(inputs, edges(inputs))
+    edges.set_weights([np.array([-1.0, 1.0], np.float32).reshape(1, 2, 1, 1)])
+    rounded = np.rint(pictures * 255) / 255
+    exact, found = np.diff(pictures, axis=2), np.diff(rounded, axis=2)
+    signal = np.mean((exact - exact.mean(0)) ** 2)
+    assert 15 < 10 * np.log10(signal / np.mean((exact - found) ** 2)) < 25
+    content = FloatModel(model).float32.content
+    assert coarse_inputs(content, [{"picture": pictures}], 8) == []
+    still = np.full_like(pictures, 0.5)
+    assert coarse_inputs(content, [{"picture": still}], 8) == []
+
+
 def test_training_for_int8_does_not_round_inputs_that_stay_float() -> None:
     model = table(normalization())
     x = readings(unit())
