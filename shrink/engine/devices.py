@@ -7,6 +7,7 @@ import functools
 import math
 import os
 import shutil
+import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ class Devices:
         worker: this one's number; 0 is the chief.
         in_order: whether operations run one after the other, so that every step has the same peak.
         enforced: whether the allocator itself refuses what is above the limit.
+        nccl: whether gradients are summed by NCCL: a GPU for each of several replicas.
     """
 
     strategy: tf.distribute.Strategy
@@ -48,6 +50,15 @@ class Devices:
     worker: int = 0
     in_order: bool = False
     enforced: bool = False
+    nccl: bool = False
+
+    @property
+    def retries_in_process(self) -> bool:
+        """Whether a step that ran out of memory on one replica can be made again in this process.
+
+        Other processes would wait for it forever, and what NCCL has aborted may stay aborted.
+        """
+        return self.workers == 1 and not self.nccl
 
     @property
     def replicas(self) -> int:
@@ -94,6 +105,7 @@ def open_devices(config: Training) -> Devices:
         on_gpu=bool(gpus),
         in_order=in_order,
         enforced=enforced,
+        nccl=bool(gpus) and replicas > 1 and not shared,
     )
 
 
@@ -254,9 +266,15 @@ def cluster_resolver() -> tf.distribute.cluster_resolver.ClusterResolver:
     """Return what knows the addresses of all workers: from `TF_CONFIG`, else from Slurm."""
     if os.environ.get("TF_CONFIG"):
         return Resolvers.TFConfigClusterResolver()
-    if shutil.which("nvidia-smi"):
-        return Resolvers.SlurmClusterResolver()
-    return _without_gpus()
+    return Resolvers.SlurmClusterResolver() if _has_nvidia_gpus() else _without_gpus()
+
+
+def _has_nvidia_gpus() -> bool:
+    """Whether the driver lists a GPU; TensorFlow, once asked, would keep those of other tasks."""
+    if not shutil.which("nvidia-smi"):
+        return False
+    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    return listed.returncode == 0 and listed.stdout.startswith("GPU ")
 
 
 def _without_gpus() -> tf.distribute.cluster_resolver.ClusterResolver:

@@ -119,7 +119,9 @@ class _Run:
         plan = plan_batches(config, devices.replicas, len(dataset.train), len(dataset.validation))
         batches = _global_batches(setup, dataset, plan.steps * epochs)
         retries = Retries(
-            lambda update: iter(batches(update)), recovery.watcher, alone=devices.workers == 1
+            lambda update: iter(batches(update)),
+            recovery.watcher,
+            in_process=devices.retries_in_process,
         )
         self._setup, self._dataset, self._epochs = setup, dataset, epochs
         self._plan, self._batches, self._recovery = plan, batches, recovery
@@ -243,12 +245,21 @@ class _Run:
         )
         if replicas * accumulation_steps == 1:
             return known
+        try:
+            return (*known, *self._mixing(looks_at_outputs=not known))
+        except Exception as error:  # layers and losses of one's own raise anything; so does memory
+            why = f"unknown whether an example depends on the others of its batch: {error}"
+            return (*known, f"{model.name}: {' '.join(why.split())[:300]}")
+
+    def _mixing(self, *, looks_at_outputs: bool) -> tuple[str, ...]:
+        """Return the reasons that running the model on a few examples shows."""
+        model, config = self._setup.model, self._setup.config
         train, trainer = self._dataset.train, self._trainer
         count = _batch_size_of(model) or _LOOKED_AT
         x, y = train.arrays(np.arange(count) % len(train))
         losses = self._mixing_losses(x, y)
-        if known:
-            return (*known, *losses)
+        if not looks_at_outputs:
+            return losses
         with frozen_statistics(model):
             mixed = mixes_examples(lambda part: trainer(part, training=True), x, config.precision)
         why = "the outputs of an example depend on the others of its batch"

@@ -16,11 +16,12 @@ from shrink.contract.events import OutOfMemoryEvent
 from shrink.engine.randomness import RandomSeeds
 from shrink.tflite.serving import traced
 
+_CUDA_OUT_OF_MEMORY = "CUDA_ERROR_OUT_OF_MEMORY"
 _OUT_OF_MEMORY = (
     "OOM when allocating tensor",
     "Out of memory while trying to allocate",
     "Dst tensor is not initialized",
-    "CUDA_ERROR_OUT_OF_MEMORY",
+    _CUDA_OUT_OF_MEMORY,
     "CUDNN_STATUS_ALLOC_FAILED",
     "could not allocate pinned host memory",
 )
@@ -36,7 +37,10 @@ _BEYOND_RECOVERY = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of a training step means that memory ran out."""
+    """Whether an error of a training step means that memory ran out, and nothing worse."""
+    # Collectives are aborted by what happened to a peer, which the message goes on to quote.
+    if _is_beyond_recovery(error):
+        return False
     if isinstance(error, tf.errors.ResourceExhaustedError | MemoryError):
         return True
     return any(words in str(error) for words in _OUT_OF_MEMORY)
@@ -46,7 +50,12 @@ def needs_fresh_process(error: BaseException) -> bool:
     """Whether an error means that this process can train no more, but another one could."""
     if isinstance(error, tf.errors.UnavailableError | tf.errors.AbortedError):
         return True
-    return any(words in str(error) for words in _BEYOND_RECOVERY)
+    return _is_beyond_recovery(error)
+
+
+def _is_beyond_recovery(error: BaseException) -> bool:
+    text = str(error).replace(_CUDA_OUT_OF_MEMORY, "")
+    return any(words in text for words in _BEYOND_RECOVERY)
 
 
 def evidence_of(error: BaseException) -> str:
@@ -84,13 +93,13 @@ class Retries:
         replay: gives the batches again, distributed like those of `fit`; without it such a step is
             an error.
         watcher: told of every step, if there is one.
-        alone: whether a step may be made again in this process; others that train with it would
-            wait for it forever.
+        in_process: whether a step may be made again in this process; see
+            `shrink.engine.devices.Devices`.
     """
 
     replay: Replay | None = None
     watcher: Watcher | None = None
-    alone: bool = True
+    in_process: bool = True
 
 
 NO_RETRIES = Retries()
@@ -175,7 +184,7 @@ class RecoveringStep:
         try:
             logs: dict[str, tf.Tensor] = self._step(iterator)
         except (tf.errors.OpError, MemoryError) as error:
-            if not (is_out_of_memory(error) and self._retries.alone):
+            if not (is_out_of_memory(error) and self._retries.in_process):
                 raise
             evidence = evidence_of(error)
         else:

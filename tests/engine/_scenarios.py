@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -308,6 +309,40 @@ def out_of_memory(devices: Devices) -> dict[str, Any]:
         "statistics": max(differences[2:4]),
         "moved": float(np.abs(weights[4] - start[4]).max()),
         "loss": abs(record.history["loss"][-1] - loss),
+    }
+
+
+def one_replica_fails(late: float) -> dict[str, Any]:
+    """Run out of memory on the second of two replicas, `late` seconds after the first summed."""
+    config = Training(global_batch_size=BATCH_SIZE, replicas=2, micro_batch_size=12)
+    devices = open_devices(config)
+    failed: set[int] = set()
+
+    def fail(x: Any, replica: Any) -> Any:
+        if replica == 1 and len(x) > 6:
+            time.sleep(late)
+            failed.add(int(replica))
+            raise MemoryError("OOM when allocating tensor with shape[12,5] (injected)")
+        return x
+
+    def through(hidden: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        replica = 0 if context is None else context.replica_id_in_sync_group
+        passed = tf.numpy_function(fail, [hidden, replica], hidden.dtype)
+        return hidden + tf.stop_gradient(tf.ensure_shape(passed, hidden.shape) - hidden)
+
+    layers = keras.layers
+    with devices.scope():
+        inputs = layers.Input((6, 6, 2))
+        hidden = layers.Dense(5)(layers.Flatten()(inputs))
+        model = keras.Model(inputs, layers.Lambda(through)(hidden))
+    setup = TrainingSetup(model, _objective(), config, devices)
+    record = train(setup, dataset(validation=0), epochs=EPOCHS, monitor="loss")
+    return {
+        "failed": sorted(failed),
+        "micro_batch_sizes": [event.micro_batch_size for event in record.oom_events],
+        "updates": record.updates,
+        "final": record.micro_batch_size,
     }
 
 

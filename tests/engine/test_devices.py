@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from shrink.contract.training import Training
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import training_batches
+from shrink.engine import devices as opening
 from shrink.engine.devices import (
     Devices,
     average_local_variables,
@@ -66,10 +68,18 @@ def test_cluster_resolver_reads_tf_config(monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_cluster_resolver_reads_slurm_on_machines_without_gpus(
-    monkeypatch: pytest.MonkeyPatch, nodes: str, per_node: str, addresses: list[str]
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    nodes: str,
+    per_node: str,
+    addresses: list[str],
 ) -> None:
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    monkeypatch.setattr("shutil.which", lambda name: None)
+    # A node of a cluster with GPUs has the command, and the job may have none.
+    command = tmp_path / "nvidia-smi"
+    command.write_text("#!/bin/sh\necho No devices found.\nexit 6\n", encoding="utf-8")
+    command.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("SLURM_PROCID", "2")
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "3")
     monkeypatch.setenv("SLURM_STEP_NODELIST", nodes)
@@ -78,6 +88,20 @@ def test_cluster_resolver_reads_slurm_on_machines_without_gpus(
     assert resolver.cluster_spec().as_dict() == {"worker": addresses}
     assert (resolver.task_type, resolver.task_id) == ("worker", 2)
     assert resolver.num_accelerators() == {"GPU": 0}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "replicas", "expected"), [(0, 2, True), (1, 1, True), (1, 2, True), (2, 2, False)]
+)
+def test_devices_retry_in_process_unless_nccl_sums(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, replicas: int, expected: bool
+) -> None:
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [kind] * gpus)
+    names = tuple(f"CPU:{index}" for index in range(replicas))
+    for function in ("open_gpus", "_open_cpu"):
+        monkeypatch.setattr(opening, function, lambda *_: names)
+    monkeypatch.setattr(opening, "_strategy", lambda *_, **__: None)
+    assert open_devices(Training(replicas=replicas)).retries_in_process is expected
 
 
 def test_agree_and_average_local_variables_change_nothing_when_alone() -> None:

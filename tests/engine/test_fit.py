@@ -228,3 +228,24 @@ def test_train_names_the_layer_that_has_no_gradient() -> None:
             monitor="loss",
         )
     assert "data.augment" in str(caught.value.hint)
+
+
+class OnlyInGraph(keras.layers.Layer):
+    """A layer of one's own that cannot run eagerly."""
+
+    def call(self, inputs: Any) -> Any:
+        if tf.executing_eagerly():
+            raise ValueError("not eagerly")
+        return tf.identity(inputs)
+
+
+def test_train_keeps_its_result_when_the_model_fails_afterwards() -> None:
+    inputs = keras.layers.Input((6, 6, 2))
+    hidden = keras.layers.Flatten()(OnlyInGraph()(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(5)(hidden), name="own")
+    record = run(model, Training(global_batch_size=24, micro_batch_size=10), epochs=1)
+    assert record.updates == 3
+    assert not record.exact
+    (reason,) = record.inexact_because
+    assert reason.startswith("own: unknown whether an example depends on the others of its batch")
+    assert "not eagerly" in reason
