@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from shrink.base.errors import DataError
+from shrink.base.errors import DataError, ReportWarning
 from shrink.base.foreign import Json
 from shrink.contract.result import SharedExamples
 from shrink.data.examples import SPLIT_NAMES, Batch, DerivedExamples, Examples, PreparedExamples
@@ -120,6 +120,7 @@ class Dataset:
         class_names: name of each integer label, empty where targets are real.
         num_classes: number of classes, None where targets are real.
         notes: what a reader of the report should know of how the data was read.
+        warnings: what is probably wrong with the data or with how it was read.
         input_names: of the input arrays, in their order; empty where the source has no names.
         target_names: of the target arrays, likewise.
         input_arrays: once the arrays have the names of a model's inputs: what the recipe calls
@@ -144,6 +145,7 @@ class Dataset:
     class_names: tuple[str, ...]
     num_classes: int | None
     notes: tuple[str, ...] = ()
+    warnings: tuple[ReportWarning, ...] = ()
     input_names: tuple[str, ...] = ()
     target_names: tuple[str, ...] = ()
     input_arrays: tuple[str, ...] = ()

@@ -122,6 +122,11 @@ class Encoded:
     unknown: int
     cut: int
 
+    @property
+    def unknown_share(self) -> float:
+        """The unknown tokens as a fraction of all."""
+        return self.unknown / max(self.tokens, 1)
+
 
 def encode(texts: Sequence[str], vocabulary: Vocabulary) -> Encoded:
     """Return texts as ids of one length, cut or padded behind."""

@@ -284,7 +284,7 @@ def _shown(
     # A compiled file keeps the inputs and outputs of the file that it was made from.
     runs = context.input_path().read_bytes() if outcome.not_run else content
     usage = context.usage(runs)
-    context.warn_of_unnamed_outputs(usage)
+    context.warn_of_data(usage)
     own["interface"] = to_plain(usage)
     if outcome.model is not None:
         return {**own, "layers": to_plain(layer_table(outcome.model, content))}

@@ -334,12 +334,14 @@ class StageContext:
         before = self._job.usage
         return describe_usage(content, self.dataset, self.data_config, self.task_config, before)
 
-    def warn_of_unnamed_outputs(self, usage: Usage) -> None:
-        """Warn once, at the first step, where the data has fewer classes than the model outputs."""
+    def warn_of_data(self, usage: Usage) -> None:
+        """Warn at the first step of data that was read wrongly, or has too few classes."""
         names, labels = self.dataset.class_names, usage.labels or ()
         source = self._job.inputs.get("model")
-        begins = self.has_recipes_model() or (source is not None and source.function is not None)
-        if begins and len(labels) > len(names) > 0:
+        if not self.has_recipes_model() and (source is None or source.function is None):
+            return
+        self.warnings += [replace(one, stage=self.name) for one in self.dataset.warnings]
+        if len(labels) > len(names) > 0:
             self.warn(
                 "unnamed-outputs",
                 f"the model has {len(labels)} outputs and the data {len(names)} classes "

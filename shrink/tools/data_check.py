@@ -55,6 +55,7 @@ def data_check(job: CheckJob, send: Send) -> DataCheck:
         bad += unreadable
     total = sum(split.examples for split in splits.values())
     notes = [note for note in dataset.notes if not isinstance(note, SkippedNote)] + files.notes
+    notes += [warning.message for warning in dataset.warnings]
     if not bad:
         held_out = HeldOut(shared=tuple(dataset.shared()))
         notes += [warning.message for warning in describe_shared(held_out)[0]]

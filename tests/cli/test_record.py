@@ -181,6 +181,11 @@ def test_a_first_run_names_every_output(root: Path) -> None:
 def test_the_vocabulary_of_a_run_reads_other_texts(root: Path) -> None:
     command(root, "evaluate", "text", "--data", "b.jsonl", "--output", "other-texts")
     assert last(root / "other-texts")["metrics"]["accuracy"] == 1
+    (warning,) = [w for w in read_report(root / "other-texts")["warnings"] if "token" in w["code"]]
+    # One word of five is known in each text; texts of the run's own kind give no warning.
+    assert warning["code"] == "unknown-tokens"
+    assert "lacks 80.0% of the train tokens, 80.0% of the validation tokens" in warning["message"]
+    assert str(root / "text" / "artifacts" / "vocabulary.txt") in warning["message"]
     tokens = record(root / "text")["front_end"]["vocabulary"]
     assert record(root / "other-texts")["front_end"]["vocabulary"] == tokens
     written = (root / "text" / "artifacts" / "vocabulary.txt").read_text(encoding="utf-8")

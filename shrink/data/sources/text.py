@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shrink.base.errors import DataError
+from shrink.base.errors import DataError, ReportWarning
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
@@ -49,6 +49,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         class_names=names,
         num_classes=len(names) or None,
         notes=(*texts.notes, *opened.notes),
+        warnings=opened.warnings,
         given=frozenset(texts.splits or ()) - {"train"},
         # Texts that differ may have the same ids: words that the vocabulary lacks are alike.
         known_membership=Membership("text", {s: hashes[rows[s]] for s in SPLIT_NAMES}),
@@ -102,11 +103,12 @@ def _check_labels(
 
 @dataclass(frozen=True)
 class Opened:
-    """The ids of each split, int32 (n, length), the vocabulary, and what to say of both."""
+    """The ids of each split, int32 (n, length), the vocabulary, and the notes and warnings."""
 
     ids: Mapping[str, np.ndarray]
     vocabulary: Vocabulary
     notes: tuple[str, ...]
+    warnings: tuple[ReportWarning, ...]
 
 
 def open_texts(texts: Mapping[str, Sequence[str]], config: DataConfig) -> Opened:
@@ -131,11 +133,31 @@ def open_texts(texts: Mapping[str, Sequence[str]], config: DataConfig) -> Opened
         f"vocabulary: {len(vocabulary.tokens):,} tokens, {origin}",
         f"of the test texts {_share(encoded['test'])}",
     )
-    return Opened({split: one.ids for split, one in encoded.items()}, vocabulary, notes)
+    warnings = _unknown_tokens(encoded, f"that was {origin}" if file is None else str(file))
+    return Opened({s: one.ids for s, one in encoded.items()}, vocabulary, notes, warnings)
+
+
+def _unknown_tokens(encoded: Mapping[str, Encoded], origin: str) -> tuple[ReportWarning, ...]:
+    """Return a warning if the vocabulary lacks most tokens of a split."""
+    shares = {split: one.unknown_share for split, one in encoded.items()}
+    mostly = [
+        f"{share:.1%} of the {split} tokens" for split, share in shares.items() if share > 0.5
+    ]
+    if not mostly:
+        return ()
+    return (
+        ReportWarning(
+            "unknown-tokens",
+            f"the vocabulary {origin} lacks {', '.join(mostly)}: the model cannot tell these apart",
+            "check that the vocabulary belongs to these texts, and data.tokens.lower and split to "
+            "the vocabulary; for other texts or another language, train a model with a vocabulary "
+            "of its own (leave data.tokens.vocabulary out)",
+        ),
+    )
 
 
 def _share(encoded: Encoded) -> str:
-    unknown = encoded.unknown / max(encoded.tokens, 1)
+    unknown = encoded.unknown_share
     cut = encoded.cut / max(len(encoded.ids), 1)
     length = encoded.ids.shape[1]
     return f"{unknown:.1%} of the tokens are unknown, and {cut:.1%} are cut to {length} tokens"
