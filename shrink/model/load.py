@@ -133,7 +133,11 @@ def load_model(path: Path, trust: Trust = NO_TRUST) -> keras.Model:
         # Without layers of others, all that is random in a model is the weights of its file.
         own = not (known or unsafe or path.is_dir())
         with weights_where_they_lie(file), weights_to_come() if own else contextlib.nullcontext():
-            return keras.models.load_model(file, custom_objects=known, compile=False, **unsafe)
+            model = keras.models.load_model(file, custom_objects=known, compile=False, **unsafe)
+        for layer in model._flatten_layers() if isinstance(model, keras.Model) else ():
+            if isinstance(layer, keras.layers.Discretization):
+                layer.finalize_state()  # Keras restores its summary, and no boundaries from it
+        return model
 
     try:
         with bounded_loading(path):

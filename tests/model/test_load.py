@@ -1,14 +1,17 @@
-"""Models that are refused once they are loaded."""
+"""What loading keeps of a model, and models that are refused once they are loaded."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
-from shrink.model.load import check_stateless
+from shrink.model.load import check_stateless, load_model
 
 L = keras.layers
 
@@ -37,3 +40,43 @@ def test_layers_that_keep_state_between_examples_are_refused_by_name(layer: obje
 
 def test_layers_that_start_anew_are_not_refused() -> None:
     check_stateless(recurrent(L.LSTM(4)), Path("model.keras"))
+
+
+NUMBERS = np.random.default_rng(0).normal(5, 3, (40, 3)).astype("float32")
+WHOLE = np.array([[4], [7], [9], [4]])
+WORDS = np.array([["red car"], ["blue car"], ["red"]])
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    ("layer", "values"),
+    [
+        (lambda: L.Discretization(num_bins=4), NUMBERS),
+        (lambda: L.Discretization(num_bins=4, output_mode="multi_hot"), NUMBERS),
+        (lambda: L.Discretization(bin_boundaries=[1.0, 4.0]), NUMBERS),
+        (lambda: L.Normalization(), NUMBERS),
+        (lambda: L.IntegerLookup(), WHOLE),
+        (lambda: L.IntegerLookup(output_mode="tf_idf"), WHOLE),
+        (lambda: L.StringLookup(), WORDS),
+        (lambda: L.TextVectorization(output_sequence_length=3), WORDS),
+        (lambda: L.TextVectorization(output_mode="tf_idf"), WORDS),
+        (lambda: L.Hashing(5), WHOLE),
+    ],
+)
+def test_a_loaded_model_keeps_what_its_layers_were_adapted_to(
+    layer: Callable[[], keras.layers.Layer], values: np.ndarray, nested: bool, tmp_path: Path
+) -> None:
+    made = layer()
+    if getattr(made, "input_bin_boundaries", None) is None and hasattr(made, "adapt"):
+        made.adapt(values)
+    dtype = tf.as_dtype(values.dtype if values.dtype.kind != "U" else "string")
+    inputs = L.Input(values.shape[1:], dtype=dtype)
+    model = keras.Model(inputs, made(inputs))
+    if nested:
+        again = L.Input(values.shape[1:], dtype=dtype)
+        model = keras.Model(again, model(again))
+    expected = np.asarray(model(tf.constant(values)))
+    assert len(np.unique(expected)) > 1
+    model.save(tmp_path / "model.keras")
+    loaded = load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(np.asarray(loaded(tf.constant(values))), expected)
