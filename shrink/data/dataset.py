@@ -120,7 +120,6 @@ class Dataset:
         class_names: name of each integer label, empty where targets are real.
         num_classes: number of classes, None where targets are real.
         notes: what a reader of the report should know of how the data was read.
-        warnings: what is probably wrong with the data or with how it was read.
         input_names: of the input arrays, in their order; empty where the source has no names.
         target_names: of the target arrays, likewise.
         input_arrays: once the arrays have the names of a model's inputs: what the recipe calls
@@ -137,6 +136,7 @@ class Dataset:
         slice_values: by split, then by slicing: a text or a number for each example, (n,), of the
             slicings of `data.slices` that are no function; see `shrink.data.slices`.
         membership: returns which examples are in which split, after that.
+        warnings: what is probably wrong with the data or with how it was read.
     """
 
     train: Examples
@@ -145,7 +145,6 @@ class Dataset:
     class_names: tuple[str, ...]
     num_classes: int | None
     notes: tuple[str, ...] = ()
-    warnings: tuple[ReportWarning, ...] = ()
     input_names: tuple[str, ...] = ()
     target_names: tuple[str, ...] = ()
     input_arrays: tuple[str, ...] = ()
@@ -159,3 +158,4 @@ class Dataset:
     shared: Callable[[], Sequence[SharedExamples]] = list
     slice_values: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     membership: Callable[[], Membership] | None = None
+    warnings: tuple[ReportWarning, ...] = ()
