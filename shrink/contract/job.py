@@ -104,6 +104,7 @@ class Demand:
         student: how the model is scaled to be its student; empty where it is not.
         blocks: how many blocks it removes from the model.
         exclude: shell patterns of layers that these blocks must not have.
+        records: of the artifacts of other runs that it starts from or learns from, by role.
     """
 
     stage: str
@@ -112,6 +113,7 @@ class Demand:
     student: Mapping[str, float] = field(default_factory=dict)
     blocks: int = 0
     exclude: tuple[str, ...] = ()
+    records: Mapping[str, Usage] = field(default_factory=dict)
 
 
 MeasuredOn = Literal["test", "validation", "nothing"]
@@ -142,7 +144,6 @@ class StepJob(Job):
         split_seed: of the splits, the same for all steps.
         earlier_splits: files that say what earlier runs trained on.
         usage: of the recipe's model, where its run wrote a record.
-        teacher_usages: records of teachers, by role.
         task_model: the recipe's model file, whose own loss is taken where the recipe has none.
         checkpoints: the folder for them; None for none.
         teachers: the folder of cached teacher outputs; None for one that goes with the job.
@@ -171,7 +172,6 @@ class StepJob(Job):
     earlier_splits: tuple[Path, ...] = ()
     task_model: Path | None = None
     usage: Usage | None = None
-    teacher_usages: Mapping[str, Usage] = field(default_factory=dict)
     checkpoints: Path | None = None
     teachers: Path | None = None
     sensitivities: Path | None = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shrink.base.errors import DataError, ReportWarning, listed
+from shrink.base.errors import DataError, ModelError, ReportWarning, listed
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.details import Usage
 from shrink.contract.usage import read_usage, vocabulary_file
@@ -28,12 +28,14 @@ class Inherited:
         usage: the record; None where there is none.
         keys: of the recipe that the record gave, such as `data.normalize`.
         warnings: what the recipe states otherwise.
+        of: whose record it is, the recipe's model or a student.
     """
 
     loaded: LoadedRecipe
     usage: Usage | None = None
     keys: tuple[str, ...] = ()
     warnings: tuple[ReportWarning, ...] = ()
+    of: str = "model"
 
 
 def inherit(loaded: LoadedRecipe, reference: ModelReference) -> Inherited:
@@ -57,6 +59,53 @@ def inherit(loaded: LoadedRecipe, reference: ModelReference) -> Inherited:
         given = (*given, "task.decode")
     recipe = recipe.model_copy(update={"data": filled, "task": task})
     return Inherited(replace(loaded, recipe=recipe), usage, given, warnings)
+
+
+def check_named(
+    loaded: LoadedRecipe, role: str, reference: ModelReference
+) -> tuple[ReportWarning, ...]:
+    """Compare a recipe's data with the record of a teacher or student that another run made.
+
+    Classes and front ends that are found in the data are compared by the first worker
+    (`shrink.stages.demands`). A teacher's inputs are normalized as in its own run.
+
+    Args:
+        loaded: the recipe, filled in.
+        role: of the step's input; `model` is the student.
+        reference: the artifact.
+
+    Returns:
+        A warning where a student was made with another normalization.
+
+    Raises:
+        DataError: the student tells other classes apart.
+        ModelError: it was made with another vocabulary or front end than the recipe states.
+    """
+    usage, data = read_usage(reference.path), loaded.recipe.data
+    if usage is None or usage.data is None or data.source == NO_DATA:
+        return ()
+    called = "student" if role == "model" else "teacher"
+    recorded = _recorded(usage, data, reference.path)
+    stated = data.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    for key in ("audio", "tokens"):
+        own, value = stated.get(key), recorded.get(key)
+        if isinstance(own, dict) and isinstance(value, dict):
+            merged = _merged(value, own)
+            if merged != value and not _same(key, merged, value):
+                raise ModelError(
+                    f"data.{key} is {_shown(merged)}, and the {called} was made with "
+                    f"{_shown(value)}",
+                    subject=reference.path,
+                    hint=f"leave data.{key} out, or name a {called} that was made with it",
+                )
+    if called == "teacher":
+        return ()
+    _check_classes(data.classes, usage.labels, loaded)
+    unchanged: JsonObject = {"scale": 1.0, "offset": 0.0}
+    scale = recorded.get("normalize")
+    made = {**unchanged, **(scale if isinstance(scale, dict) else {})}
+    own_scale = {**unchanged, **(data.normalize.model_dump() if data.normalize else {})}
+    return () if own_scale == made else (_differs("normalize", own_scale, made, called),)
 
 
 def _recorded(usage: Usage, data: DataConfig, artifact: Path) -> JsonObject:
@@ -115,11 +164,14 @@ def _same(key: str, stated: Json, recorded: Json) -> bool:
         return False
 
 
-def _differs(key: str, stated: Json, recorded: Json) -> ReportWarning:
+def _differs(key: str, stated: Json, recorded: Json, made: str = "model") -> ReportWarning:
     return ReportWarning(
         DIFFERS,
-        f"data.{key} is {_shown(stated)}, and the model was made with {_shown(recorded)}",
-        f"leave data.{key} out to use the model as it was made; if it is right, nothing is wrong",
+        f"data.{key} is {_shown(stated)}, and the {made} was made with {_shown(recorded)}",
+        f"use the {made} as it was made, or make sure that it is trained anew on these inputs"
+        if made == "student"
+        else f"leave data.{key} out to use the model as it was made; if it is right, nothing is "
+        "wrong",
     )
 
 

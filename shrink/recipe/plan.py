@@ -27,7 +27,7 @@ from shrink.model.reference import (
 from shrink.recipe.against import saved_reports
 from shrink.recipe.data_reference import check_examples
 from shrink.recipe.gate_checks import check_gates
-from shrink.recipe.inherited import Inherited, inherit
+from shrink.recipe.inherited import Inherited, check_named, inherit
 from shrink.recipe.load import LoadedRecipe, errors_of
 from shrink.recipe.named_files import custom_objects, data_path, depends, slices, tokens
 from shrink.recipe.of_detectors import check_detector
@@ -75,6 +75,21 @@ class Step:
     def epochs(self) -> int:
         """Passes over the training examples; 0 where nothing is trained."""
         return 0 if self.config is None else self.config.passes
+
+    def named(self) -> dict[str, ModelReference]:
+        """Return the trained models that a distillation names as teachers or student, by role.
+
+        A student that is scaled and begins with new weights is none of them.
+        """
+        if self.kind != "distill":
+            return {}
+        return {
+            role: source.reference
+            for role, source in self.inputs.items()
+            if source.reference is not None
+            and source.reference.trained
+            and (not source.arguments or source.arguments.get("inherit"))
+        }
 
 
 @dataclass(frozen=True)
@@ -148,6 +163,15 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
     for index, config in enumerate(recipe.stages):
         builder.add(index, config)
     steps = _counting_on_compact(builder.steps)
+    for step in steps:
+        for role, other in step.named().items():
+            if role == "model" and not reference.trained and inherited.usage is None:
+                # The models that this recipe builds are trained on what its student takes.
+                taken = inherit(loaded, other)
+                inherited = replace(inherited, keys=taken.keys, of="student")
+                loaded, recipe = taken.loaded, taken.loaded.recipe
+            warnings = check_named(loaded, role, other)
+            inherited = replace(inherited, warnings=(*inherited.warnings, *warnings))
     plan = Plan(
         recipe,
         loaded.source,

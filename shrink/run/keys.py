@@ -197,9 +197,9 @@ def _describe(
         "split_seed": splits.seed,
         "earlier_splits": list(splits.earlier),
         "task": _by_content(settings.task, read.code),
-        "teachers": {
+        "records": {
             role: [to_plain(one) for one in (usage.normalize, usage.labels, usage.front_end)]
-            for role, usage in teacher_usages(step).items()
+            for role, usage in records_of(step).items()
         },
         # Without data, the record of the model is handed on.
         "usage": to_plain(plan.usage) if plan.recipe.data.source == NO_DATA else None,
@@ -212,14 +212,11 @@ def _describe(
     }
 
 
-def teacher_usages(step: Step) -> dict[str, Usage]:
-    """Return the records of the teachers that a step names, by role."""
-    found: dict[str, Usage] = {}
-    for role, source in step.inputs.items():
-        reference = source.reference if role.startswith("teacher") else None
-        usage = None if reference is None or reference.function else read_usage(reference.path)
-        found |= {} if usage is None else {role: usage}
-    return found
+def records_of(step: Step) -> dict[str, Usage]:
+    """Return the records of the teachers and the student that a step names, by role."""
+    references = step.named()
+    usages = {role: read_usage(reference.path) for role, reference in references.items()}
+    return {role: usage for role, usage in usages.items() if usage is not None}
 
 
 def runs_code(plan: Plan) -> bool:

@@ -446,7 +446,9 @@ class Runner:
             return
         self.warnings += inherited.warnings
         if inherited.keys:
-            self._note(state, f"taken from the model's record: {', '.join(inherited.keys)}")
+            self._note(
+                state, f"taken from the {inherited.of}'s record: {', '.join(inherited.keys)}"
+            )
 
     @staticmethod
     def _note(state: _State, text: str) -> None:

@@ -14,7 +14,7 @@ from shrink.contract.report import Failure, Status
 from shrink.contract.report_file import read_report
 from shrink.contract.result import Scores, StageOutcome, StepResult
 from shrink.recipe.plan import Plan, Step
-from shrink.run.keys import settings_of, teacher_usages
+from shrink.run.keys import records_of, settings_of
 from shrink.run.lineage import Splits
 from shrink.run.store import Store
 
@@ -51,6 +51,7 @@ def demands_of(steps: Sequence[Step]) -> tuple[Demand, ...]:
             step.config.needs_classes,
             step.training.class_weights if step.config.reads_training else None,
             *_of_layers(step, steps),
+            records_of(step),
         )
         for step in steps
         if step.config is not None
@@ -124,7 +125,6 @@ def step_job(
         earlier_splits=tuple(splits.files[one] for one in splits.earlier),
         task_model=task_model(plan),
         usage=plan.usage,
-        teacher_usages=teacher_usages(step),
         checkpoints=store.checkpoints(key),
         teachers=store.teachers,
         sensitivities=store.sensitivities,

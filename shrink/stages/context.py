@@ -264,7 +264,8 @@ class StageContext:
 
     def teacher_usage(self, role: str) -> Usage | None:
         """Return the record of a teacher; None where no run wrote one."""
-        return self._job.teacher_usages.get(role)
+        own = (demand.records for demand in self._job.demands if demand.stage == self.name)
+        return next(own, {}).get(role)
 
     def roles(self, prefix: str) -> list[str]:
         """Return the roles of inputs that are called `prefix`, or `prefix-2` and so on."""
@@ -324,7 +325,7 @@ class StageContext:
     def task_of(self, interface: Interface) -> Task:
         """Return loss and metrics for a model of which this is known."""
         task = resolve_task(self.task_config, self.dataset, interface, self._compiled)
-        check_demands(self._job.demands, self.dataset, task)
+        check_demands(self._job.demands, self.dataset, task, self.data_config)
         check_gated(self._job.gated, task)
         check_normal(task.metrics, lambda: self.test_slicings)
         return task

@@ -4,26 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from shrink.base.errors import DataError, RecipeError, hint_for
+from shrink.base.errors import DataError, ModelError, RecipeError, hint_for, listed
 from shrink.base.figures import LOSS, target_of
 from shrink.base.losses import kind_of_loss
 from shrink.base.metrics import metric_of
+from shrink.contract.codec import to_plain
+from shrink.contract.details import Usage
 from shrink.contract.job import Demand
+from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.slices import Slicing
 from shrink.engine.class_weights import class_weights_of
+from shrink.task.interface import front_end_of
 from shrink.task.task import Task
 
+_MOST_NAMES = 10
 
-def check_demands(demands: Iterable[Demand], dataset: Dataset, task: Task) -> None:
+
+def check_demands(
+    demands: Iterable[Demand], dataset: Dataset, task: Task, data: DataConfig
+) -> None:
     """Raise what a step would be refused for once it begins, after the training of others.
 
     Args:
         demands: of this step and the later ones, from `shrink.run.steps`.
         dataset: the examples of all of them.
         task: on these.
+        data: the `data` section.
 
     Raises:
+        ModelError: see `check_record`.
         DataError: there are no classes to measure an accuracy of, or to weigh.
         RecipeError: there is no class of a name that is to be weighted.
     """
@@ -39,6 +49,52 @@ def check_demands(demands: Iterable[Demand], dataset: Dataset, task: Task) -> No
             )
         if demand.class_weights is not None:
             class_weights_of(demand.class_weights, dataset)
+        for role, usage in demand.records.items():
+            check_record(role, usage, dataset, data)
+
+
+def check_record(role: str, usage: Usage, dataset: Dataset, data: DataConfig) -> None:
+    """Raise `ModelError` where a teacher or student takes other inputs or has other classes.
+
+    Args:
+        role: of the step's input; `model` is the student.
+        usage: its record.
+        dataset: the examples.
+        data: the `data` section.
+    """
+    if usage.data is None:
+        return
+    name = "student" if role == "model" else "teacher"
+    own, recorded = to_plain(front_end_of(dataset, data)), to_plain(usage.front_end)
+    if own != recorded:
+        if isinstance(own, dict) and isinstance(recorded, dict):
+            differing = [key for key in recorded if own.get(key) != recorded[key]]
+            what = f"was made with other {', '.join(differing)}"
+        else:
+            what = "was made for inputs of another kind"
+        raise ModelError(
+            f"the {name} {what} than data.{'tokens' if usage.vocabulary else 'audio'} gives, so it "
+            "would not understand these inputs",
+            subject=f"distill.{name}",
+            hint=f"give the data the vocabulary of the {name}: data.tokens.vocabulary"
+            if usage.vocabulary
+            else f"name a {name} of this kind of data, or train one",
+        )
+    names, labels = dataset.class_names, usage.labels or ()
+    if not names or not labels or labels[: len(names)] == names or len(usage.outputs or ()) > 1:
+        return
+    if all(map(str.isdigit, names)) or all(map(str.isdigit, labels)):
+        return  # nobody named the classes of one of them
+    missing = [each for each in names if each not in labels]
+    renamed = len(names) == len(labels) and missing  # a student may learn other classes
+    if missing if name == "teacher" else not renamed:
+        raise ModelError(
+            f"the {name} tells {listed(labels, _MOST_NAMES)} apart, and the data has "
+            f"{listed(missing or names, _MOST_NAMES)}",
+            subject=f"distill.{name}",
+            hint=f"name a {name} of these classes"
+            + ("" if name == "teacher" else " in this order, or set data.classes to its order"),
+        )
 
 
 def check_gated(gates: Iterable[str], task: Task) -> None:

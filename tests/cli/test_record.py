@@ -217,3 +217,21 @@ def test_a_teacher_is_fed_as_in_its_own_run(root: Path) -> None:
         assert note == f"teacher: accuracy {100 * accuracy:.2f} % on 30 validation examples"
     adapted = [any("inputs are normalized" in text for text in s["notes"]) for s in students]
     assert adapted == [True, False]
+
+
+def test_a_teacher_of_other_examples_is_refused_before_training(root: Path) -> None:
+    """Names of folders and learned vocabularies are known once the data is open."""
+    write_pictures(root / "renamed", ["ant", "bee", "dog"], 10, 3)
+    (root / "renamed" / "bee").rename(root / "renamed" / "eel")
+    for kind, build, path, message in (
+        ("images", "picture", "renamed", "ant, bee, cat, dog apart, and the data has eel"),
+        ("text", "text", "b.jsonl", "was made with other vocabulary"),
+    ):
+        recipe: dict[str, Any] = {"name": "refused", "model": f"nets.py:{build}"}
+        recipe["data"] = {**SECTIONS[kind][2], "path": path}
+        follow = {"teacher": kind, "student": "train", "epochs": 1}
+        recipe["stages"] = [{"train": {"epochs": 1}}, {"distill": follow}]
+        (root / "refused.yaml").write_text(json.dumps(recipe), encoding="utf-8")
+        error = command(root, "run", "refused.yaml", "--output", f"refused-{kind}", expect=3)
+        assert f"the teacher {message}" in error.replace("tells ", "")
+        assert not list((root / f"refused-{kind}").glob("artifacts/*.keras"))

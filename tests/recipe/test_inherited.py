@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shrink.base.errors import DataError
+from shrink.base.errors import DataError, ModelError
 from shrink.data.token_config import TokensConfig
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
@@ -123,3 +123,75 @@ def test_a_changed_file_has_no_record(tmp_path: Path) -> None:
     model.write_bytes(b"another")
     plan = planned(model, {"source": "images"})
     assert (plan.usage, plan.data_config.normalize) == (None, None)
+
+
+TEXTS = {"source": "text", "tokens": {"length": 6, "lower": True}}
+HEARD = {"source": "audio", "audio": {"bands": 40}}
+
+
+def distilled(tmp_path: Path, data: dict[str, Any], **roles: str) -> Plan:
+    """Plan a distillation whose other model is trained by the same recipe."""
+    (tmp_path / "build.py").write_text("def build(): ...", encoding="utf-8")
+    follow = {"teacher": "train", "student": f"{tmp_path}/build.py:build", "epochs": 1, **roles}
+    recipe: dict[str, Any] = {"name": "r", "model": f"{tmp_path}/build.py:build"}
+    recipe["stages"] = [{"train": {"epochs": 1}}, {"distill": follow}]
+    return build_plan(recipe_from_mapping({**recipe, "data": {"path": "x", **data}}, "test"))
+
+
+@pytest.mark.parametrize("role", ["teacher", "student"])
+@pytest.mark.parametrize(
+    ("section", "stated"),
+    [
+        (TEXTS, {"source": "text", "tokens": {"length": 7}}),
+        (TEXTS, {"source": "text", "tokens": {"lower": False}}),
+        (HEARD, {"source": "audio", "audio": {"bands": 32}}),
+    ],
+)
+def test_a_teacher_or_student_of_another_front_end_is_refused(
+    tmp_path: Path, role: str, section: dict[str, Any], stated: dict[str, Any]
+) -> None:
+    front_end = {"vocabulary": ["[PAD]", "[UNK]", "red"]} if section is TEXTS else {}
+    model = recorded(tmp_path, data=section, front_end=front_end)
+    with pytest.raises(ModelError, match=f"and the {role} was made with"):
+        distilled(tmp_path, stated, **{role: str(model)})
+
+
+def test_a_student_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+    front_end = {"vocabulary": ["[PAD]", "[UNK]", "red"]}
+    model = recorded(tmp_path, data=TEXTS, front_end=front_end)
+    file = tmp_path / "own.txt"
+    data = {"source": "text", "tokens": {"vocabulary": str(file)}}
+    file.write_text("[PAD]\n[UNK]\nred\n", encoding="utf-8")
+    plan = distilled(tmp_path, data, student=str(model))
+    assert plan.tokens is not None
+    assert plan.tokens.length == 6  # of the record
+    file.write_text("[PAD]\n[UNK]\nblue\n", encoding="utf-8")
+    with pytest.raises(ModelError, match="the student was made with"):
+        distilled(tmp_path, data, student=str(model))
+
+
+def test_a_student_is_compared_with_the_data_as_a_model_is(tmp_path: Path) -> None:
+    model = str(recorded(tmp_path, labels=LABELS, data=IMAGES))
+    plan = distilled(tmp_path, {"source": "images"}, student=model)
+    assert plan.inherited is not None
+    assert plan.inherited.keys == ("data.normalize", "data.image_size", "data.classes")
+    assert (plan.inherited.of, plan.inherited.warnings, plan.usage) == ("student", (), None)
+    assert plan.data_config.normalize is not None
+
+    stated = {"source": "images", "normalize": {"scale": 1.0}}
+    plan = distilled(tmp_path, stated, student=model)
+    assert plan.inherited is not None
+    (warning,) = plan.inherited.warnings
+    assert warning.code == "differs-from-record"
+    assert "the student was made with {scale: 0.5, offset: 0.0}" in warning.message
+
+    with pytest.raises(DataError, match="outputs of the model are ant, bee, cat"):
+        distilled(tmp_path, {"source": "images", "classes": ["cat", "bee", "ant"]}, student=model)
+
+
+def test_a_teacher_gives_the_data_nothing(tmp_path: Path) -> None:
+    model = str(recorded(tmp_path, labels=LABELS, data=IMAGES))
+    plan = distilled(tmp_path, {"source": "images"}, teacher=model)
+    assert plan.data_config.normalize is None
+    assert plan.inherited is not None
+    assert (plan.inherited.keys, plan.inherited.warnings) == ((), ())

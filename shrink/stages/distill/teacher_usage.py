@@ -9,23 +9,20 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import ModelError, listed
+from shrink.base.errors import ModelError
 from shrink.base.figures import metric_figure
 from shrink.base.metrics import without_slices
 from shrink.base.types import Array, Tensors
-from shrink.contract.codec import to_plain
 from shrink.contract.details import Usage
 from shrink.engine.microbatch import cast_inputs
 from shrink.report.sanity import hardly_better
 from shrink.stages.context import StageContext
+from shrink.stages.demands import check_record
 from shrink.stages.distill.objective import Teach, TeacherOutputs
 from shrink.task.artifact import best_constant, evaluate_batches
-from shrink.task.interface import front_end_of
 
 _BATCH = 250
-_MOST_NAMES = 10
 _NO_CHANGE = {"scale": 1.0, "offset": 0.0}
-_OWN_DATA = "distill from a teacher of this kind of data, or train with the teacher's own"
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def adapter_of(teacher: keras.Model, usage: Usage | None, context: StageContext)
     """
     if usage is None or usage.data is None:
         return Adapter()
-    _check_front_end(usage, context)
+    check_record("teacher", usage, context.dataset, context.data_config)
     own = context.data_config.normalize
     stated = _NO_CHANGE if own is None else own.model_dump()
     recorded = {**_NO_CHANGE, **(usage.normalize or {})}
@@ -116,48 +113,23 @@ def adapter_of(teacher: keras.Model, usage: Usage | None, context: StageContext)
     return Adapter(scale, offset, _class_order(teacher, usage, context))
 
 
-def _check_front_end(usage: Usage, context: StageContext) -> None:
-    own = to_plain(front_end_of(context.dataset, context.data_config))
-    recorded = to_plain(usage.front_end)
-    if own == recorded:
-        return
-    if isinstance(own, dict) and isinstance(recorded, dict):
-        differing = [key for key in recorded if own.get(key) != recorded[key]]
-        what = f"was made with other {', '.join(differing)}"
-    else:
-        what = "was made for inputs of another kind"
-    raise ModelError(
-        f"the teacher {what} than data.{'tokens' if usage.vocabulary else 'audio'} gives, so it "
-        "would not understand these inputs",
-        subject="distill.teacher",
-        hint="name its vocabulary for the student: data.tokens.vocabulary"
-        if usage.vocabulary
-        else _OWN_DATA,
-    )
-
-
 def _class_order(
     teacher: keras.Model, usage: Usage, context: StageContext
 ) -> tuple[int, ...] | None:
     names, labels = context.dataset.class_names, usage.labels or ()
     if not names or not labels or labels[: len(names)] == names or len(teacher.outputs) != 1:
         return None
-    if _are_numbers(names) or _are_numbers(labels):
+    if not set(names) <= set(labels) or all(map(str.isdigit, names)):
         return None  # nobody named the classes of one of them
-    missing = [name for name in names if name not in labels]
-    if missing or teacher.outputs[0].shape[-1] != len(labels):
+    if teacher.outputs[0].shape[-1] != len(labels):
         raise ModelError(
-            f"the teacher tells {listed(labels, _MOST_NAMES)} apart, and the data has "
-            f"{listed(missing or names, _MOST_NAMES)}",
+            f"the teacher has {teacher.outputs[0].shape[-1]} outputs, and its record names "
+            f"{len(labels)} classes",
             subject="distill.teacher",
-            hint=_OWN_DATA,
+            hint="name the file that the run wrote",
         )
     own = [labels.index(name) for name in names]
     return (*own, *(index for index in range(len(labels)) if index not in own))
-
-
-def _are_numbers(names: Sequence[str]) -> bool:
-    return all(name.isdigit() for name in names)
 
 
 def measure_teacher(teacher: keras.Model, adapter: Adapter, context: StageContext) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import tf_keras as keras
 from shrink.base.errors import ModelError
 from shrink.contract.details import Usage
 from shrink.stages.context import StageContext
+from shrink.stages.demands import check_record
 from shrink.stages.distill.objective import TeacherOutputs
 from shrink.stages.distill.teacher_usage import Adapter, adapter_of, measure_teacher
 from tests.jobs import context_of
@@ -105,3 +107,23 @@ def test_a_teacher_of_something_else_is_refused(tmp_path: Path, usage: Usage, me
 def test_numbers_are_no_names_to_match_by(tmp_path: Path) -> None:
     usage = Usage(data={}, labels=("0", "1", "2"))
     assert adapter_of(teacher(0, 1, 2), usage, context(tmp_path)) == Adapter()
+
+
+@pytest.mark.parametrize(
+    ("labels", "refused"),
+    [
+        (("ant", "bee", "cat"), False),
+        (("ant", "bee", "cat", "3"), False),
+        (("eel", "fox", "gnu"), False),  # it is to learn other classes
+        (("cat", "ant", "bee"), True),
+        (("ant", "cat"), True),
+        (("0", "1", "2"), False),
+    ],
+)
+def test_a_student_has_the_classes_of_the_data_in_their_order(
+    tmp_path: Path, labels: tuple[str, ...], refused: bool
+) -> None:
+    stage = context(tmp_path)
+    expected = pytest.raises(ModelError, match="the student tells") if refused else nullcontext()
+    with expected:
+        check_record("model", Usage(data={}, labels=labels), stage.dataset, stage.data_config)
