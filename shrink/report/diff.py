@@ -19,6 +19,7 @@ from shrink.contract.codec import left_out
 from shrink.contract.record import record
 from shrink.contract.report import GateResult, RecipeName, Report, Stage, Status
 from shrink.contract.slices import slice_text
+from shrink.contract.tested import other_examples
 from shrink.report.content import NULL, stage_figures
 from shrink.report.deltas import exact_difference, figure_delta
 from shrink.report.gate_lines import gate_line
@@ -113,6 +114,7 @@ class Changes:
         only_a, only_b: names of stages in one run only.
         gates: those that changed.
         slices: those that changed of stages in both, the one that lost most first.
+        examples: how the test examples differ, "other data" or "other test examples".
     """
 
     recipes: Mapping[str, RecipeName]
@@ -125,6 +127,7 @@ class Changes:
     only_b: tuple[str, ...]
     gates: tuple[GateChange, ...]
     slices: tuple[SliceChange, ...] = left_out(())
+    examples: str | None = left_out(None)
 
 
 def diff_reports(a: Report, b: Report, recipe_changes: Sequence[RecipeChange] = ()) -> Changes:
@@ -153,6 +156,7 @@ def diff_reports(a: Report, b: Report, recipe_changes: Sequence[RecipeChange] = 
         only_b=tuple(name for name in stages_b if name not in stages_a),
         gates=tuple(_gate_diffs(a, b)),
         slices=tuple(_slice_diffs(stages_a, stages_b)),
+        examples=other_examples(b.data, a.data),
     )
 
 
@@ -370,6 +374,10 @@ def _conclusion(diff: Changes) -> str:
     words = {True: "passes", False: "fails"}
     a, b = diff.passed["a"], diff.passed["b"]
     ends = f"both runs {'pass' if a else 'fail'}" if a == b else f"A {words[a]}, B {words[b]}"
+    if diff.examples is not None:
+        return (
+            f"{ends}; B was measured on {diff.examples} than A: metrics and slices do not compare"
+        )
     if not (diff.stages or diff.only_a or diff.only_b or diff.gates):
         return f"no figure, stage or gate changed; {ends}"
     compared = [*diff.stages, *([diff.result] if diff.result is not None else [])]

@@ -173,3 +173,17 @@ def test_diff_gives_no_difference_between_two_definitions_of_a_figure() -> None:
     (arena,) = [one for one in quantize["figures"] if one["name"] == "arena_bytes"]
     assert (arena["a"], arena["b"]) == (20_000, 24_000)
     assert (arena["value"], arena["ratio"]) == (None, None)
+
+
+def test_diff_names_other_test_examples() -> None:
+    known = {"fingerprint": "f", "test_examples": "one"}
+    for data, expected in (
+        (known, None),
+        ({**known, "test_examples": "two"}, "other test examples"),
+        ({**known, "fingerprint": "g"}, "other data"),
+        ({}, None),  # nothing is known
+    ):
+        diff = diff_reports({**report(), "data": known}, {**report(), "data": data})
+        assert diff.get("examples") == expected
+        reported = f"B was measured on {expected} than A: metrics and slices do not compare"
+        assert (reported in render_diff_markdown(diff)) == (expected is not None)
