@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from shrink.base.errors import DataError
+from shrink.base.errors import DataError, ShrinkError, first_line
 from shrink.base.types import Specs, Tensors
 from shrink.data import boxes
 from shrink.data.config import AugmentConfig
 from shrink.data.examples import Batch
+from shrink.model.user_modules import function_of
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -220,7 +222,10 @@ def _covered(u: tf.Tensor, size: int, side: int) -> tf.Tensor:
 _KINDS = (
     *("flip_x", "flip_y", "shift_x", "shift_y", "angle"),
     *("brightness", "contrast", "saturation", "hue", "cut_row", "cut_column", "mixup"),
+    *("function_1", "function_2", "function_3"),
 )
+_SEED = _KINDS[-3:]
+"""72 bits that seed the generator of the user's function."""
 _COLOURS = ("saturation", "hue")
 _COLOUR_CHANGES = {
     "brightness": brightness,
@@ -245,7 +250,13 @@ class Augmentation:
     Raises:
         DataError: no input is an image, gray images shall change their colour, or images shall
             move and labels for each position cannot follow.
+        ModelError: the user's function cannot be imported.
+
+    Attributes:
+        failure: of the user's function, inside of TensorFlow, which hides it.
     """
+
+    failure: DataError | None = None
 
     def __init__(
         self,
@@ -263,6 +274,11 @@ class Augmentation:
         images = [spec for spec in tf.nest.flatten(input_spec) if spec.shape.rank == 3]
         _check(config, images)
         self._sizes = {tuple(spec.shape[:2]) for spec in images}
+        self._function = None
+        if config.function is not None:
+            _check_function(target_spec, self._sizes, has_boxes)
+            file, _, name = config.function.rpartition(":")
+            self._function = function_of(Path(file), name)
         if images and self._moves:
             for spec in tf.nest.flatten(target_spec):
                 _check_follows(spec, self._sizes)
@@ -276,7 +292,8 @@ class Augmentation:
         """Return the random numbers of some examples, float32 (n, kinds)."""
         numbers = uniforms(seed, epoch, examples, len(_KINDS))
         if self._config.mixup is not None:
-            numbers[:, -1] = beta_quantiles(numbers[:, -1], self._config.mixup)
+            column = _KINDS.index("mixup")
+            numbers[:, column] = beta_quantiles(numbers[:, column], self._config.mixup)
         return numbers
 
     def apply(self, x: Tensors, y: Tensors, numbers: tf.Tensor) -> Batch:
@@ -299,9 +316,44 @@ class Augmentation:
     def _image(self, x: tf.Tensor, u: dict[str, tf.Tensor]) -> tf.Tensor:
         if x.shape.rank != 4:
             return x
+        if self._function is not None:
+            seeds = tf.stack([u[name] for name in _SEED], axis=1)
+            x = tf.ensure_shape(tf.numpy_function(self._by_function, [x, seeds], x.dtype), x.shape)
         x = self._coloured(self._moved(x, u), u)
         side = self._config.cutout
         return x if side is None else cutout(x, u["cut_row"], u["cut_column"], side)
+
+    def _by_function(self, images: np.ndarray, seeds: np.ndarray) -> np.ndarray:
+        """Return images (n, height, width, c) as the user's function changes each.
+
+        Args:
+            images: as stored.
+            seeds: (n, 3), multiples of 2**-24 in [0, 1).
+
+        Raises:
+            DataError: it raises, or returns no image like the one that it got.
+        """
+        assert self._function is not None, "apply() looks"
+        changed = np.empty_like(images)
+        for index, (image, seed) in enumerate(zip(images, seeds, strict=True)):
+            generator = np.random.default_rng([int(part * 2.0**24) for part in seed])
+            try:
+                returned = np.asarray(self._function(image.copy(), generator))
+                why = _unlike(returned, image)
+            except ShrinkError:
+                raise
+            except Exception as error:
+                why = f"it raised {type(error).__name__}: {first_line(error)}"
+            if why is not None:
+                self.failure = DataError(
+                    why,
+                    subject=f"data.augment.function {self._config.function}",
+                    hint="def augment(image, rng): return an image of the same shape and dtype, "
+                    "such as result.astype(image.dtype)",
+                )
+                raise self.failure
+            changed[index] = returned
+        return changed
 
     def _target(self, y: tf.Tensor, u: dict[str, tf.Tensor]) -> tf.Tensor:
         """Move a target that has a value for each pixel; class numbers are never mixed."""
@@ -368,6 +420,32 @@ def _check(config: AugmentConfig, images: list[tf.TensorSpec]) -> None:
             f"{' and '.join(sorted(wanted & set(_COLOURS)))} need images of three channels",
             subject="data.augment",
             hint="leave them out, or set data.channels: 3",
+        )
+
+
+def _unlike(returned: np.ndarray, image: np.ndarray) -> str | None:
+    """Return why an image cannot take the place of another, None where it can."""
+    if (returned.shape, returned.dtype) != (image.shape, image.dtype):
+        return (
+            f"it returned {returned.dtype}{list(returned.shape)} for an image "
+            f"{image.dtype}{list(image.shape)}"
+        )
+    if image.dtype.kind == "f" and not np.isfinite(returned).all():
+        return "it returned NaN or infinity"
+    return None
+
+
+def _check_function(
+    target_spec: Specs, sizes: set[tuple[int | None, ...]], has_boxes: bool
+) -> None:
+    """Raise `DataError` where targets would have to move with the images."""
+    by_pixel = any(tuple(spec.shape[:2]) in sizes for spec in tf.nest.flatten(target_spec))
+    if has_boxes or by_pixel:
+        raise DataError(
+            f"a function gets images alone, and the {'boxes' if has_boxes else 'masks'} would stay "
+            "where they are if it moves them",
+            subject="data.augment.function",
+            hint="use flip, crop, rotate and the changes of colour, which targets follow",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Literal, TypeVar
 
@@ -172,6 +173,21 @@ class AugmentConfig(Config):
     mixup: Positive | None = None
     """Mix each example with another of its batch, in proportions from Beta(a, a) of this a;
     labels become probabilities (Zhang et al. 2018)."""
+    function: Annotated[str, Field(pattern=r"\.py:[A-Za-z_]\w*$")] | None = None
+    """`file.py:function`, called with each image as it is stored, (height, width, channels), and a
+    `numpy.random.Generator`; returns an image of the same shape and dtype. It runs before the other
+    changes, on the CPU, and must draw all its random numbers from that generator."""
+
+    def function_file(self, folder: Path) -> Path | None:
+        """Return the file of its function, if it has one; a relative path starts from `folder`."""
+        if self.function is None:
+            return None
+        return (folder / Path(self.function.rpartition(":")[0]).expanduser()).resolve()
+
+    def at(self, file: str) -> AugmentConfig:
+        """Return the same changes with the function in this file."""
+        name = (self.function or "").rpartition(":")[2]
+        return self.model_copy(update={"function": f"{file}:{name}"})
 
 
 WHY_NO_METRICS = "no data was named"

@@ -90,6 +90,10 @@ def section_by_content(
     """
     section = config.model_dump(mode="json", exclude={"path", "slices"})
     section["classes"] = section["classes"] or list(classes or ()) or None
+    if config.augment is not None:
+        file = config.augment.function_file(Path.cwd())
+        changes = config.augment if file is None else config.augment.at(f"{code_digest(file)}.py")
+        section["augment"] = changes.model_dump(mode="json")
     tokens = config.tokens
     if config.source == "text" and (vocabulary or (tokens and tokens.vocabulary)):
         tokens = tokens or TokensConfig()

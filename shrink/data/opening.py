@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.errors import DataError
 from shrink.base.types import Tensors
 from shrink.data.augment import Augmentation
 from shrink.data.cached import cached
@@ -91,6 +92,10 @@ class AugmentedView(View):
     def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
         """Return the random numbers of some examples, float32 (n, k)."""
         return self._augmentation.draw(seed, epoch, indices)
+
+    def explain(self, indices: np.ndarray) -> DataError | None:
+        """Return the error of the user's function, or of the first unreadable example, or None."""
+        return self._augmentation.failure or super().explain(indices)
 
     def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
         """Return a batch as tensors, changed by the numbers drawn for it."""

@@ -298,7 +298,7 @@ def _section(path: Path, extends_left: int) -> JsonObject:
 
 
 def absolute_function(entry: Json, file: Path) -> Json:
-    """Return an entry of `data.slices` whose function's file, beside `file`, is made absolute."""
+    """Return a section whose function's file, beside `file`, is made absolute."""
     function = entry.get("function") if isinstance(entry, dict) else entry
     if not isinstance(function, str) or ".py:" not in function:
         return entry
@@ -326,6 +326,8 @@ def _merged_section(path: Path, extends_left: int) -> JsonObject | None:
         section = {**section, "path": str(data_path.absolute())}
     if isinstance(section.get("slices"), list):
         section = {**section, "slices": [absolute_function(s, path) for s in section["slices"]]}
+    if isinstance(section.get("augment"), dict):
+        section = {**section, "augment": absolute_function(section["augment"], path)}
     tokens = section.get("tokens")
     if isinstance(tokens, dict) and isinstance(tokens.get("vocabulary"), str):
         file = path.parent / expand_user(tokens["vocabulary"])

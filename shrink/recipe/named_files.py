@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from shrink.base.errors import DataError, ModelError, RecipeError
+from shrink.data.config import AugmentConfig
 from shrink.data.slice_config import SliceConfig
 from shrink.data.token_config import TokensConfig
 from shrink.model.reference import exists, expand_user
@@ -39,6 +40,25 @@ def slices(loaded: LoadedRecipe) -> tuple[SliceConfig, ...] | None:
             )
         found.append(one if file is None else one.at(file))
     return tuple(found)
+
+
+def augment(loaded: LoadedRecipe) -> AugmentConfig | None:
+    """Return the changes to training examples, the file of a function made absolute.
+
+    Raises:
+        RecipeError: there is no such file.
+    """
+    config = loaded.recipe.data.augment
+    file = None if config is None else config.function_file(loaded.folder("data", "augment"))
+    if config is None or file is None:
+        return config
+    if not exists(file):
+        raise RecipeError(
+            f"no such Python file: {file}",
+            position=loaded.position("data", "augment", "function"),
+            hint="function: file.py:function, the file relative to the recipe",
+        )
+    return config.at(str(file))
 
 
 def tokens(loaded: LoadedRecipe) -> TokensConfig | None:

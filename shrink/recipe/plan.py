@@ -13,7 +13,7 @@ from shrink.base.errors import ModelError, Position, RecipeError, hint_for
 from shrink.base.metrics import needs_slices
 from shrink.contract.details import Usage
 from shrink.contract.training import Training
-from shrink.data.config import DataConfig
+from shrink.data.config import AugmentConfig, DataConfig
 from shrink.data.slice_config import SliceConfig
 from shrink.data.token_config import TokensConfig
 from shrink.engine.config import TrainingConfig
@@ -29,7 +29,14 @@ from shrink.recipe.data_reference import check_examples
 from shrink.recipe.gate_checks import check_gates
 from shrink.recipe.inherited import Inherited, check_named, inherit
 from shrink.recipe.load import LoadedRecipe, errors_of
-from shrink.recipe.named_files import custom_objects, data_path, depends, slices, tokens
+from shrink.recipe.named_files import (
+    augment,
+    custom_objects,
+    data_path,
+    depends,
+    slices,
+    tokens,
+)
 from shrink.recipe.of_detectors import check_detector
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
@@ -111,6 +118,8 @@ class Plan:
     """`depends` with files and folders made absolute."""
     inherited: Inherited | None = None
     """What the record of the recipe's model gave."""
+    augment: AugmentConfig | None = None
+    """`data.augment` with the function's file made absolute."""
 
     @property
     def usage(self) -> Usage | None:
@@ -134,7 +143,7 @@ class Plan:
         """The `data` section with its paths made absolute."""
         path = None if self.data_path is None else str(self.data_path)
         own = {"path": path, "slices": self.slices, "tokens": self.tokens}
-        return self.recipe.data.model_copy(update=own)
+        return self.recipe.data.model_copy(update={**own, "augment": self.augment})
 
     def check_installed(self) -> None:
         """Raise `ResourceError` where a package is missing that one of its stages needs."""
@@ -183,6 +192,7 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
         tokens(loaded),
         depends(loaded),
         inherited,
+        augment(loaded),
     )
     check_gates([step.name for step in steps], loaded)
     _check_metrics(recipe, loaded)

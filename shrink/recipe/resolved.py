@@ -89,6 +89,8 @@ def resolved_recipe(plan: Plan) -> JsonObject:
         value["data"]["path"] = str(plan.data_path)
     if plan.tokens is not None and plan.tokens.vocabulary is not None:
         value["data"]["tokens"]["vocabulary"] = plan.tokens.vocabulary
+    if plan.augment is not None and plan.augment.function is not None:
+        value["data"]["augment"]["function"] = plan.augment.function
     for written, one in zip(value["data"].get("slices", ()), plan.slices or (), strict=True):
         written |= {} if one.function is None else {"function": one.function}
     stage_steps = [step for step in plan.steps if step.config is not None]
@@ -106,6 +108,7 @@ def named_files(recipe: JsonObject) -> list[tuple[JsonObject, str]]:
     slices = recipe["data"].get("slices") or ()
     own += [(one, "function") for one in slices if isinstance(one, dict)]
     own += [(recipe["data"].get("tokens") or {}, "vocabulary")]
+    own += [(recipe["data"].get("augment") or {}, "function")]
     return [*own, *((settings, key) for settings in stages for key in _MODEL_KEYS)]
 
 

@@ -272,6 +272,10 @@ def _inherited_code(before: JsonObject, with_source: bool) -> list[tuple[str, ob
         function = one.get("function") if isinstance(one, dict) else one
         if isinstance(function, str) and ".py:" in function:
             found.append(("data.slices", function.rpartition(":")[0]))
+    augment = data.get("augment")
+    function = augment.get("function") if isinstance(augment, dict) else None
+    if isinstance(function, str):
+        found.append(("data.augment", function.rpartition(":")[0]))
     with contextlib.suppress(ValidationError):  # whoever reads the recipe says what is wrong
         found += [("task", file) for file in TaskConfig.model_validate(before.get("task")).files()]
     return found

@@ -224,7 +224,8 @@ def runs_code(plan: Plan) -> bool:
     sources = (source for step in plan.steps for source in step.inputs.values())
     builds = any(s.reference is not None and s.reference.kind == "builder" for s in sources)
     slices = any(one.function is not None for one in plan.slices or ())
-    named = plan.custom_objects is not None or bool(plan.recipe.task.files())
+    augments = plan.augment is not None and plan.augment.function is not None
+    named = augments or plan.custom_objects is not None or bool(plan.recipe.task.files())
     return builds or slices or named or plan.recipe.data.source == "python"
 
 

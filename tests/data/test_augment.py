@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ from shrink.base.errors import DataError
 from shrink.data import augment as colour
 from shrink.data import augment as geometry
 from shrink.data import augment as mix
+from shrink.data.arrays import ArrayExamples
 from shrink.data.augment import Augmentation, uniforms
 from shrink.data.config import AugmentConfig
+from shrink.data.opening import AugmentedView
+from shrink.data.pipeline import naming_bad_examples, training_batches
 
 _RNG = np.random.default_rng(0)
 _IMAGES = _RNG.integers(0, 256, (40, 9, 8, 3), np.uint8)
@@ -139,7 +143,7 @@ def test_apply_mixes_inputs_and_labels_in_the_same_proportion() -> None:
     one_hot = np.eye(4, dtype=np.float32)[labels]
     numbers = augmentation.draw(0, 0, np.arange(6))
     x, y = augmentation.apply(tf.constant(one_hot), tf.constant(labels), numbers)
-    share = numbers[:, -1:]
+    share = numbers[:, 11:12]  # the column of mixup
     np.testing.assert_allclose(x, share * one_hot + (1 - share) * one_hot[::-1], atol=1e-6)
     np.testing.assert_allclose(y, x, atol=1e-6)
 
@@ -156,3 +160,79 @@ def test_augmentation_raises_data_error_when_inputs_do_not_suit(
 ) -> None:
     with pytest.raises(DataError, match=message):
         _augmentation(tf.TensorSpec(shape, tf.float32), **settings)
+
+
+_FUNCTIONS = """
+import numpy as np
+def noise(image, rng): return image + rng.normal(size=image.shape).astype(image.dtype)
+def spoils(image, rng): image[:] = 0; return image
+def smaller(image, rng): return image[1:]
+def widens(image, rng): return image.astype("float64")
+def fails(image, rng): raise KeyError("colour")
+def nothing(image, rng): return None
+def infinite(image, rng): return image / np.zeros((), image.dtype)
+"""
+
+
+def _named(folder: Path, name: str) -> str:
+    (folder / "own.py").write_text(_FUNCTIONS, encoding="utf-8")
+    return f"{folder}/own.py:{name}"
+
+
+def test_a_function_draws_by_seed_epoch_and_example_alone(tmp_path: Path) -> None:
+    images = _IMAGES.astype(np.float32)
+    spec = tf.TensorSpec((9, 8, 3), tf.float32)
+    augmentation = _augmentation(spec, function=_named(tmp_path, "noise"))
+
+    def noise(indices: np.ndarray, epoch: int = 0, seed: int = 0) -> np.ndarray:
+        numbers = augmentation.draw(seed, epoch, indices)
+        apply = tf.function(augmentation.apply)
+        x, _ = apply(tf.constant(images[indices]), tf.constant(indices % 4), numbers)
+        return np.asarray(x) - images[indices]
+
+    every = noise(np.arange(40))
+    np.testing.assert_array_equal(noise(np.array([7, 3])), every[[7, 3]])
+    drawn = np.stack([every, noise(np.arange(40), epoch=1), noise(np.arange(40), seed=1)])
+    assert len(np.unique(drawn.reshape(120, -1).round(3), axis=0)) == 120
+    assert stats.kstest(drawn.ravel(), "norm").pvalue > 1e-3
+
+
+def test_a_function_comes_first_and_leaves_the_stored_images_alone(tmp_path: Path) -> None:
+    images = tf.constant(_IMAGES)
+    augmentation = _augmentation(function=_named(tmp_path, "spoils"), flip="both")
+    changed, _ = augmentation.apply(images, tf.zeros(40), augmentation.draw(0, 0, np.arange(40)))
+    assert not np.asarray(changed).any()
+    np.testing.assert_array_equal(images, _IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("smaller", r"returned float32\[8, 8, 3\] for an image float32\[9, 8, 3\]"),
+        ("widens", "returned float64"),
+        ("fails", "raised KeyError: 'colour'"),
+        ("nothing", "returned object"),
+        ("infinite", "NaN or infinity"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
+def test_a_function_that_gives_no_image_is_named(tmp_path: Path, name: str, message: str) -> None:
+    spec = tf.TensorSpec((9, 8, 3), tf.float32)
+    augmentation = _augmentation(spec, function=_named(tmp_path, name))
+    examples = ArrayExamples(_IMAGES.astype(np.float32), np.arange(40) % 4, np.arange(40))
+    view = AugmentedView(examples, None, False, augmentation)
+    batches = training_batches(view, global_batch_size=8, seed=0, first_step=0, last_step=1)
+    with pytest.raises(DataError, match=message) as caught, naming_bad_examples(view):
+        next(iter(batches))
+    assert str(caught.value.subject) == f"data.augment.function {tmp_path}/own.py:{name}"
+
+
+def test_a_function_is_refused_where_targets_could_not_follow(tmp_path: Path) -> None:
+    config = AugmentConfig(function=_named(tmp_path, "noise"))
+    image, mask = tf.TensorSpec((9, 8, 3), tf.uint8), tf.TensorSpec((9, 8), tf.int64)
+    with pytest.raises(DataError, match="masks would stay"):
+        Augmentation(config, image, None, mask)
+    with pytest.raises(DataError, match="boxes would stay"):
+        Augmentation(config, image, None, has_boxes=True)
+    with pytest.raises(DataError, match="function need images"):
+        Augmentation(config, tf.TensorSpec((4,), tf.float32), 3)

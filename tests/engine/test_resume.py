@@ -15,6 +15,10 @@ import tf_keras as keras
 
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.contract.training import Optimizer, Training
+from shrink.data.augment import Augmentation
+from shrink.data.config import AugmentConfig
+from shrink.data.dataset import Dataset
+from shrink.data.opening import AugmentedView
 from shrink.engine.checkpoint import CheckpointFolder
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
@@ -97,6 +101,7 @@ def run(
     cadence: Cadence | None = None,
     dropout: float = 0.0,
     noisy: Any = None,
+    examples: Dataset | None = None,
     **known: Any,
 ) -> tuple[Any, TrainingRecord, list[int]]:
     """Train, and return the model, the record and the updates that were made."""
@@ -111,7 +116,7 @@ def run(
             metrics=("accuracy",),
             after_update=[masks],
         ),
-        dataset(),
+        examples or dataset(),
         epochs=EPOCHS,
         monitor="loss",
         recovery=Recovery(
@@ -200,6 +205,28 @@ def test_train_draws_the_same_dropout_when_cut_short(
     check_equal(model, record, whole[:2])
     without, _ = undisturbed
     assert np.abs(model.get_weights()[0] - without.get_weights()[0]).max() > 1e-3
+
+
+def test_train_gets_the_same_images_of_a_users_function_when_cut_short(
+    undisturbed: tuple[Any, TrainingRecord], tmp_path: Path
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "def noise(image, rng): return image + rng.normal(size=image.shape).astype(image.dtype)\n"
+    )
+
+    def examples() -> Dataset:
+        data = dataset()
+        config = AugmentConfig(function=f"{own}:noise")
+        changes = Augmentation(config, data.train.input_spec, 5)
+        return replace(data, train=AugmentedView(data.train, None, False, changes))
+
+    whole = run(None, examples=examples())
+    with pytest.raises(Cut):
+        run(tmp_path / "kept", cut_before=4, examples=examples())
+    model, record, _ = run(tmp_path / "kept", examples=examples())
+    check_equal(model, record, whole[:2])
+    assert np.abs(model.get_weights()[0] - undisturbed[0].get_weights()[0]).max() > 1e-3
 
 
 def test_train_makes_no_step_when_it_had_finished(
