@@ -49,7 +49,8 @@ def test_wheel_runs_a_recipe_by_its_name(installed: Path, tmp_path: Path) -> Non
 
 
 def test_wheel_carries_no_tests_and_is_typed(installed: Path) -> None:
-    assert (installed / "shrink" / "py.typed").is_file()
+    for name in ("py.typed", "model/allowed.toml"):
+        assert (installed / "shrink" / name).is_file()
     assert not (installed / "tests").exists()
     bundled = sorted(p.name for p in (installed / "shrink" / "bundled").iterdir())
     assert bundled == ["models", "recipes"]

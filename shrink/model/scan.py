@@ -4,7 +4,7 @@ Field numbers are those of tensorflow/core/protobuf/{saved_model,meta_graph,save
 tensorflow/core/framework/{graph,function,node_def}.proto.
 
 A Keras file is a program: a Lambda layer carries byte code, a custom object names code to import,
-a lookup layer reads files. Only what Keras itself provides, listed in `allowlist.py`, passes.
+a lookup layer reads files. Only what Keras itself provides, listed in `allowed.toml`, passes.
 """
 
 from __future__ import annotations
