@@ -27,6 +27,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
+from shrink.base.errors import ReportWarning
+
 _EXACT_DEGREES = 30
 _BISECTIONS = 60
 """Of a p value: it is exact to 1e-9."""
@@ -59,6 +61,35 @@ class Interval:
 def is_binary(scores: Sequence[float]) -> bool:
     """Whether all scores are 0 or 1."""
     return set(scores) <= {0, 1}
+
+
+def limit_below_resolution(
+    metric: str, limit: float, scores: object, split: str, stage: str | None = None
+) -> ReportWarning | None:
+    """Return a warning where a single example changes a metric by more than it may drop.
+
+    Args:
+        metric: a mean over examples.
+        limit: the largest drop allowed; 0 allows no lost example, which any number resolves.
+        scores: the metric's scores by example; only scores of 0 and 1 have such a step.
+        split: which the examples are of.
+        stage: whose limit it is, None for the run.
+    """
+    if not isinstance(scores, Sequence) or not is_binary(scores) or limit <= 0:
+        return None
+    count, needed = len(scores), math.ceil(1 / limit - _ROUNDING)
+    if not 0 < count < needed:
+        return None
+    key = f"data.{'test' if split == 'test' else 'validation'}_split"
+    return ReportWarning(
+        "limit-below-resolution",
+        f"a drop of {100 * limit:g} points of {metric} cannot be measured on {count:,} {split} "
+        f"examples, of which each is {100 / count:.1f} points: the limit allows no lost example"
+        + ("" if split == "test" else ", and the test split may lose more"),
+        f"use at least {needed:,} {split} examples ({key}), and {_NOT_EXCLUDED * needed:,} for "
+        "95 % confidence that the limit holds; or allow a larger drop",
+        stage,
+    )
 
 
 def paired_interval(

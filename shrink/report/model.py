@@ -71,7 +71,8 @@ def build_report(
         stages,
         baseline=run.baseline,
         finals=run.finals,
-        gates=list(gates),
+        gates=gates,
+        scores=next((o.scores for o in outcomes if o.name == run.baseline), {}),
         previous={outcome.name: outcome.previous for outcome in outcomes},
     )
     report = replace(

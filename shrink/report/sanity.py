@@ -6,9 +6,12 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from shrink.base.errors import ReportWarning, listed
-from shrink.base.figures import LOSS, Figure, format_value, metric_figure
+from shrink.base.figures import LOSS, Figure, format_value, metric_figure, target_of
+from shrink.base.intervals import limit_below_resolution
 from shrink.contract.details import Limits, metric_delta
 from shrink.contract.report import Guess, Stage
+from shrink.contract.result import Scores
+from shrink.report.config import Gate
 
 _WIDE = 0.1
 """An interval of a fraction from which on a result hardly says anything: 10 points."""
@@ -34,7 +37,8 @@ def sanity_warnings(
     *,
     baseline: str,
     finals: Sequence[str],
-    gates: Sequence[str],
+    gates: Mapping[str, Gate],
+    scores: Scores,
     previous: Mapping[str, str | None],
 ) -> list[ReportWarning]:
     """Return what a reader should look into before anything is made of the figures.
@@ -46,7 +50,8 @@ def sanity_warnings(
         stages: of the report, with their differences to the baseline.
         baseline: name of the stage that all others are compared with.
         finals: names of the last stage of each branch.
-        gates: names of the run's gates.
+        gates: of the run, by name.
+        scores: of the baseline's test examples, by metric.
         previous: by the name of a stage, the one whose artifact it started from.
     """
     complete = {stage.name: stage for stage in stages if stage.metrics is not None}
@@ -58,7 +63,8 @@ def sanity_warnings(
         warnings += at_chance or _skewed_labels(base)
         if not at_chance:
             ends = [complete[name] for name in finals if name in complete and name != baseline]
-            warnings += [warning for end in ends for warning in _of_result(end, base, gates)]
+            warnings += [warning for end in ends for warning in _of_result(end, base, list(gates))]
+        warnings += _unresolved(gates, scores)
     for stage in complete.values():
         warnings += _larger(stage, complete.get(previous.get(stage.name) or ""))
         warnings += _lost_outputs(stage)
@@ -84,6 +90,18 @@ def data_warnings(
         only_in_train=tuple(name for name in in_train if name not in in_test),
     )
     return [*warnings, *_missing_classes(guess, few=bool(warnings))]
+
+
+def _unresolved(gates: Mapping[str, Gate], scores: Scores) -> Iterator[ReportWarning]:
+    """Yield the limits on a drop that a single test example exceeds."""
+    for name, gate in gates.items():
+        target = target_of(name)
+        if target is None or gate.ratio is not None or gate.confidence is not None:
+            continue
+        if target.kind in ("drop", "rise") or gate.against is not None:
+            metric = target.figure.name
+            found = limit_below_resolution(metric, gate.limit, scores.get(metric), "test")
+            yield from [found] if found else []
 
 
 def _of_data(base: Stage) -> Iterator[ReportWarning]:

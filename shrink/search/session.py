@@ -37,6 +37,7 @@ from shrink.base.errors import (
 )
 from shrink.base.figures import LOSS, figure_of
 from shrink.base.foreign import JsonObject
+from shrink.base.intervals import limit_below_resolution
 from shrink.contract.job import Outline
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Figures, Stage
@@ -290,6 +291,10 @@ class Search:
             baseline = self._baseline()
             gates, last = self.candidates.gates, self.plan.finals[-1]
             goal = goal_of(self.config, gates, last, _main_metric(baseline), baseline)
+            scores = scores_in(self.folder / TRIALS / BASELINE).get(goal.metric)
+            limit = goal.max_drop or 0.0
+            if found := limit_below_resolution(goal.metric, limit, scores, "validation"):
+                self._notes.append(f"{found.message}; {found.hint}")
             trials = self._trials(goal)
             with trials.locked():
                 trials.stop_dead(mine=True)

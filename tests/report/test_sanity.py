@@ -165,6 +165,26 @@ def test_the_order_of_classes_is_the_first_cause_of_others(high: float, rescales
     assert hint.index("circle, cross") < hint.index("the normalisation")
 
 
+@pytest.mark.parametrize(
+    ("gates", "warned"),
+    [
+        ({"accuracy_drop": {"limit": 0.005}}, True),
+        ({"accuracy_drop": {"limit": 0.01}}, False),
+        ({"accuracy_drop": {"limit": 0}}, False),
+        ({"accuracy_drop": {"limit": 0.005, "confidence": 0.95}}, False),
+        ({"accuracy": {"limit": 0.005}}, False),
+        ({"tflite_bytes": {"limit": 2000}}, False),
+    ],
+)
+def test_a_gate_below_one_test_example_is_a_warning(gates: dict[str, Any], warned: bool) -> None:
+    base = guessed(outcome("baseline", 98, 1000, None))  # of 100 examples
+    told = found([base, outcome("quantize", 98, 500, "baseline")], gates)
+    assert [one.code for one in told] == ["limit-below-resolution"] * warned
+    for one in told:
+        assert "0.5 points of accuracy cannot be measured on 100 test examples" in one.message
+        assert str(one.hint).startswith("use at least 200 test examples (data.test_split), and 600")
+
+
 def test_what_makes_a_result_useless_comes_before_what_limits_it() -> None:
     base = guessed(outcome("baseline", 25, 1000, None))  # of 100 examples: a wide interval
     assert codes([base]) == [("baseline-at-chance", "baseline"), ("few-test-examples", None)]

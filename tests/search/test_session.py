@@ -427,3 +427,15 @@ def test_a_search_for_latency_predicts_it_from_trained_trials(tmp_path: Path) ->
     figures = found_in(tmp_path)["best"]["figures"]
     able = [point for point in ALL if size_of(*point) <= 55_000]
     assert figures["accuracy"] == max(right_of(*one) for one in able) / EXAMPLES
+
+
+@pytest.mark.parametrize(("drop", "warned"), [(0.0004, True), (0.0005, False)])
+def test_a_limit_below_one_validation_example_is_a_warning(
+    tmp_path: Path, drop: float, warned: bool
+) -> None:
+    with pytest.raises(StageError, match="no trial keeps the limits"):
+        search(tmp_path, {**limits(drop=drop), "trials": 1}, FakeAttempt()).run()
+    told = [one for one in found_in(tmp_path)["warnings"] if "cannot be measured" in one]
+    assert len(told) == warned
+    assert all("on 2,000 validation examples" in one for one in told)
+    assert all("at least 2,500 validation examples" in one for one in told)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from shrink.base import files
 from shrink.base.errors import StageError
 from shrink.base.figures import LOSS, format_change, metric_figure
+from shrink.base.intervals import limit_below_resolution
 from shrink.base.metrics import without_slices
 from shrink.contract.stage_details import MixedOperator, MixedPrecision
 from shrink.quantization import edge_quantizer
@@ -93,7 +93,11 @@ def mixed_artifact(
         metric = "accuracy" if config.accuracy_drop is not None else _main_metric(task)
         drop_of = _drop_on_validation(source, context, task, metric)
         allowed = config.accuracy_drop or config.metric_drop or 0.0
-        _warn_of_few_examples(context, metric, allowed)
+        labels = context.dataset.validation.labels
+        if labels is not None and metric_figure(metric).unit == "fraction":
+            scores = [0.0] * len(labels)  # each label counts as right or wrong
+            warning = limit_below_resolution(metric, allowed, scores, "validation", context.name)
+            context.warnings += [warning] if warning else []
         best = smallest_within_drop(ranked, build, drop_of, allowed, metric)
     return Conversion(best.content, (*notes, _sentence(best))), _table(best, ranked, config)
 
@@ -159,23 +163,6 @@ def _drop_on_validation(
 
     reference = value(source.float32.content)
     return lambda content: sign * (value(content) - reference)
-
-
-def _warn_of_few_examples(context: StageContext, metric: str, allowed: float) -> None:
-    """Warn where a single validation example is a larger drop than the recipe allows."""
-    labels = context.dataset.validation.labels
-    if labels is None or metric_figure(metric).unit != "fraction" or not allowed:
-        return
-    count, needed = len(labels), math.ceil(1 / allowed)
-    if count < needed:
-        context.warn(
-            "limit-below-resolution",
-            f"a drop of {100 * allowed:g} points of {metric} cannot be measured on {count} "
-            f"validation examples, of which each is {100 / count:.1f} points: the budget allows "
-            "no lost example, and the test split may lose more",
-            f"use at least {needed:,} validation examples (data.validation_split), and "
-            f"{3 * needed:,} for 95 % confidence that the limit holds; or allow a larger drop",
-        )
 
 
 def _sentence(best: Assignment) -> str:
