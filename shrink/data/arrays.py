@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from shrink.base.errors import DataError
 from shrink.base.types import Specs, Tensors
+from shrink.data.early import check_same_shape
 from shrink.data.examples import Batch, first_problem
 
 _ALIGNMENT = 64
@@ -272,18 +273,29 @@ def check_same_inputs(path: Path, name: str, x: Rows, other: str, train: Rows) -
             subject=path,
             hint=f"store both as {fed_dtype(train)}",
         )
-    _check_same_shape(path, name, x, other, train)
+    check_same_shape(path, name, x.shape, other, train.shape)
 
 
-def check_same_targets(path: Path, name: str, y: Rows, other: str, train: Rows) -> None:
-    """Raise `DataError` where the targets of a split are of another kind than training's."""
+def check_same_targets(
+    path: Path, name: str, y: Rows, other: str, train: Rows, named: bool = False
+) -> None:
+    """Raise `DataError` where the targets of a split are of another kind than training's.
+
+    Args:
+        path: the file, for messages.
+        name: of the targets of a split.
+        y: these.
+        other: name of the training targets.
+        train: these.
+        named: whether labels number class names; a class may then be in one split only.
+    """
     if are_labels(y) != are_labels(train):
         kinds = [f"{'labels' if are_labels(a) else 'real targets'} ({a.dtype})" for a in (y, train)]
         raise DataError(
             f"{name} holds {kinds[0]} and {other} holds {kinds[1]}", subject=path, hint=_REAL_HINT
         )
-    _check_same_shape(path, name, y, other, train)
-    if are_labels(y):
+    check_same_shape(path, name, y.shape, other, train.shape)
+    if are_labels(y) and not named:
         _check_labels_known(path, name, y[:], train[:])
 
 
@@ -293,16 +305,6 @@ def _check_not_empty(path: Path, name: str, array: Rows) -> None:
             f"{name} is empty: its shape is {array.shape}",
             subject=path,
             hint="store one row for each example",
-        )
-
-
-def _check_same_shape(path: Path, name: str, array: Rows, other: str, reference: Rows) -> None:
-    if array.shape[1:] != reference.shape[1:]:
-        raise DataError(
-            f"one example of {name} has the shape {array.shape[1:]}, one of {other} has "
-            f"{reference.shape[1:]}",
-            subject=path,
-            hint="all parts need examples of one shape",
         )
 
 

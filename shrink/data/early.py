@@ -46,13 +46,13 @@ def array_names(path: Path) -> list[str]:
         return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
 
-def row_counts(path: Path, names: Iterable[str]) -> dict[str, int]:
-    """Return how many rows the headers of some arrays declare, as far as they can be read.
+def _shapes(path: Path, names: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that the headers of some arrays declare, as far as they can be read.
 
     Raises:
-        DataError: no such file, or it is no .npz file.
+        DataError: no such file, it is no .npz file, or an array holds Python objects.
     """
-    counts: dict[str, int] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
     with open_archive(path) as archive:
         for name in names:
             try:
@@ -60,10 +60,44 @@ def row_counts(path: Path, names: Iterable[str]) -> dict[str, int]:
                     length = _LENGTH[stream.read(8)]
                     (size,) = length.unpack(stream.read(length.size))
                     text = stream.read(min(size, _MOST_HEADER_BYTES)).decode("latin1")
-                counts[name] = int(ast.literal_eval(text)["shape"][0])
+                header = ast.literal_eval(text)
+                is_object = str(header["descr"]).lstrip("|<>=") == "O"
+                shapes[name] = tuple(map(int, header["shape"]))
             except (*UNREADABLE, LookupError, RuntimeError, MemoryError):
                 continue
-    return counts
+            if is_object:
+                raise holds_objects(path, name)
+    return shapes
+
+
+def holds_objects(path: Path, name: str) -> DataError:
+    """Return the error for an array that pickle would have to read."""
+    return DataError(
+        f"{name} holds Python objects, which may run code when they are read; refused",
+        subject=path,
+        hint=f"store numbers in an array of one shape, class names as text: {name}.astype(str)",
+    )
+
+
+def check_same_shape(
+    path: Path, name: str, shape: Sequence[int], other: str, reference: Sequence[int]
+) -> None:
+    """Raise `DataError` where examples of two splits have different shapes.
+
+    Args:
+        path: of the file, for messages.
+        name: of an array.
+        shape: of all its rows.
+        other: name of the array of the other split.
+        reference: shape of that.
+    """
+    if tuple(shape[1:]) != tuple(reference[1:]):
+        raise DataError(
+            f"one example of {name} has the shape {tuple(shape[1:])}, one of {other} has "
+            f"{tuple(reference[1:])}",
+            subject=path,
+            hint="all splits need examples of one shape",
+        )
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
@@ -225,8 +259,15 @@ def _check_arrays(path: Path, config: DataConfig) -> None:
     targets = config.targets or ("y",)
     wanted = wanted_targets(path, names, suffixes, inputs, targets, config.target == "label")
     sliced = slice_columns(path, names, suffixes, config.slices or ()).values()
+    first, *_ = suffixes.values()
+    shapes: dict[str, tuple[int, ...]] = {}
     for suffix in suffixes.values():
-        counts = row_counts(path, [f"{name}{suffix}" for name in (*inputs, *wanted, *sliced)])
+        found = _shapes(path, [f"{name}{suffix}" for name in (*inputs, *wanted, *sliced)])
+        shapes |= found
+        counts = {name: shape[0] for name, shape in found.items() if shape}
+        for name, other in ((f"{n}{suffix}", f"{n}{first}") for n in inputs):
+            if name in shapes and other in shapes:
+                check_same_shape(path, name, shapes[name], other, shapes[other])
         if len(set(counts.values())) > 1:
             texts = (f"{name} has {count}" for name, count in counts.items())
             raise DataError(

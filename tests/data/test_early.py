@@ -31,6 +31,12 @@ X, Y = np.zeros((10, 2)), np.zeros(10, np.int64)
         ({"x": X, "y": Y[:9]}, {}, "x has 10, y has 9"),
         ({"a": X, "b": X[:4], "y": Y}, {"inputs": ["a", "b"]}, "a has 10, b has 4, y has 10"),
         ({"x_train": X, "y_train": Y, "x_test": X, "y_test": Y[:2]}, {}, "y_test has 2"),
+        (
+            {"x_train": X, "y_train": Y, "x_test": X[:, :1], "y_test": Y},
+            {},
+            r"x_test has the shape \(1,\), one of x_train has \(2,\)",
+        ),
+        ({"x": X, "y": Y.astype(object)}, {}, r"y holds Python objects.*refused"),
         ({"x": X}, {}, "no array y in this file"),
         ({"z": X, "y": Y}, {}, "no array x_train or x in this file"),
         ({"x": X, "y": Y}, {"targets": ["u"]}, "no array u in this file"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from shrink.base.errors import DataError
+from shrink.base.errors import DataError, listed
 from shrink.data.arrays import (
     ArrayExamples,
     RowNumbers,
@@ -31,6 +31,7 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, ExtremeLabel
 from shrink.data.early import layout, slice_columns, wanted_targets
 from shrink.data.examples import SPLIT_NAMES, single
+from shrink.data.folders import class_order
 from shrink.data.slices import column_values
 from shrink.data.splits import derived_splits
 
@@ -89,19 +90,23 @@ def open_columns(
     read_too = (*inputs, *wanted, *dict.fromkeys(columns.values()))
     arrays = read([f"{name}{s}" for s in suffixes.values() for name in read_too])
     notes: list[str] = []
+    texts = [f"{name}{s}" for s in suffixes.values() for name in wanted if len(wanted) == 1]
+    words, labels = _numbered(path, {name: arrays[name] for name in texts}, config, notes)
+    arrays = {**arrays, **labels}
     splits = {
         split: _split(path, suffix, arrays, inputs, wanted, notes)
         for split, suffix in suffixes.items()
     }
-    _check_splits(path, splits, needs_two=config.target == "label")
+    _check_splits(path, splits, needs_two=config.target == "label", named=bool(words))
     rows = _rows(path, splits, config, seed)
     examples = {name: _examples(*of_split) for name, of_split in rows.items()}
-    classes = _class_count(splits)
+    classes = len(words) or _class_count(splits)
+    counted = tuple(map(str, range(classes))) if classes and classes <= _MOST_NAMES else ()
     return Dataset(
         train=examples["train"],
         validation=examples["validation"],
         test=examples["test"],
-        class_names=tuple(map(str, range(classes))) if classes and classes <= _MOST_NAMES else (),
+        class_names=words or counted,
         num_classes=classes,
         notes=tuple(notes),
         input_names=inputs,
@@ -117,6 +122,30 @@ def open_columns(
             for name, (split, chosen) in rows.items()
         },
     )
+
+
+def _numbered(
+    path: Path, targets: Mapping[str, Rows], config: DataConfig, notes: list[str]
+) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+    """Return the names of the classes, and texts as labels (n,), where all targets are texts.
+
+    Classes are numbered in alphabetical order, or that of `data.classes`; texts that are whole
+    numbers are those labels.
+    """
+    if not targets or any(y.dtype.kind not in "US" or not y.shape for y in targets.values()):
+        return (), {}
+    try:
+        texts = {n: column_values(path, n, y[:], y.shape[0]) for n, y in targets.items()}
+    except UnicodeDecodeError as error:
+        message = f"{next(iter(targets))} holds bytes that are no UTF-8 text: {error}"
+        raise DataError(message, subject=path, hint="store text: y.astype(str)") from error
+    present = np.unique(np.concatenate([*texts.values()])).tolist()
+    if all(text.isdecimal() for text in present):
+        return (), {name: values.astype(np.int64) for name, values in texts.items()}
+    names = class_order(present, config.classes, path)
+    number = {name: label for label, name in enumerate(names)}
+    notes.append(f"{next(iter(texts))} holds class names; labels number them: {listed(names, 10)}")
+    return names, {n: np.array([number[v] for v in y.tolist()]) for n, y in texts.items()}
 
 
 def _extremes(name: str, split: _Split) -> Iterator[ExtremeLabel]:
@@ -159,7 +188,7 @@ def _split(
     return _Split(x, y or {"": np.zeros((len(rows), 0), np.float32)}, suffix)
 
 
-def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool) -> None:
+def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool, named: bool) -> None:
     train = splits["train"]
     if needs_two:
         for name, array in train.y.items():
@@ -168,7 +197,7 @@ def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool) -> 
         for (name, x), (other, reference) in zip(split.x.items(), train.x.items(), strict=True):
             check_same_inputs(path, name, x, other, reference)
         for (name, y), (other, reference) in zip(split.y.items(), train.y.items(), strict=True):
-            check_same_targets(path, name, y, other, reference)
+            check_same_targets(path, name, y, other, reference, named)
 
 
 def _rows(

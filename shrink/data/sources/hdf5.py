@@ -15,6 +15,7 @@ from shrink.data.dataset import Dataset
 from shrink.data.sources.columns import open_columns
 
 _CHUNK_CACHE_BYTES = 64 * 1000**2
+_MOST_TEXTS, _MOST_CHARACTERS = 10_000_000, 1_000_000_000
 _HINT = "h5py.File(path, 'w').create_dataset('x', data=x) writes such files"
 
 
@@ -123,6 +124,8 @@ def _rows(path: Path, name: str, dataset: h5py.Dataset) -> Rows:
             subject=path,
             hint="copy the data into one file",
         )
+    if h5py.check_string_dtype(dataset.dtype) and dataset.ndim == 1:
+        return _texts(path, name, dataset)
     if dataset.shape is None or dataset.dtype.kind == "O":
         raise DataError(
             f"{name} holds {dataset.dtype}, not numbers of one shape",
@@ -137,3 +140,16 @@ def _rows(path: Path, name: str, dataset: h5py.Dataset) -> Rows:
             f"{name} is cut short", subject=path, hint="the file is damaged; write it again"
         )
     return np.memmap(path, dataset.dtype, "r", offset, dataset.shape)
+
+
+def _texts(path: Path, name: str, dataset: h5py.Dataset) -> np.ndarray:
+    """Return texts, such as class names or slices, in memory."""
+    try:
+        texts = dataset.asstr()[:] if len(dataset) <= _MOST_TEXTS else None
+    except (OSError, RuntimeError, ValueError) as error:
+        raise DataError(f"{name} is damaged: {error}", subject=path, hint=_HINT) from error
+    if texts is None or len(texts) * max(map(len, texts), default=0) > _MOST_CHARACTERS:
+        raise DataError(
+            f"{name} holds too much text", subject=path, hint="store labels as numbers from 0"
+        )
+    return texts.astype(str)

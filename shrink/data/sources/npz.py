@@ -17,7 +17,7 @@ from shrink.base.errors import DataError
 from shrink.base.host import available_memory_bytes
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.early import UNREADABLE, array_names, open_archive
+from shrink.data.early import UNREADABLE, array_names, holds_objects, open_archive
 from shrink.data.sources.columns import open_columns
 
 _LOCAL_HEADER = struct.Struct("<26xHH")
@@ -78,11 +78,7 @@ def _member(archive: zipfile.ZipFile, path: Path, name: str) -> Member:
     except _BAD_HEADER as error:
         raise DataError(f"the header of {name} is damaged: {error}", subject=path) from error
     if dtype.hasobject:
-        raise DataError(
-            f"{name} holds Python objects, which may run code when they are read; refused",
-            subject=path,
-            hint="store numbers in an array of one shape",
-        )
+        raise holds_objects(path, name)
     declared = member.header_bytes + member.data_bytes
     if declared != info.file_size:
         raise DataError(

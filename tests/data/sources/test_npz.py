@@ -298,3 +298,34 @@ def test_open_dataset_raises_data_error_when_there_is_a_single_label(tmp_path: P
     with pytest.raises(DataError, match="all labels in y are 3: nothing to tell apart"):
         _open(path)
     assert len(_open(path, target="input").train) == 14
+
+
+@pytest.mark.parametrize("kind", [str, bytes])
+def test_open_dataset_numbers_class_names_in_alphabetical_order(tmp_path: Path, kind: type) -> None:
+    train: np.ndarray = np.array(["cat", "ant", "bee"] * 10).astype(kind)
+    test: np.ndarray = np.array([["bee"], ["dog"]]).astype(kind)  # a class that training never sees
+    x = np.zeros((30, 2), np.float32)
+    path = _save(tmp_path, x_train=x, y_train=train, x_test=x[:2], y_test=test)
+    dataset = _open(path)
+    assert dataset.class_names == ("ant", "bee", "cat", "dog")
+    assert dataset.num_classes == 4
+    assert np.asarray(dataset.test.labels).tolist() == [1, 3]
+    assert any("class names" in note for note in dataset.notes)
+    named = _open(path, classes=["dog", "cat", "bee", "ant"])
+    assert named.class_names == ("dog", "cat", "bee", "ant")
+    assert np.asarray(named.test.labels).tolist() == [2, 0]
+    with pytest.raises(DataError, match="'dog' is not in data"):
+        _open(path, classes=["ant", "bee", "cat"])
+
+
+def test_open_dataset_reads_texts_of_whole_numbers_as_labels(tmp_path: Path) -> None:
+    y = np.array([str(label) for label in range(11)] * 4)
+    dataset = _open(_save(tmp_path, x=np.zeros((44, 2), np.float32), y=y))
+    assert dataset.num_classes == 11
+    assert dataset.class_names[10] == "10"
+
+
+def test_open_dataset_refuses_texts_that_are_no_utf_8(tmp_path: Path) -> None:
+    y = np.array([b"\xff", b"a"] * 10)
+    with pytest.raises(DataError, match="no UTF-8 text"):
+        _open(_save(tmp_path, x=np.zeros((20, 2), np.float32), y=y))
