@@ -163,12 +163,6 @@ FIGURES: dict[str, Figure] = {
             "measuring included, whether it trains or not.",
         ),
         Figure(
-            *("stage_host_peak_predicted_bytes", "memory", "bytes"),
-            head="predicted process",
-            title="predicted host memory of the process",
-            meaning="Its prediction, before the process started.",
-        ),
-        Figure(
             *("inference_peak_bytes", "memory", "bytes"),
             head="inference",
             title="inference peak",
@@ -232,8 +226,7 @@ STAGE_COLUMNS = (
 """Columns of the table of stages, in its order; those without a value are left out."""
 MORE_COLUMNS = (
     *("file_bytes", "nonzero_parameters", "training_peak_predicted_bytes"),
-    *("training_host_peak_bytes", "stage_host_peak_bytes", "stage_host_peak_predicted_bytes"),
-    "p90_ms",
+    *("training_host_peak_bytes", "stage_host_peak_bytes", "p90_ms"),
 )
 """Columns that only Markdown and HTML have room for."""
 COSTS = (

@@ -14,6 +14,8 @@ REMOVED: dict[str, str] = {
     "--training-peak-bytes": "set --memory-limit for the memory of training, and --macs, "
     "--parameters, --file-bytes or --arena-bytes for the size of the model",
     "shrink data unpack": "shrink reads the data where it is",
+    "gates.stage_host_peak_predicted_bytes": "use stage_host_peak_bytes or "
+    "training.host_memory_limit",
     "search.rungs": "leave it out: every trial is trained with all its epochs",
     "search.warm_starts": "leave it out: every trial is trained from the baseline",
     "search.sampler=nsga2": "leave sampler out, or write tpe",

@@ -73,14 +73,6 @@ class Planning:
 
 
 @dataclass(frozen=True)
-class HostPeak:
-    """The most resident memory to expect of a step's process, or why that is not known."""
-
-    predicted_bytes: int | None = None
-    unknown: str = "not predicted: the step was not planned"
-
-
-@dataclass(frozen=True)
 class Attempts:
     """What is known of the attempts before this one.
 
@@ -149,7 +141,6 @@ class StepJob(Job):
         teachers: the folder of cached teacher outputs; None for one that goes with the job.
         sensitivities: the folder of what pruning groups costs; None likewise.
         planning: the micro-batch to train with.
-        host_peak: what is expected of the process.
         attempts: what came before.
         demands: of this step and the later ones, for the first worker to look at.
         gated: names of gates on metrics, where the recipe does not say what is measured.
@@ -176,7 +167,6 @@ class StepJob(Job):
     teachers: Path | None = None
     sensitivities: Path | None = None
     planning: Planning = Planning()
-    host_peak: HostPeak = HostPeak()
     attempts: Attempts = Attempts()
     demands: tuple[Demand, ...] = ()
     gated: tuple[str, ...] = ()

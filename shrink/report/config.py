@@ -21,6 +21,7 @@ from shrink.base.figures import (
 )
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.metrics import METRICS, metric_of
+from shrink.base.removed import replacement
 from shrink.base.user_metric import key_of_entry
 
 _DIFFERENCES: tuple[Kind, ...] = ("drop", "rise", "slice")
@@ -144,6 +145,8 @@ def _reference(target: Target, definitions: JsonObject) -> JsonObject:
 def _parse_gate(name: Json, value: Json) -> Gate:
     target = target_of(name) if isinstance(name, str) else None
     if not isinstance(name, str) or target is None:
+        if instead := replacement(f"gates.{name}"):
+            raise ValueError(f"the gate {name!r} was removed: {instead}")
         raise ValueError(f"unknown gate {name!r}; {hint_for(str(name), TARGETS)}")
     if isinstance(value, Gate):
         value = value.model_dump()

@@ -23,7 +23,6 @@ _LARGEST_OF_ALL = (
     "training_peak_small_bytes",
     "training_host_peak_bytes",
     "stage_host_peak_bytes",
-    "stage_host_peak_predicted_bytes",
 )
 _UNFINISHED = "the run did not finish, so there may be more to come"
 

@@ -87,11 +87,13 @@ def execute(job: StepJob, send: Send) -> StepDone:
     said = [*outcome.notes, *own, *filter(None, context.import_notes.values()), *reasons(training)]
     said += (*outcome.training.notes, *outcome.training.lost) if outcome.training else ()
     said += [gpu_note] if gpu_note else []
-    process = _process_figures(job)
-    said += reasons(process)
     result = StepResult(
         size=measured.size,
-        memory={**measured.memory, **figure_values(training), **figure_values(process)},
+        memory={
+            **measured.memory,
+            **figure_values(training),
+            "stage_host_peak_bytes": host_peak_bytes(),
+        },
         metrics=measured.evaluated.metrics,
         slices=measured.evaluated.slices,
         examples=measured.evaluated.examples,
@@ -362,16 +364,6 @@ def _training_figures(
         "training_host_peak_bytes": Measured(host_peak),
     }
     return found if record else dict.fromkeys(found, none)
-
-
-def _process_figures(job: StepJob) -> dict[str, Measured[int]]:
-    """Return the peak of this process, now that all is measured, and what was expected of it."""
-    expected = job.host_peak.predicted_bytes
-    why = "" if expected is not None else job.host_peak.unknown
-    return {
-        "stage_host_peak_bytes": Measured(host_peak_bytes()),
-        "stage_host_peak_predicted_bytes": Measured(expected, why),
-    }
 
 
 def _why_not(planning: Planning) -> str:

@@ -1,158 +1,113 @@
-"""What a step's process will take of the host's memory, known before it starts.
+"""Whether a step's process fits in the memory that it may have, by the sizes of its models' files.
 
-A step that would be ended by the kernel after minutes is refused at once, and on a CPU its training
-is planned for what the rest of the process leaves.
+A step that the kernel would end after minutes is refused before anything starts. On a CPU, training
+gets what the process leaves of the limit.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
 
 from shrink.base.errors import ResourceError
 from shrink.base.figures import format_value
 from shrink.base.host import HOST_SHARED_BY, HostMemory, gpu_device, group_left_bytes
 from shrink.contract.job import StepJob
 from shrink.contract.training import Training
-from shrink.run.host_needs import HostNeeds, needs_of_job
+from shrink.model.scan_files import WEIGHTS, open_weights
+from shrink.recipe.plan import Plan, Source, Step
 
 PROCESS_BYTES = 1_400_000_000
-"""A worker of a stage with a small model: 1.3 GB of resident memory, libraries included."""
+"""Resident memory of a worker with a small model, libraries included: 1.3 GB were measured."""
 LIBRARY_BYTES = 400_000_000
 """Of these, pages of library files: a control group counts them as cache, and can drop them."""
 TRAINING_BYTES = 100_000_000
 """Graphs and kernels of a training, whatever the model."""
 MODEL_COPIES = 11.5
-"""Of the weights, while a model is loaded, saved, converted and measured: 11.0 to 11.3 were seen,
-for 16 to 55 MB (docs/decisions.md)."""
+"""Of the weights, while a model is loaded, saved, converted and measured: 11.0 to 11.3 were
+measured, for 16 to 55 MB (docs/decisions.md)."""
+SLOT_COPIES = 2.0
+"""Of the weights, the optimizer's: Adam has two slots, SGD without momentum none."""
 TRAINED_COPIES = 2.5
-"""Of the weights, beside what the device's allocator counts while they are trained."""
-UPDATE_COPIES, SLOT_COPIES, MASK_COPIES = 6.0, 2.5, 2.0
-"""What the allocator counts of weights that are trained, whatever the micro-batch: with each of the
-optimizer's slots, as a step may be made again, and with masks. A plan leaves a twentieth free. 5.4
-were seen with SGD and up to 12.2 with Adam and masks, for 8 to 31 MB."""
+"""Of the weights, while they are trained, beside what the device's allocator counts."""
 TEACHER_COPIES = 5.0
 """Of a live teacher's weights, which nothing saves or converts: 4.7 were measured, for 61 MB."""
 TFLITE_COPIES = 8.5
 """Of a .tflite file that a step starts from: 8.4 were measured, for 61 MB."""
-_SLOTS = {"sgd": 0, "adagrad": 1, "lion": 1}
-_OTHER_SLOTS = 2
 _MARGIN = 0.1
+"""Of what is left of a control group: kept free."""
 _ROOMY_BYTES = 4_000_000_000
-"""A group with more left is left alone, unless the weights are a good part of it."""
 _LARGE_PART = 1 / 20
+"""Without `training.host_memory_limit`, training has a limit of its own only in a group with less
+than this left, or where the models' files are more than this part of it."""
+_MODEL = "model"
+"""The role of the model that a step starts from; the others are teachers."""
+_SAME_SIZE = ("baseline", "train", "cluster")
+"""Kinds of stages whose model has as many weights as the one that they start from."""
 
 
-@dataclass(frozen=True)
-class HostPlan:
-    """What a step's process may take, and what it will.
+def check_host(plan: Plan, steps: Sequence[Step], group_bytes: int | None = None) -> None:
+    """Check that each step fits in memory, as far as it is known before the first one starts.
 
-    Attributes:
-        limit_bytes: of the process's resident memory.
-        asked_for: whether the recipe says so; else the control group does.
-        read_bytes: of the models that it reads; 0 of those that a function builds.
-        fixed_bytes: whatever the micro-batches of training.
-        for_weights_bytes: of these, what follows from the weights.
-        training_bytes: what the device's allocator may count while it trains: what the rest of
-            the process leaves, and what an update of the weights takes at least, for that is given
-            back before the model is converted.
-    """
-
-    limit_bytes: int
-    asked_for: bool
-    read_bytes: int
-    fixed_bytes: int
-    for_weights_bytes: int
-    training_bytes: int
-
-    @property
-    def left_bytes(self) -> int:
-        """What is left for training; below 0 where the step does not fit at all."""
-        return self.limit_bytes - self.fixed_bytes
-
-
-def host_plan(needs: HostNeeds, group_bytes: int | None = None) -> HostPlan | None:
-    """Return what a step's process takes, None where nothing limits it.
+    A model that an earlier step makes smaller, or that a function builds, counts as nothing here.
 
     Args:
-        needs: what the step asks.
+        plan: of the run.
+        steps: of it that are to be computed.
         group_bytes: what is left of the control group; by default `left_of_group`.
+
+    Raises:
+        ResourceError: a step needs more than the limit, whatever its micro-batch.
     """
-    training = needs.training
-    asked = training.host_memory_limit
-    left = left_of_group() if group_bytes is None else group_bytes
-    limits = [] if left is None else [int(left * (1 - _MARGIN)) + LIBRARY_BYTES]
-    if not limits and asked is None:
-        return None
-    limit = min([*limits, *([] if asked is None else [asked])])
-    weights = needs.weights_bytes
-    process = PROCESS_BYTES
-    others = TEACHER_COPIES * needs.teachers_bytes + TFLITE_COPIES * needs.tflite_bytes
-    of_weights = MODEL_COPIES * weights
-    if needs.epochs:
-        # Gradients are gone when the model is converted, slots need not be.
-        process, of_weights = process + TRAINING_BYTES, of_weights + slots(training) * weights
-    beside = round(process + of_weights + others - _allocated(needs))
-    least = _least_training_bytes(needs)
-    of_weights = round(max(of_weights, TRAINED_COPIES * weights + least) + others)
-    read = weights + needs.teachers_bytes + needs.tflite_bytes
-    return HostPlan(
-        limit_bytes=limit,
-        asked_for=asked is not None,
-        read_bytes=read,
-        fixed_bytes=process + of_weights,
-        for_weights_bytes=of_weights,
-        training_bytes=max(least, limit - beside),
-    )
+    made: dict[str, int] = {}
+    for step in plan.steps:
+        sizes = {role: _size(source, made) for role, source in step.inputs.items()}
+        reference = step.inputs[_MODEL].reference
+        is_tflite = reference is not None and reference.path.suffix == ".tflite"
+        masks = step.kind == "prune" and getattr(step.config, "method", "") == "magnitude"
+        if masks or step.kind in _SAME_SIZE:
+            made[step.name] = sizes[_MODEL]
+        if step in steps:
+            _limit(_needs(step.name, step.epochs, step.training, sizes, is_tflite), group_bytes)
 
 
 def within_host(job: StepJob, group_bytes: int | None = None) -> StepJob:
-    """Return a job that keeps within the host's memory: on a CPU with a memory limit to train in.
+    """Return a step's job with its limit of host memory and, on a CPU, what training may take.
 
     Args:
         job: the step's job.
-        group_bytes: see `host_plan`.
+        group_bytes: see `check_host`.
 
     Raises:
-        ResourceError: the step needs more, whatever its micro-batches.
+        ResourceError: the step needs more than the limit, whatever its micro-batch.
     """
-    needs = needs_of_job(job)
-    plan = host_plan(needs, group_bytes)
-    if plan is None:
+    sizes = {
+        role: 0 if source.function else weights_bytes(source.path)
+        for role, source in job.inputs.items()
+    }
+    is_tflite = job.inputs[_MODEL].path.suffix == ".tflite"
+    needs = _needs(job.name, job.epochs, job.training, sizes, is_tflite)
+    limit = _limit(needs, group_bytes)
+    if limit is None:
         return job
-    if plan.left_bytes <= 0:
-        raise _refused(needs, plan)
-    training = replace(job.training, host_memory_limit=plan.limit_bytes)
-    tight = plan.limit_bytes < _ROOMY_BYTES or plan.read_bytes > _LARGE_PART * plan.limit_bytes
-    # A budget of the peak makes the model smaller, and goes with no limit of training.
-    if job.epochs and not needs.budgeted and not gpu_device() and (plan.asked_for or tight):
-        known = training.memory_limit
-        left = plan.training_bytes
-        training = replace(training, memory_limit=left if known is None else min(known, left))
+    training = replace(job.training, host_memory_limit=limit)
+    tight = limit < _ROOMY_BYTES or needs.files_bytes > _LARGE_PART * limit
+    given = job.training.host_memory_limit is not None
+    if job.epochs and not gpu_device() and (given or tight):
+        left = limit - needs.beside_training_bytes
+        training = replace(training, memory_limit=min(training.memory_limit or left, left))
     return replace(job, training=training)
 
 
-def check_host(steps: Sequence[HostNeeds], group_bytes: int | None = None) -> None:
-    """Look at all steps of a run before the first one starts.
-
-    Args:
-        steps: that are to be computed; what is not known of them is looked at when it is.
-        group_bytes: see `host_plan`.
-
-    Raises:
-        ResourceError: one of them needs more than there is, whatever its micro-batches.
-    """
-    for needs in steps:
-        plan = host_plan(needs, group_bytes)
-        if plan is not None and plan.left_bytes <= 0:
-            raise _refused(needs, plan)
-
-
 def left_of_group() -> int | None:
-    """Return what is left of the control group for a run that begins, of several its part.
+    """Return what is left of the control group for a run that begins; its part, of several.
 
-    Later it is less, by the process that workers are forks of: what they share with it counts once.
+    Later it is less by the process that workers are forks of: what they share counts once.
     """
     left = group_left_bytes()
     shared_by = os.environ.get(HOST_SHARED_BY, "")
@@ -161,53 +116,130 @@ def left_of_group() -> int | None:
     return min(left, HostMemory().limit_bytes() // max(int(shared_by), 1))
 
 
-def _allocated(needs: HostNeeds) -> int:
-    """Return what of the weights' copies the allocator counts in training: weights and slots."""
-    return (1 + slots(needs.training)) * needs.weights_bytes
+@dataclass(frozen=True)
+class _Needs:
+    """What a step's process takes, in bytes.
+
+    Attributes:
+        name: of the step.
+        training: how it trains.
+        process_bytes: whatever the models.
+        models_bytes: of copies of the models, at most.
+        files_bytes: of the models that it reads; 0 of those that a function builds.
+        beside_training_bytes: while it trains, beside what the device's allocator counts.
+        slots: whether its optimizer keeps slots.
+    """
+
+    name: str
+    training: Training
+    process_bytes: int
+    models_bytes: int
+    files_bytes: int
+    beside_training_bytes: int
+    slots: bool
 
 
-def _least_training_bytes(needs: HostNeeds) -> int:
-    """Return what the allocator counts of a training whatever its micro-batch; 0 if not known."""
-    if not needs.epochs or not needs.keeps_size or gpu_device():
-        return 0
-    masks = MASK_COPIES if needs.kind == "prune" else 0.0
-    copies = UPDATE_COPIES + SLOT_COPIES * slots(needs.training) + masks
-    return round(copies * needs.weights_bytes)
-
-
-def slots(training: Training) -> int:
-    """Return how many numbers the optimizer keeps of each weight."""
-    optimizer = training.optimizer
-    momentum = 1 if optimizer.name == "sgd" and optimizer.momentum else 0
-    return _SLOTS.get(optimizer.name, _OTHER_SLOTS) + momentum
-
-
-def _refused(needs: HostNeeds, plan: HostPlan) -> ResourceError:
-    whose = "training.host_memory_limit" if plan.asked_for else "the control group"
-    total = HostMemory().limit_bytes()
-    short = (plan.fixed_bytes - plan.limit_bytes) / (1 - _MARGIN)
-    hints = [f"give it {_size(_rounded_up(total + short))}"]
-    if needs.epochs and slots(needs.training):
-        hints.append("training.optimizer.name: sgd")
-    if plan.asked_for:
-        enough = (plan.fixed_bytes - LIBRARY_BYTES) / (1 - _MARGIN)
-        hints[0] = f"give it {_size(_rounded_up(enough))}"
-    if plan.asked_for and plan.fixed_bytes < (1 - _MARGIN) * total:
-        hints[0] = f"set training.host_memory_limit: {plan.fixed_bytes // 10**6 + 1}MB"
-    process = plan.fixed_bytes - plan.for_weights_bytes
-    return ResourceError(
-        f"the step needs about {_size(plan.fixed_bytes)} of the host's memory, of which "
-        f"{_size(process)} for the process and the rest for {_size(plan.read_bytes)} of "
-        f"weights, and {whose} leaves it {_size(plan.limit_bytes)}",
-        subject=needs.name,
-        hint="; ".join(hints),
+def _needs(
+    name: str, epochs: int, training: Training, sizes: dict[str, int], is_tflite: bool
+) -> _Needs:
+    model = sizes[_MODEL]
+    teachers = sum(sizes.values()) - model
+    slots = epochs > 0 and (training.optimizer.name != "sgd" or bool(training.optimizer.momentum))
+    process = PROCESS_BYTES + (TRAINING_BYTES if epochs else 0)
+    copies = TFLITE_COPIES if is_tflite else MODEL_COPIES + SLOT_COPIES * slots
+    beside = process + TEACHER_COPIES * teachers + TRAINED_COPIES * model
+    return _Needs(
+        name=name,
+        training=training,
+        process_bytes=process,
+        models_bytes=round(copies * model + TEACHER_COPIES * teachers),
+        files_bytes=model + teachers,
+        beside_training_bytes=round(beside),
+        slots=slots,
     )
 
 
-def _rounded_up(count: float) -> int:
-    """Return bytes that are as many when they are shown in GB with two decimals."""
-    return -int(-count // 10**7) * 10**7
+def _limit(needs: _Needs, group_bytes: int | None) -> int | None:
+    """Return the bytes that a step's process may hold, None for no limit; refuse what needs more.
+
+    The less of `training.host_memory_limit` and what is left of the control group.
+    """
+    given = needs.training.host_memory_limit
+    left = left_of_group() if group_bytes is None else group_bytes
+    limits = [] if left is None else [int(left * (1 - _MARGIN)) + LIBRARY_BYTES]
+    limits += [] if given is None else [given]
+    needed = needs.process_bytes + needs.models_bytes
+    if not limits or needed < min(limits):
+        return min(limits, default=None)
+    limit, total = min(limits), HostMemory().limit_bytes()
+    enough = total + (needed - limit) / (1 - _MARGIN)
+    whose = "the control group"
+    if given is not None:
+        enough, whose = (needed - LIBRARY_BYTES) / (1 - _MARGIN), "training.host_memory_limit"
+    hint = f"give it {_size_text(-int(-enough // 10**7) * 10**7)}"  # whole in GB with two decimals
+    if given is not None and needed < (1 - _MARGIN) * total:
+        hint = f"set training.host_memory_limit: {needed // 10**6 + 1}MB"
+    raise ResourceError(
+        f"the step needs about {_size_text(needed)} of the host's memory, of which "
+        f"{_size_text(needs.process_bytes)} for the process and the rest for "
+        f"{_size_text(needs.files_bytes)} of weights, and {whose} leaves it {_size_text(limit)}",
+        subject=needs.name,
+        hint=f"{hint}; training.optimizer.name: sgd" if needs.slots else hint,
+    )
 
 
-def _size(count: float) -> str:
+def _size_text(count: float) -> str:
     return format_value(count, "bytes")
+
+
+def _size(source: Source, made: dict[str, int]) -> int:
+    """Return the bytes of a model; 0 where they are not known yet."""
+    if source.arguments or (source.reference is not None and source.reference.function):
+        return 0
+    if source.step is not None:
+        return made.get(source.step, 0)
+    return 0 if source.reference is None else weights_bytes(source.reference.path)
+
+
+_SMALL_BYTES = 4_000_000
+"""A smaller file counts whole: its optimizer decides nothing."""
+_OPTIMIZER = ("optimizer", "optimizer_weights")
+"""Groups at the root of the weights in a `.keras` file, and of an `.h5` file."""
+
+
+def weights_bytes(path: Path) -> int:
+    """Return the bytes of a model's file or folder, without its optimizer's; 0 where there is none.
+
+    With Adam the slots are two thirds of a compiled model's file. They are subtracted where the
+    file is HDF5 or holds it unpacked.
+    """
+    files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
+    try:
+        whole = sum(one.stat().st_size for one in files)
+    except OSError:
+        return 0
+    if whole < _SMALL_BYTES or path.suffix not in (".keras", ".h5", ".hdf5"):
+        return whole
+    import h5py
+
+    def count(_: str, item: object) -> None:
+        nonlocal whole
+        whole -= item.id.get_storage_size() if isinstance(item, h5py.Dataset) else 0
+
+    # Of a damaged file, loading says why.
+    with contextlib.suppress(Exception), _hdf5(path) as source, h5py.File(source, "r") as file:
+        for name in filter(file.__contains__, _OPTIMIZER):
+            file[name].visititems(count)
+    return whole
+
+
+def _hdf5(path: Path) -> BinaryIO:
+    """Open the HDF5 file that is, or lies unpacked in, a model's file."""
+    if path.suffix != ".keras":
+        return path.open("rb")
+    with zipfile.ZipFile(path) as archive:
+        if archive.getinfo(WEIGHTS).compress_type != zipfile.ZIP_STORED:
+            raise ValueError("packed")
+    source = open_weights(path)
+    assert source is not None
+    return source

@@ -46,7 +46,6 @@ from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.resolved import with_taken_task
 from shrink.run.estimates import keep_timing
 from shrink.run.folder import RunFolder, tasks_of
-from shrink.run.host_needs import needs_of_plan
 from shrink.run.host_plan import check_host, left_of_group
 from shrink.run.judged import entry_key, made_before, measured_on, to_measure, with_splits_of
 from shrink.run.keys import (
@@ -149,7 +148,7 @@ class Runner:
             self.plan.check_installed()
             new = [s for s in self.steps if not self._is_stored(s, state)]
             state.group_bytes = left_of_group()
-            check_host(needs_of_plan(self.plan, new), state.group_bytes)
+            check_host(self.plan, new, state.group_bytes)
             self._check_models(new)
             options = self.options
             folder = RunFolder(options.output, self.plan, options.force, options.trust_model)

@@ -16,8 +16,6 @@ from shrink.contract.codec import from_plain
 from shrink.contract.events import Event, Lost, OutOfMemoryEvent
 from shrink.contract.job import Attempts, Planning, StepJob
 from shrink.contract.training import Training
-from shrink.run.host_needs import needs_of_job
-from shrink.run.host_peak import expected_peak
 from shrink.run.host_plan import within_host
 from shrink.run.process import LOG_NAME, WorkerDied, attempt, log_to_keep
 
@@ -36,15 +34,13 @@ def with_plan(
         work: the step's own folder; the planner's is inside it.
         on_event: called with each progress event.
         workers: machines that will train together; this one plans for its share of a batch.
-        group_bytes: what was left of the control group when the run began; see `host_plan`.
+        group_bytes: what was left of the control group when the run began; see `check_host`.
 
     Raises:
         ShrinkError: not even a micro-batch of one example fits, or the step cannot begin.
     """
     job = within_host(job, group_bytes)
-    planning = _planned(job, work, on_event, workers)
-    expected = expected_peak(needs_of_job(job), planning)
-    return replace(job, planning=planning, host_peak=expected)
+    return replace(job, planning=_planned(job, work, on_event, workers))
 
 
 def _planned(job: StepJob, work: Path, on_event: Callable[[Event], None], workers: int) -> Planning:

@@ -32,7 +32,7 @@ MEMORY_KEYS = {
     "training_peak_bytes", "training_peak_predicted_bytes", "training_peak_small_bytes",
     "training_peak_allocator_bytes",
     "training_host_peak_bytes",
-    "stage_host_peak_bytes", "stage_host_peak_predicted_bytes",
+    "stage_host_peak_bytes",
     "inference_peak_bytes", "arena_bytes", "arena_estimate_bytes",
     "arena_32_bytes",
     "arena_32_reference_bytes",

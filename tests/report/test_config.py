@@ -40,6 +40,7 @@ def test_parse_gates_reads_its_own_dump() -> None:
     [
         ({"acuracy_drop": 0.1}, "did you mean accuracy_drop"),
         ({"accuracy_rise": 0.1}, "unknown gate 'accuracy_rise'"),
+        ({"stage_host_peak_predicted_bytes": "1GB"}, "was removed: use stage_host_peak_bytes or"),
         ({"los_drop": 0.1}, "did you mean loss_drop"),
         ({"recal_cat_drop": 0.1}, "unknown gate"),
         ({3: 0.1}, "unknown gate 3"),

@@ -40,7 +40,6 @@ def outcome(
             "training_peak_small_bytes": 300_000 if trains else None,
             "training_host_peak_bytes": 700_000_000 if trains else None,
             "stage_host_peak_bytes": 750_000_000,
-            "stage_host_peak_predicted_bytes": 800_000_000,
             "inference_peak_bytes": 2_000_000,
             "arena_bytes": 24_000,
             "arena_estimate_bytes": 20_000,
