@@ -85,7 +85,7 @@ KINDS = {
     "fingerprints": Kind("hashes of data files", 90),
     "user-code": Kind("what Python files import and read", 365),
     "inputs": Kind("models and arrays that Python code gave", 90, is_large=True),
-    "timings": Kind("what computed stages took", 365),
+    "timings": Kind("how long the last stage of each kind took", 365),
     "lineages": Kind("where artifacts come from", 365),
     FAILED_LOGS: Kind("logs of stages that failed beside no run folder", 30),
 }

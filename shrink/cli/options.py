@@ -78,7 +78,8 @@ CustomObjectsOption = Annotated[
 DryRunFlag = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="Say what would be computed, why, and how long it takes; run nothing."
+        "--dry-run",
+        help="Say what would be computed, why, and how long such a stage last took; run nothing.",
     ),
 ]
 FromOption = Annotated[

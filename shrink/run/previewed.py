@@ -1,24 +1,60 @@
-"""What a run would do, said before it does anything: which stages, why, and what that takes."""
+"""What a run would do, said before it does anything: which stages it computes, and why."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
-from shrink.base import files
+from shrink.base import cache, files
 from shrink.base.console import Console
 from shrink.base.figures import format_value
 from shrink.base.foreign import Json
 from shrink.contract.codec import to_plain
-from shrink.contract.estimates import Estimate, PreviewRow
+from shrink.contract.record import record
 from shrink.data.fingerprint import fingerprint
 from shrink.recipe.plan import Plan, Step
-from shrink.run.estimates import Estimator
 from shrink.run.keys import describe_steps, keys_of, measured_before
 from shrink.run.lineage import splits_of
 from shrink.run.steps import PLAN_NAME
 from shrink.run.store import Store
+
+
+@record
+class PreviewRow:
+    """What a run would do with a stage.
+
+    Attributes:
+        name: of the stage.
+        status: `cached`, `compute`, or in sweeps `shared`: computed by another run.
+        why: it is computed.
+        last_s: seconds that the last stage of its kind took on this machine; None for never.
+    """
+
+    name: str
+    status: Literal["cached", "compute", "shared"]
+    why: str
+    last_s: float | None = None
+
+
+def keep_duration(step: Step, seconds: float, store: Store) -> None:
+    """Remember how long a stage took, as the last of its kind."""
+    cache.keep(_duration_file(step, store), files.encoded(json.dumps({"duration_s": seconds})))
+
+
+def last_duration_s(step: Step, store: Store) -> float | None:
+    """Return how long the last stage of the same kind, with the same method or scheme, took."""
+    seconds = files.read_mapping(_duration_file(step, store)).get("duration_s")
+    return float(seconds) if isinstance(seconds, int | float) else None
+
+
+def _duration_file(step: Step, store: Store) -> Path:
+    variant = getattr(step.config, "scheme", None) or getattr(step.config, "method", None)
+    name = re.sub(r"\W+", "-", f"{step.kind}-{variant}" if variant else step.kind)
+    return store.root / "timings" / f"last-{name}.json"
 
 
 def preview_plan(
@@ -28,13 +64,13 @@ def preview_plan(
     store: Store,
     is_forced: Callable[[Step], bool],
 ) -> list[PreviewRow]:
-    """Return what a run would do with each step, why, and what that takes; nothing is computed.
+    """Return what a run would do with each step, and why; nothing is computed.
 
     Args:
         plan: of the run.
         steps: of it that would run.
         folder: the run folder, whose last plan says what changed.
-        store: of finished steps, and of what they took.
+        store: of finished steps, and of how long stages took.
         is_forced: whether flags ask for a step to be computed again.
     """
     digest = fingerprint(plan.data_config)
@@ -42,7 +78,6 @@ def preview_plan(
     described = describe_steps(plan, digest, splits)
     keys = keys_of(described)
     before = files.read_mapping(folder / PLAN_NAME)
-    estimator = Estimator(store, keys[plan.baseline.name])
 
     def is_stored(step: Step) -> bool:
         measured = measured_before(plan, step, digest, splits, store)
@@ -50,20 +85,14 @@ def preview_plan(
 
     rows = []
     for step in steps:
-        estimate = estimator.estimate(step, keys[step.name])
-        if is_forced(step):
-            row = PreviewRow(
-                name=step.name,
-                status="compute",
-                why="asked for by --no-cache or --from",
-                estimate=estimate,
-            )
-        elif is_stored(step):
-            row = PreviewRow(name=step.name, status="cached", why="in the store", estimate=estimate)
+        forced = is_forced(step)
+        if not forced and is_stored(step):
+            row = PreviewRow(name=step.name, status="cached", why="in the store")
         else:
-            why = _why(before.get(step.name), described[step.name])
-            row = PreviewRow(name=step.name, status="compute", why=why, estimate=estimate)
-        rows.append(row)
+            changed = _why(before.get(step.name), described[step.name])
+            why = "because of --no-cache or --from" if forced else changed
+            row = PreviewRow(name=step.name, status="compute", why=why)
+        rows.append(replace(row, last_s=last_duration_s(step, store)))
     return rows
 
 
@@ -93,7 +122,7 @@ def _short(value: object) -> str:
 
 
 def show_preview(rows: Sequence[PreviewRow], console: Console) -> None:
-    """Print what a run would do with each stage, and what all that it computes takes."""
+    """Print what a run would do with each stage."""
     if console.as_json:
         console.document([to_plain(row) for row in rows])
         return
@@ -102,43 +131,24 @@ def show_preview(rows: Sequence[PreviewRow], console: Console) -> None:
 
 
 def preview_lines(rows: Sequence[PreviewRow]) -> Iterator[str]:
-    """Yield what a run would do with each stage; below those to be computed, what that takes."""
+    """Yield what a run would do with each stage, with the last duration of those to compute."""
     width = max(len(row.name) for row in rows)
     for row in rows:
-        yield f"{row.name:<{width}}  {row.status:<7}  {row.why}"
-        if row.status == "compute":
-            yield f"{'':<{width}}  {'':<7}  {_taken(row.estimate)}"
+        last = ""
+        if row.status == "compute" and row.last_s is not None:
+            last = f" (the last of its kind took {format_value(row.last_s, 's')})"
+        yield f"{row.name:<{width}}  {row.status:<7}  {row.why}{last}"
 
 
 def total_line(rows: Sequence[PreviewRow]) -> str:
-    """Return what all stages to be computed take together, and how many of them are not known."""
-    wanted = [row.estimate for row in rows if row.status == "compute"]
-    seconds = [one.duration_s for one in wanted if one.duration_s is not None]
+    """Return how many stages are to be computed, and how long the last of their kinds took."""
+    wanted = [row.last_s for row in rows if row.status == "compute"]
     if not wanted:
         return "nothing to compute"
-    if not seconds:
-        return f"to compute: {_stages(len(wanted))}; the time is not known"
-    low, high = sum(one.low_s or 0 for one in wanted), sum(one.high_s or 0 for one in wanted)
-    peak = max((one.host_peak_bytes or 0 for one in wanted), default=0)
-    said = f"to compute: {_stages(len(wanted))}, about {_between(sum(seconds), low, high)}"
-    said += f", at most {format_value(peak, 'bytes')} of host memory" if peak else ""
-    unknown = len(wanted) - len(seconds)
-    return f"{said}; {unknown} of them not known" if unknown else said
-
-
-def _stages(count: int) -> str:
-    return "1 stage" if count == 1 else f"{count} stages"
-
-
-def _taken(estimate: Estimate) -> str:
-    if estimate.duration_s is None:
-        return f"time and memory are not known: {estimate.why}"
-    low, high = estimate.low_s or 0.0, estimate.high_s or 0.0
-    peak = estimate.host_peak_bytes
-    memory = "" if peak is None else f", {format_value(peak, 'bytes')} of host memory"
-    return f"about {_between(estimate.duration_s, low, high)}{memory}: {estimate.why}"
-
-
-def _between(seconds: float, low: float, high: float) -> str:
-    texts = [format_value(one, "s") for one in (seconds, low, high)]
-    return f"{texts[0]} ({texts[1]} to {texts[2]})"
+    known = [seconds for seconds in wanted if seconds is not None]
+    said = "to compute: 1 stage" if len(wanted) == 1 else f"to compute: {len(wanted)} stages"
+    if not known:
+        return f"{said}; none of this kind was computed on this machine before"
+    said += f"; the last of their kinds took {format_value(sum(known), 's')} together"
+    unknown = len(wanted) - len(known)
+    return f"{said}, without {unknown} of a new kind" if unknown else said

@@ -27,7 +27,6 @@ from shrink.base.files import reached
 from shrink.base.measured import Note
 from shrink.base.progress import Progress
 from shrink.contract.codec import from_plain
-from shrink.contract.estimates import PreviewRow
 from shrink.contract.events import Event
 from shrink.contract.job import CheckModelsJob, MeasuredOn, StepJob
 from shrink.contract.model_source import ModelSource, Trust
@@ -44,7 +43,6 @@ from shrink.model.reference import ModelReference
 from shrink.model.user_reads import changed_contents, holding_contents
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.recipe.resolved import with_taken_task
-from shrink.run.estimates import keep_timing
 from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.host_plan import check_host, left_of_group
 from shrink.run.judged import entry_key, made_before, measured_on, to_measure, with_splits_of
@@ -68,7 +66,7 @@ from shrink.run.lineage import (
     splits_of,
 )
 from shrink.run.options import RunOptions, RunResult
-from shrink.run.previewed import preview_plan
+from shrink.run.previewed import PreviewRow, keep_duration, preview_plan
 from shrink.run.process import LOG_NAME, attempt, run_worker, show
 from shrink.run.steps import (
     check_step_names,
@@ -186,7 +184,7 @@ class Runner:
         _CHECKED.extend([*later, *teachers])
 
     def preview(self) -> list[PreviewRow]:
-        """Return what a run would do with each step, why, and what that takes."""
+        """Return what a run would do with each step, and why."""
         steps, folder = self.steps, self.options.output
         return preview_plan(self.plan, steps, folder, self.store, lambda s: not self._may_reuse(s))
 
@@ -232,6 +230,8 @@ class Runner:
         state.stored[step.name] = stored
         self._remember(step, stored, state)
         seconds = stored.result.duration_s or 0.0
+        if status == "done":
+            keep_duration(step, seconds, self.store)
         self.console.stage_ended(*position, describe_end(status, seconds))
         artifact, digest = folder.take(step, stored.files[ARTIFACT])
         scores = scores_from_plain(json.loads(stored.files[SCORES].read_text(encoding="utf-8")))
@@ -242,14 +242,12 @@ class Runner:
     def _remember(self, step: Step, stored: StoredStep, state: _State) -> None:
         """Remember where a step's artifact comes from, for runs that go on from it."""
         digest, splits = state.data_fingerprint, state.splits
-        begins = state.stored.get(self.plan.baseline.name)
-        if self.options.measured_on != "test":  # a point of a search: its time counts alike
-            keep_timing(step, stored, state.keys[step.name], begins, self.store)
+        if self.options.measured_on != "test":  # a trial of a search
             return
+        begins = state.stored.get(self.plan.baseline.name)
         origin = None if begins is None else origin_of(self.plan, splits, digest, begins)
         if not changed_contents():
             keep_measurement(self.plan, step, digest, splits, stored, self.store)
-        keep_timing(step, stored, state.keys[step.name], begins, self.store)
         counted = step_outcome(step, "done", result=stored.result)
         data = describe_data(self.plan.data_config, digest, [counted])
         state.lineages[stored.files[ARTIFACT].stem] = remember(

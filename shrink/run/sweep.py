@@ -23,7 +23,6 @@ from shrink.base.foreign import JsonObject
 from shrink.base.settings import in_words
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.comparison import COMPARE_NAME, Comparison
-from shrink.contract.estimates import PreviewRow
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Failure, Report
 from shrink.contract.report_file import read_report
@@ -34,7 +33,7 @@ from shrink.report.compared import RunToCompare, Titled, compare_runs
 from shrink.run.cluster import membership
 from shrink.run.options import RunOptions
 from shrink.run.parallel import Pool, share_of_memory
-from shrink.run.previewed import preview_lines, total_line
+from shrink.run.previewed import PreviewRow, preview_lines, total_line
 from shrink.run.process import attempt
 from shrink.run.runner import Runner
 from shrink.run.session import guard_models, names_artifact

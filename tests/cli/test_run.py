@@ -231,14 +231,8 @@ def test_run_dry_says_what_would_be_computed_and_why(finished: FinishedRun) -> N
     ]  # fmt: skip
     assert "config.sparsity: 0.5 -> 0.7" in rows[2]["why"]
     assert rows[3]["why"] == "what it starts from changes"
-    bases = [row["estimate"]["basis"] for row in rows]
-    assert bases == ["same_step", "same_step", "scaled", "scaled"]
-    for row, done in zip(rows, read_report(finished.folder)["stages"], strict=True):
-        if row["status"] == "cached":
-            assert row["estimate"]["duration_s"] == done["duration_s"]
-        # The same model and data as the one record: another sparsity takes about as long.
-        assert row["estimate"]["duration_s"] == pytest.approx(done["duration_s"])
-        assert row["estimate"]["host_peak_bytes"] == done["memory"]["stage_host_peak_bytes"]
+    done = read_report(finished.folder)["stages"]
+    assert [row["last_s"] for row in rows] == [one["duration_s"] for one in done]
 
 
 def test_report_has_no_number_that_json_does_not_know(finished: FinishedRun) -> None:
