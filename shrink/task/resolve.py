@@ -168,6 +168,8 @@ class _Resolver:
                 loss, source = self._compiled_loss(index, target), self._stored_by
             if loss is None:
                 (loss, why), source = inferred_loss(target, ending), "data"
+                if loss == "mean_squared_error" and len(target.shape) < 2 and target.yes_or_no:
+                    self._warn_of_numbers(self._model.output_names[index])
             known = loss_of(loss)
             losses.append(known.of(kind_of(known, target, ending)).key)
             by.append(source)  # type: ignore[arg-type]
@@ -202,6 +204,16 @@ class _Resolver:
             why = "whose code runs only where a recipe names it" if own else _UNKNOWN
         self._warn_of_loss(f"with the loss {stored.stored}, {why}", None)
         return None
+
+    def _warn_of_numbers(self, output: str) -> None:
+        self._warnings.append(
+            TaskWarning(
+                "labels-as-numbers",
+                f"the targets of {output!r} are 0 and 1, and its outputs are no sigmoids: they are "
+                "taken as numbers to predict (mean_squared_error)",
+                "set task.loss: binary_crossentropy if they are labels, else mean_squared_error",
+            )
+        )
 
     def _warn_of_loss(self, why: str, name: str | None) -> None:
         then = f"{name} is taken without" if name else "another is taken from model and data"

@@ -288,6 +288,22 @@ def test_resolve_task_infers_the_loss_from_targets_and_outputs(
 
 
 @pytest.mark.parametrize(
+    ("y", "loss", "codes"),
+    [
+        (SEVERAL, None, ["labels-as-numbers"]),
+        (SEVERAL, "mean_squared_error", []),
+        (X[:, :3], None, []),
+    ],
+)
+def test_labels_that_are_taken_as_numbers_are_a_warning(
+    y: np.ndarray, loss: str | None, codes: list[str], tmp_path: Path
+) -> None:
+    dataset, model = dataset_of(tmp_path, y), keras_interface(model_of(L.Dense(3)))
+    task = resolve_task(TaskConfig(loss=loss), dataset, model)
+    assert [warning.code for warning in task.warnings] == codes
+
+
+@pytest.mark.parametrize(
     ("y", "make", "message", "hint"),
     [
         (CLASSES, sigmoid, "labels 0 to 3 for a single output", "mean_squared_error"),
