@@ -111,6 +111,12 @@ def _float_array(x: np.ndarray) -> np.ndarray:
     return np.asarray(x, np.float32)
 
 
+def _width_of_rows(dataset: Dataset) -> int | None:
+    """Return how many numbers the one target of an example has; None of any other shape."""
+    specs = tf.nest.flatten(dataset.train.target_spec)
+    return specs[0].shape[0] if len(specs) == 1 and specs[0].shape.rank == 1 else None
+
+
 def open_dataset_for(
     config: DataConfig,
     seed: int,
@@ -152,6 +158,8 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
     """
     dataset: Dataset = ask_source(config.source, "open_source", Dataset, config, seed)
     names = named_classes(dataset.class_names, dataset.num_classes, config.classes, config.path)
+    if config.classes and not names and _width_of_rows(dataset) == len(config.classes):
+        names = tuple(config.classes)  # one-hot rows, or several labels for each example
     as_given = functools.cache(functools.partial(_membership, dataset, config, seed))
     masks = without_shared(as_given()) if config.overlap == "leave_out" else None
     out = None

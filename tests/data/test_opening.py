@@ -30,6 +30,17 @@ def test_open_dataset_splits_digits_as_the_recipe_says() -> None:
     assert dataset.train.target_spec == tf.TensorSpec((), tf.int64)
 
 
+def test_open_dataset_names_the_labels_of_rows(tmp_path: Path) -> None:
+    rows = np.arange(60).reshape(20, 3) % 2
+    np.savez(tmp_path / "rows.npz", x=np.zeros((20, 4), np.float32), y=rows.astype(np.float32))
+    given = {"source": "npz", "path": str(tmp_path / "rows.npz"), "classes": ["odd", "big", "red"]}
+    assert open_dataset(DataConfig.model_validate(given), seed=0).class_names == (
+        "odd",
+        "big",
+        "red",
+    )
+
+
 def test_open_dataset_keeps_digits_as_stored() -> None:
     x, y = _digits().test.arrays(np.arange(360))
     assert (x.min(), x.max()) == (0, 16)

@@ -55,8 +55,8 @@ class ConfusionTables:
 
     def _described(self, index: int, counts: Array) -> Confusion:
         task, k = self._task, len(counts)
-        named = tuple(task.classes) if len(task.losses) == 1 and len(task.classes) == k else ()
-        labels = named or tuple(map(str, range(k)))
+        named = task.classes[:k] if len(task.losses) == 1 else ()
+        labels = (*named, *map(str, range(len(named), k)))
         rows = tuple(tuple(float(one) for one in row) for row in counts)
         return Confusion(
             output=task.outputs[index].name if task.outputs else "",

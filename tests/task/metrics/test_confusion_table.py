@@ -31,6 +31,13 @@ def test_counts_are_those_of_scikit_learn() -> None:
     assert wrong["abc".index(first.true), "abc".index(first.decided)] == wrong.max()
 
 
+def test_outputs_beyond_the_named_classes_have_their_numbers() -> None:
+    found = ConfusionTables(task("sparse_categorical_crossentropy", ("a", "b")))
+    found.add([np.eye(3)], [np.array([0, 1, 1])], NONE)
+    (one,) = found.described()
+    assert one.labels == ("a", "b", "2")
+
+
 def test_one_output_has_two_classes_and_a_mask_leaves_elements_out() -> None:
     labels, outputs = RANDOM.integers(0, 2, (9, 4, 1)), RANDOM.normal(size=(9, 4, 1))
     mask = RANDOM.integers(0, 2, (9, 4)).astype(bool)
