@@ -168,7 +168,8 @@ def _usage_error(error: typer.TyperException) -> RecipeError:
         words = [word for word in sys.argv[1:] if not word.startswith("-")]
         removed = (f"shrink {' '.join(words[:count])}" for count in (2, 1))
         if instead := replacement(*removed):
-            message, near = message.replace("No such command", "Removed command"), instead
+            removed_name = message.removeprefix("No such command").split(". ")[0]
+            message, near = f"Removed command{removed_name}", instead
     return RecipeError(
         message, subject=command, hint=near or f"`{command} --help` lists what it takes"
     )

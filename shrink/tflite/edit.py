@@ -26,13 +26,17 @@ from shrink.tflite.model import (
     PLAN_ENTRY,
     add_buffer,
     add_tensor_like,
+    drop_unread_tensors,
     operator_code,
     packed,
+    read,
     read_metadata,
     text,
     unpacked,
+    values,
 )
 
+_LARGEST_HALF = 65504
 _STORED = {schema.TensorType.FLOAT32: "<f4", schema.TensorType.INT32: "<i4"}
 
 
@@ -48,10 +52,10 @@ def with_constants(content: bytes, constants: Mapping[tuple[int, int], Array]) -
     """
     model = unpacked(content)
     graph = model.subgraphs[0]
-    for (operator, position), values in constants.items():
+    for (operator, position), array in constants.items():
         index = int(graph.operators[operator].inputs[position])
         stored = _STORED[graph.tensors[index].type]
-        data = np.frombuffer(np.ascontiguousarray(values, stored).tobytes(), np.uint8)
+        data = np.frombuffer(np.ascontiguousarray(array, stored).tobytes(), np.uint8)
         if _shared(model, graph, index):
             index = _add_copy(model, graph, index)
             inputs = list(graph.operators[operator].inputs)
@@ -59,6 +63,59 @@ def with_constants(content: bytes, constants: Mapping[tuple[int, int], Array]) -
             graph.operators[operator].inputs = inputs
         model.buffers[graph.tensors[index].buffer].data = data
     return packed(model)
+
+
+def with_exact_constants(half: bytes, full: bytes) -> tuple[bytes, int]:
+    """Store float16 constants as float32 where rounding them costs most.
+
+    These are constants that shift or scale channels, such as the mean of a normalization: 100,000
+    becomes 65,504, and 60,000 moves by up to 16. Kernels beyond 65,504 stay float32, too.
+
+    Args:
+        half: a file whose constants are float16 behind DEQUANTIZE, as TensorFlow converts.
+        full: the same model in float32.
+
+    Returns:
+        The file, and how many constants it stores as float32 now.
+    """
+    exact: dict[tuple[str, tuple[int, ...]], list[Array]] = {}
+    for tensor in (t for graph in read(full) for t in graph.tensors):
+        if tensor.constant and tensor.dtype == "FLOAT32" and (found := values(tensor)) is not None:
+            exact.setdefault((tensor.name, tensor.shape), []).append(found)
+    model, kept = unpacked(half), 0
+    for view, graph in zip(read(half), model.subgraphs, strict=True):
+        affine = {
+            index
+            for operator in view.operators
+            if operator.name in {"ADD", "SUB", "MUL", "DIV"}
+            for index in operator.inputs
+        }
+        operators = []
+        for operator, stored in zip(view.operators, graph.operators or [], strict=True):
+            source = view.tensors[operator.inputs[0]] if operator.inputs else None
+            rounded = values(source) if source is not None and source.constant else None
+            operators.append(stored)
+            if source is None or rounded is None or operator.name != "DEQUANTIZE":
+                continue
+            shifts = operator.outputs[0] in affine and source.elements == (*source.shape, 1)[-1]
+            if source.dtype != "FLOAT16" or not (shifts or np.abs(rounded).max() >= _LARGEST_HALF):
+                continue
+            same = [
+                found
+                for found in exact.get((source.name, source.shape), [])
+                if np.array_equal(
+                    np.clip(found, -_LARGEST_HALF, _LARGEST_HALF).astype(np.float16), rounded
+                )
+            ]
+            if same:
+                graph.tensors[operator.outputs[0]].buffer = add_buffer(model, same[0])
+                operators.pop()
+                kept += 1
+        graph.operators = operators
+    if not kept:
+        return half, 0
+    drop_unread_tensors(model)
+    return packed(model), kept
 
 
 def exposing(content: bytes, tensors: Sequence[int]) -> bytes:

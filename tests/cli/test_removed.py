@@ -26,6 +26,7 @@ def test_a_removed_command_is_refused_with_its_replacement(
     done = shrink(*words, cwd=tmp_path, store=tmp_path, expect=2)
     said = done.stdout + done.stderr
     assert "Removed command" in said
+    assert "did you mean" not in said.lower()
     assert hint in said
 
 

@@ -26,7 +26,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.noise import noise
 from shrink.stages.quantize.prepared import LOOKED_AT, MasksWithinConversion, prepared
 from shrink.tflite.convert import Conversion, Precision, convert
-from shrink.tflite.edit import without_constant_names
+from shrink.tflite.edit import with_exact_constants, without_constant_names
 from shrink.tflite.model import read
 from shrink.tflite.weights import float_operators
 
@@ -238,9 +238,14 @@ def _float32(
 def _float16(
     source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
 ) -> Conversion:
-    if source.model is not None:
-        return convert(source.model, "float16")
-    return Conversion(edge_quantizer.to_float16(source.float32.content), ())
+    if source.model is None:
+        return Conversion(edge_quantizer.to_float16(source.float32.content), ())
+    half = convert(source.model, "float16")
+    content, kept = with_exact_constants(half.content, source.float32.content)
+    if not kept:
+        return half
+    note = f"float32 constants, as float16 may be too coarse: {kept} that shift or scale channels"
+    return Conversion(content, (*half.notes, note))
 
 
 def _eight_bits(mode: Mode) -> Scheme:

@@ -188,3 +188,20 @@ def test_inputs_that_are_integers_or_are_not_looked_up_with_keep_their_type() ->
         config = QuantizeConfig()
         assert with_exact_inputs(config, source) == (config, ())
         assert truncated_inputs(read(source.float32.content)[0]) == []
+
+
+def test_float16_keeps_the_statistics_of_a_normalization() -> None:
+    mean, deviation = (
+        np.array([101_300.0, 50_010.0, 1e-4], np.float32),
+        np.array([200.0, 3.0, 1e-5]),
+    )
+    inputs = L.Input((3,))
+    normalized = L.Normalization(mean=mean, variance=deviation**2)(inputs)
+    model = keras.Model(inputs, L.Dense(4, name="scores")(normalized))
+    x = (mean + deviation * np.random.default_rng(0).normal(size=(50, 3))).astype(np.float32)
+    made = SCHEMES["float16"](FloatModel(model), None, QuantizeConfig(scheme="float16"))  # type: ignore[arg-type]
+    kernel, bias = model.get_layer("scores").get_weights()
+    wanted = ((x.astype(np.float64) - mean) / deviation) @ kernel + bias
+    np.testing.assert_allclose(load(made.content).predict(x)[0], wanted, atol=0.01)
+    assert {t.dtype for t in read(made.content)[0].tensors if t.shape == (4, 3)} >= {"FLOAT16"}
+    assert any("too coarse: 2" in note for note in made.notes)
