@@ -130,6 +130,8 @@ class MicroBatchTrainer(keras.Model):
         self.after_evaluation: Callable[[], dict[str, float]] | None = None
         self._loss_mean = keras.metrics.Mean(name="loss")
         self._metric_means = [keras.metrics.Mean(name=name) for name in metrics]
+        # Known to Python, too: a heartbeat in every step must not wait for a device.
+        self._size = micro_batch_size
         # int64, for TensorFlow keeps int32 variables on the CPU.
         self._micro_batch_size = tf.Variable(
             micro_batch_size, dtype=tf.int64, trainable=False, name="micro_batch_size"
@@ -152,7 +154,7 @@ class MicroBatchTrainer(keras.Model):
     @property
     def micro_batch_size(self) -> int:
         """Examples per forward pass and replica."""
-        return int(self._micro_batch_size.numpy())
+        return self._size
 
     @property
     def updates_begun(self) -> int:
@@ -167,6 +169,7 @@ class MicroBatchTrainer(keras.Model):
 
     def set_micro_batch_size(self, size: int) -> None:
         """Change the examples per forward pass; traces again only if the step had no loop."""
+        self._size = size
         self._micro_batch_size.assign(size)
         validation_size = min(size, int(self._validation_size.numpy()))
         self._validation_size.assign(validation_size if self._sized_validation else size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -149,7 +149,9 @@ class RecoveringStep:
         self._trainer, self._retries = trainer, retries
         self._strategy = trainer.distribute_strategy
         self._step = self._build()
-        self._state: list[tf.Variable] | None = None
+        self._state: list[tf.Variable] = []
+        # What is read shares the variable's memory.
+        self._read = traced(lambda: [variable.read_value() for variable in self._state])
         self._first_update = int(trainer.optimizer.iterations.numpy())
         self._first_begun = trainer.updates_begun
         self._updates = 0
@@ -189,7 +191,7 @@ class RecoveringStep:
             evidence = evidence_of(error)
         else:
             return logs
-        for variable, value in zip(self._components(), saved, strict=True):
+        for variable, value in zip(self._state, saved, strict=True):
             variable.assign(value)
         self._back_off(evidence)
         return None
@@ -208,21 +210,18 @@ class RecoveringStep:
         # Unconverted: AutoGraph would turn our own errors into others.
         return traced(step, reduce_retracing=True)
 
-    def _save(self) -> list[tf.Tensor]:
-        # A read shares the variable's memory; raw, because this runs in every step.
-        read = tf.raw_ops.ReadVariableOp
-        return [read(resource=v.handle, dtype=v.dtype) for v in self._components()]
-
-    def _components(self) -> list[tf.Variable]:
-        """Return what a failed step may have changed: one variable for each replica's copy."""
-        if self._retries.replay is None:
-            return []
-        if self._state is None:
+    def _save(self) -> Sequence[tf.Tensor]:
+        """Return the values of what a failed step may have changed, in one call."""
+        if self._retries.replay is None or not self._retries.in_process:
+            return ()
+        if not self._state:
             trainer = self._trainer
-            state = [*trainer.model.non_trainable_variables, *_metric_variables(trainer)]
+            # What was made to be trained is only frozen: no forward pass writes to it.
+            state = [v for v in trainer.model.non_trainable_variables if not v.trainable]
+            state += [v for metric in trainer.metrics for v in metric.variables]
             state += [trainer.seeds.variable] if trainer.seeds is not None else []
             self._state = [v for s in state for v in self._strategy.experimental_local_results(s)]
-        return self._state
+        return self._read()
 
     def _back_off(self, evidence: str) -> None:
         size, update = self._trainer.micro_batch_size, self._first_update + self._updates
@@ -248,7 +247,3 @@ class RecoveringStep:
         if watcher is not None:
             watcher.out_of_memory(event)
         self._trainer.set_micro_batch_size(size // 2)
-
-
-def _metric_variables(trainer: Stepping) -> list[tf.Variable]:
-    return [variable for metric in trainer.metrics for variable in metric.variables]

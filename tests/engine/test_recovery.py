@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import tensorflow as tf
+import tf_keras as keras
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.framework import ops
 
-from shrink.engine.recovery import evidence_of, is_out_of_memory, needs_fresh_process
+from shrink.contract.events import OutOfMemoryEvent
+from shrink.contract.training import Training
+from shrink.engine.devices import open_devices
+from shrink.engine.microbatch import MicroBatchTrainer
+from shrink.engine.objective import SupervisedObjective
+from shrink.engine.planner import BatchPlan
+from shrink.engine.recovery import Retries, evidence_of, is_out_of_memory, needs_fresh_process
+from shrink.engine.trainer import TrainingSetup, build_trainer
 from tests.engine._run import run_in_fresh_process
 from tests.forks import call
 
@@ -66,3 +79,70 @@ def test_train_halves_the_micro_batch_when_the_allocator_refuses() -> None:
     assert result["updates"] == 2
     assert "OOM" in result["evidence"][0]
     assert result["accumulation_steps"] * result["micro_batch_size"] == 256
+
+
+class _Counting:
+    """Counts the calls of a function."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.calls = 0
+        self._function = function
+
+    def __call__(self, *arguments: Any, **settings: Any) -> Any:
+        self.calls += 1
+        return self._function(*arguments, **settings)
+
+
+class _Follows:
+    """A watcher that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, int]] = []
+
+    def begins(self, step: int, micro_batch_size: int) -> None:
+        self.steps.append((step, micro_batch_size))
+
+    def out_of_memory(self, event: OutOfMemoryEvent) -> None:
+        """Ignore it."""
+
+    def lost(self, evidence: str, *, memory: bool) -> None:
+        """Ignore it."""
+
+
+def test_a_step_is_two_operations_for_python_and_waits_for_no_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layers = keras.layers
+    inputs = hidden = layers.Input((4,))
+    for _ in range(6):
+        hidden = layers.BatchNormalization()(layers.Dense(4)(hidden))
+    model = keras.Model(inputs, layers.Dropout(0.5)(hidden))
+    model.layers[1].trainable = False
+    config, watcher = Training(global_batch_size=8), _Follows()
+    trainer = build_trainer(
+        TrainingSetup(
+            model,
+            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+            config,
+            open_devices(config),
+            metrics=("accuracy",),
+        ),
+        BatchPlan(4, 8, 2, never_empty=True),
+        trainer_class=MicroBatchTrainer,
+        total_updates=4,
+        retries=Retries(lambda update: iter(()), watcher),
+    )
+    data = tf.data.Dataset.from_tensors((tf.ones((8, 4)), tf.zeros(8, tf.int64))).repeat()
+    step, batches = trainer.make_train_function(), iter(data)
+    step(batches)
+    names = ("TFE_Py_FastPathExecute", "TFE_Py_Execute", "TFE_Py_ExecuteCancelable")
+    counted = [_Counting(getattr(pywrap_tfe, name)) for name in names]
+    for name, counting in zip(names, counted, strict=True):
+        monkeypatch.setattr(pywrap_tfe, name, counting)
+    values = _Counting(ops._EagerTensorBase.numpy)
+    monkeypatch.setattr(ops._EagerTensorBase, "numpy", lambda tensor: values(tensor))
+    step(batches)
+    # What may have to be put back is read in one operation, the update is the other.
+    assert sum(counting.calls for counting in counted) == 2
+    assert values.calls == 0
+    assert watcher.steps == [(0, 2), (1, 2)]
