@@ -18,6 +18,8 @@ from shrink.base.types import Tensors
 from shrink.engine.operation_order import in_order_of_creation, one_by_one
 from shrink.tflite.serving import traced
 
+PACK_BYTES = 32 * 2**20
+"""What is summed over replicas in one message, at least: one of all gradients copies them all."""
 Body = TypeVar("Body", bound=Callable[..., list[tf.Tensor]])
 
 
@@ -165,11 +167,12 @@ def _sum_variable(variable: tf.Variable) -> tf.Variable:
 
 
 def sum_over_replicas(values: Tensors) -> Tensors:
-    """Sum a structure of tensors over all replicas, in one all-reduce; call it in a replica."""
+    """Sum a structure of tensors over all replicas, in a few packs; call it in a replica."""
     replica = tf.distribute.get_replica_context()
     if replica.num_replicas_in_sync == 1:
         return values
-    return replica.all_reduce(tf.distribute.ReduceOp.SUM, values)
+    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=PACK_BYTES)
+    return replica.all_reduce(tf.distribute.ReduceOp.SUM, values, options)
 
 
 def zeros_of(variables: Sequence[tf.Variable]) -> list[tf.Tensor]:

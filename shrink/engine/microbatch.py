@@ -37,7 +37,6 @@ from shrink.engine.objective import (
     masked_outputs,
     weigh_masks,
 )
-from shrink.engine.operation_order import one_by_one
 from shrink.engine.randomness import RandomSeeds
 from shrink.engine.recompute import steps_in_order
 from shrink.engine.recovery import NO_RETRIES, RecoveringStep, Retries
@@ -390,8 +389,7 @@ class MicroBatchTrainer(keras.Model):
             if _scales_loss(self.optimizer):
                 gradients = self.optimizer.get_unscaled_gradients(gradients)
             pairs = zip(gradients, variables, strict=True)
-            apply = self.optimizer.apply_gradients
-            one_by_one(lambda: apply(pairs, skip_gradients_aggregation=True))
+            self.optimizer.apply_gradients(pairs, skip_gradients_aggregation=True)
         if self.after_update:
             tf.distribute.get_replica_context().merge_call(self._call_hooks)
 

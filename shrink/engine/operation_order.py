@@ -26,7 +26,8 @@ def in_order_of_creation(
     Operations on different devices stay independent, and so do those without inputs and on
     integers, such as shapes: TensorFlow computes most of them when it optimizes the graph. What
     no result needs, such as the gradient of a first layer's inputs, waits for nothing and is
-    waited for by nothing, so that TensorFlow leaves it out. In eager execution nothing changes.
+    waited for by nothing, so that TensorFlow leaves it out. In eager execution nothing changes, nor
+    where there is a GPU: its stream has an order, and TensorFlow fuses no kernels that wait.
 
     Args:
         compute: creates operations, and returns the tensors that are needed.
@@ -34,6 +35,11 @@ def in_order_of_creation(
             with it, which runs as soon as the tensor is there: it need not wait for the others.
     """
     results, computing = _created_by(compute)
+    if tf.config.list_logical_devices("GPU"):
+        for index, result in enumerate(results):
+            if use is not None:
+                use(index, result)
+        return results
     uses: dict[tf.Operation, list[tf.Operation]] = defaultdict(list)
     if use is not None:
         for index, result in enumerate(results):

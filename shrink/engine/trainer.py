@@ -13,6 +13,7 @@ from shrink.contract.training import Optimizer, Training
 from shrink.engine.devices import Devices
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
+from shrink.engine.operation_order import one_by_one
 from shrink.engine.planner import BatchPlan
 from shrink.engine.randomness import RandomSeeds, stateful_generators
 from shrink.engine.recovery import NO_RETRIES, Retries
@@ -113,7 +114,14 @@ def build_optimizer(config: Optimizer, total_updates: int) -> keras.optimizers.O
     optimizer_class = OPTIMIZERS[config.name]
     settings = {name: value for name, value in vars(config).items() if value is not None}
     arguments = {name: value for name, value in settings.items() if name not in _SCHEDULING}
-    optimizer = optimizer_class(learning_rate=_learning_rate(config, total_updates), **arguments)
+    rate = _learning_rate(config, total_updates)
+    # Else every weight's update is compiled where there is a GPU, again with every new graph.
+    optimizer = optimizer_class(learning_rate=rate, jit_compile=False, **arguments)
+    apply = optimizer.apply_gradients
+    # Here, for a scaled loss has the update in a branch, which is a graph of its own.
+    optimizer.apply_gradients = lambda *pairs, **options: one_by_one(
+        lambda: apply(*pairs, **options)
+    )
     if keras.mixed_precision.global_policy().name == "mixed_float16":
         optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
     return optimizer
@@ -185,7 +193,7 @@ def build_trainer(
             retries=retries,
         )
         optimizer = build_optimizer(config.optimizer, total_updates=total_updates)
-        trainer.compile(optimizer=optimizer)
+        trainer.compile(optimizer=optimizer, jit_compile=False)
         # Slots exist before the first step, which would else be the one with the highest peak.
         optimizer.build(model.trainable_variables)
         setup.objective.begin(optimizer.iterations, total_updates)

@@ -15,6 +15,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from shrink.contract.training import BatchNormMode, Optimizer, Training
 from shrink.data.dataset import Dataset
+from shrink.engine import accumulate
 from shrink.engine.devices import Devices, distribute_batches, open_devices
 from shrink.engine.fit import train
 from shrink.engine.microbatch import MicroBatchTrainer
@@ -33,6 +34,21 @@ def run_all(replicas: int, scenarios: list[str]) -> dict[str, Any]:
     """Return the results of scenarios, functions of this module, on that many replicas."""
     devices = open_devices(Training(replicas=replicas))
     return {name: globals()[name](devices) for name in scenarios}
+
+
+def packs(devices: Devices) -> dict[str, int]:
+    """Count the sums over replicas of four gradients of 16 bytes, at some sizes of a message."""
+
+    def count(pack_bytes: int) -> int:
+        accumulate.PACK_BYTES = pack_bytes
+
+        def replica() -> Any:
+            return accumulate.sum_over_replicas([tf.ones(4) * n for n in range(4)])
+
+        function = tf.function(lambda: devices.strategy.run(replica)).get_concrete_function()
+        return sum("CollectiveReduce" in each.type for each in function.graph.get_operations())
+
+    return {"one": count(accumulate.PACK_BYTES), "two": count(20)}
 
 
 def _float64() -> None:

@@ -20,6 +20,11 @@ def run(*scenarios: str) -> dict[str, Any]:
     )
 
 
+def test_sum_over_replicas_splits_what_is_large() -> None:
+    # Two replicas, with an operation each.
+    assert run("packs")["packs"] == {"one": 2, "two": 4}
+
+
 def results() -> dict[str, Any]:
     return run("loop", "local_statistics", "synchronized", "masked")
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+import pytest
 import tensorflow as tf
 
 from shrink.engine.operation_order import in_order_of_creation, one_by_one
@@ -93,3 +94,12 @@ def test_one_by_one_leaves_one_order_of_updates_and_their_results() -> None:
         assert change in all_before(product)
     update(tf.constant(2.0))
     assert [v.numpy().tolist() for v in variables] == [[3.0, 6.0]] * 3
+
+
+def test_in_order_of_creation_makes_nothing_wait_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
+    used: list[int] = []
+    with tf.Graph().as_default() as graph:
+        _gradients([tf.ones((3, 3)) for _ in range(3)], lambda index, _: used.append(index))
+    assert used == [0, 1, 2]
+    assert not any(operation.control_inputs for operation in graph.get_operations())

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import pytest
+import tensorflow as tf
 import tf_keras as keras
 from pydantic import ValidationError
 
@@ -70,3 +71,47 @@ def test_build_optimizer_scales_the_loss_in_half_precision() -> None:
     finally:
         keras.mixed_precision.set_global_policy("float32")
     assert isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer)
+
+
+def _all_before(node: Any, nodes: dict[str, Any]) -> set[str]:
+    """Return the names of the nodes that have to run before one."""
+    found: set[str] = set()
+    waiting = [node]
+    while waiting:
+        for source in waiting.pop().input:
+            name = source.lstrip("^").split(":")[0]
+            if name in nodes and name not in found:
+                found.add(name)
+                waiting.append(nodes[name])
+    return found
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_float16"])
+def test_build_optimizer_updates_one_weight_after_the_other(policy: str) -> None:
+    keras.mixed_precision.set_global_policy(policy)
+    try:
+        optimizer = build_optimizer(Optimizer(name="sgd", learning_rate=1.0), total_updates=1)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    variables = [tf.Variable(tf.ones(2)) for _ in range(3)]
+    optimizer.build(variables)
+
+    @tf.function
+    def update(gradient: Any) -> None:
+        optimizer.apply_gradients([(gradient, variable) for variable in variables])
+
+    graph = update.get_concrete_function(tf.ones(2)).graph.as_graph_def()
+    bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+    changing = [
+        [n for n in body if n.op == "AssignAddVariableOp" and n.attr["dtype"].type == 1]
+        for body in bodies
+    ]
+    (changes,) = (found for found in changing if len(found) == 3)
+    nodes = {node.name: node for body in bodies for node in body if changes[0] in body}
+    before = [sum(other.name in _all_before(n, nodes) for other in changes) for n in changes]
+    assert sorted(before) == [0, 1, 2]
+
+
+def test_build_optimizer_compiles_nothing_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [kind])
+    assert not build_optimizer(Optimizer(), total_updates=1).jit_compile
