@@ -53,7 +53,7 @@ def _dense(x: keras.KerasTensor, units: int, name: str, momentum: float) -> kera
 
 
 def build_machine(*, width: float = 0.5) -> keras.Model:
-    """Build it for the source `machine`: 8 frames of 32 log-mel energies in a row.
+    """Build it for the recipe machine-anomaly: 8 frames of 32 log-mel energies in a row.
 
     Input and output: (batch, 256) float32. Batch norm follows trainings of few updates.
 

@@ -68,7 +68,7 @@ def _dropout(x: keras.KerasTensor, rate: float, name: str) -> keras.KerasTensor:
 
 
 def build_tones(*, width: float = 0.5) -> keras.Model:
-    """Build it for the five kinds of the source `tones`: 25 frames of 10 MFCCs, less dropout.
+    """Build it for the five kinds of the recipe tones-keyword: 25 frames of 10 MFCCs, less dropout.
 
     Input: (batch, 25, 10, 1) float32. Output: (batch, 5) logits.
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from shrink.recipe.bundle import bundled_recipes
 from tests.cli.shell import read_report, shrink
@@ -54,3 +55,8 @@ def test_wheel_carries_no_tests_and_is_typed(installed: Path) -> None:
     assert not (installed / "tests").exists()
     bundled = sorted(p.name for p in (installed / "shrink" / "bundled").iterdir())
     assert bundled == ["models", "recipes"]
+    recipes = installed / "shrink" / "bundled" / "recipes"
+    for recipe in recipes.glob("*.yaml"):
+        data = yaml.safe_load(recipe.read_text(encoding="utf-8")).get("data", {})
+        if str(data.get("path")).startswith("data/"):
+            assert (recipes / data["path"].partition(":")[0]).is_file()

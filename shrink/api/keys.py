@@ -41,8 +41,8 @@ class DataKeys(TypedDict, total=False):
     data_channels: Literal[1, 3] | None
     """Channels of the images; by default those of the first one."""
     data_audio: Mapping[str, object] | None
-    """Of sources audio, tones and machine: how clips become inputs; by default log-mel energies of
-    a second at 16 kHz."""
+    """Of source audio: how clips become inputs; by default log-mel energies of a second at 16 kHz.
+    Of source python: the same where the function gives clips, (samples,) from -1 to 1 each."""
     data_series: Mapping[str, object] | None
     """Of source series: how windows are cut."""
     data_tokens: Mapping[str, object] | None

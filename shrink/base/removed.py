@@ -20,6 +20,14 @@ REMOVED: dict[str, str] = {
     "search.warm_starts": "leave it out: every trial is trained from the baseline",
     "search.sampler=nsga2": "leave sampler out, or write tpe",
     "search.sampler=random": "leave sampler out, or write tpe",
+    "data.source=digit_scenes": "write source: python with the function masks of "
+    "data/digit_scenes.py, as the recipe digits-segment does",
+    "data.source=digit_boxes": "write source: python with the function boxes of "
+    "data/digit_scenes.py, as the recipe digits-detect does",
+    "data.source=tones": "write source: python with data/tones.py, as the recipe tones-keyword "
+    "does",
+    "data.source=machine": "write source: python with data/machine.py, as the recipe "
+    "machine-anomaly does",
     "data.source=season": "write source: series with the file data/season.csv that is beside the "
     "bundled recipes; `shrink recipes --json` prints their folder",
     "data.source=sentences": "write source: text with the file data/sentences.csv that is beside "

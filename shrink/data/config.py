@@ -39,8 +39,6 @@ NO_DATA = "none"
 """The source of a recipe without data: its stages need no examples, its report has no metrics."""
 SOURCES: dict[str, str] = {
     "digits": "shrink.data.sources.digits",
-    "digit_scenes": "shrink.data.sources.digit_scenes",
-    "digit_boxes": "shrink.data.sources.digit_boxes",
     "images": "shrink.data.sources.images",
     "masks": "shrink.data.sources.masks",
     "boxes": "shrink.data.sources.boxes",
@@ -52,18 +50,14 @@ SOURCES: dict[str, str] = {
     "tfds": "shrink.data.sources.tfds",
     "csv": "shrink.data.sources.table",
     "audio": "shrink.data.sources.audio",
-    "tones": "shrink.data.sources.tones",
     "series": "shrink.data.sources.series",
-    "machine": "shrink.data.sources.machine",
     "text": "shrink.data.sources.text",
     "python": "shrink.data.sources.python",
     NO_DATA: "shrink.data.sources.none",
 }
 """Shrink's own values of `data.source`: the module with `open_source(config, seed) -> Dataset`."""
-BUILT_IN = ("digits", "digit_scenes", "digit_boxes", "tones", "machine")
-"""Sources whose examples come with scikit-learn or are computed: they take no path."""
-HEARD = ("audio", "tones", "machine")
-"""Sources of clips, which `data.audio` makes inputs of."""
+BUILT_IN = ("digits",)
+"""Sources whose examples come with scikit-learn: they take no path."""
 
 
 def added_source(name: str) -> ModuleType | None:
@@ -205,7 +199,7 @@ _INPUT_KEYS: dict[str, tuple[str, ...] | None] = {
     "target": None,
     "image_size": _PICTURES,
     "channels": _PICTURES,
-    "audio": HEARD,
+    "audio": ("audio",),
     "series": ("series",),
     "tokens": ("text",),
 }
@@ -232,7 +226,7 @@ def inherited_keys(section: Mapping[str, Json], source: str) -> dict[str, Json]:
     kept: dict[str, Json] = {}
     for key, value in section.items():
         sources = _INPUT_KEYS.get(key, ())
-        applies = sources is None or (source in sources and before in sources)
+        applies = sources is None or (source in sources and before in (*sources, "python"))
         if applies or (before == source and key in (*_INPUT_KEYS, *_SOURCE_KEYS)):
             kept[key] = value
     return kept
@@ -265,18 +259,16 @@ class DataConfig(Config):
     """Which examples a recipe trains and measures on."""
 
     source: SourceName
-    """digits: scikit-learn's handwritten digits. digit_scenes: scenes of them with the class of
-    every pixel. digit_boxes: larger ones with a box around each digit. images: folders of images,
-    or a CSV file that lists them. masks: the folders images and masks, with a PNG for each image.
-    boxes: pictures with boxes, as COCO, YOLO or Pascal VOC has them. npz, hdf5: arrays. csv: a
-    table of numbers, in a CSV or Parquet file. audio: WAV files in folders by class, or listed in a
-    CSV file. tones: synthesised sounds of five kinds. series: windows of a time series in a CSV,
-    Parquet or npz file. text: texts with a label, in a CSV, JSON-lines or Parquet file, or in
-    folders by class. machine: synthesised machine sounds, with faults to be found. tfrecord:
-    sharded files of `tf.train.Example`. lmdb: the same records in an LMDB file. tiles: windows of
-    TIFF files, listed in a CSV file. tfds: a data set that TensorFlow Datasets has prepared.
-    python: a function that gives examples. none: no data, for stages that need no examples; sizes,
-    memory and latency are measured, metrics are not. Installed packages may add others."""
+    """digits: scikit-learn's handwritten digits. images: folders of images, or a CSV file that
+    lists them. masks: the folders images and masks, with a PNG for each image. boxes: pictures with
+    boxes, as COCO, YOLO or Pascal VOC has them. npz, hdf5: arrays. csv: a table of numbers, in a
+    CSV or Parquet file. audio: WAV files in folders by class, or listed in a CSV file. series:
+    windows of a time series in a CSV, Parquet or npz file. text: texts with a label, in a CSV,
+    JSON-lines or Parquet file, or in folders by class. tfrecord: sharded files of
+    `tf.train.Example`. lmdb: the same records in an LMDB file. tiles: windows of TIFF files, listed
+    in a CSV file. tfds: a data set that TensorFlow Datasets has prepared. python: a function that
+    gives examples. none: no data, for stages that need no examples; sizes, memory and latency are
+    measured, metrics are not. Installed packages may add others."""
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""
     inputs: Names | None = None
@@ -296,8 +288,8 @@ class DataConfig(Config):
     channels: Literal[1, 3] | None = None
     """Channels of the images; by default those of the first one."""
     audio: AudioConfig | None = None
-    """Of sources audio, tones and machine: how clips become inputs; by default log-mel energies of
-    a second at 16 kHz."""
+    """Of source audio: how clips become inputs; by default log-mel energies of a second at 16 kHz.
+    Of source python: the same where the function gives clips, (samples,) from -1 to 1 each."""
     series: SeriesConfig | None = None
     """Of source series: how windows are cut."""
     tokens: TokensConfig | None = None
@@ -346,8 +338,8 @@ class DataConfig(Config):
             raise ValueError(f"source: {self.source} needs a path")
         if self.source == "python" and ":" not in str(self.path):
             raise ValueError("source: python takes path: file.py:function")
-        if self.source not in HEARD and self.audio is not None:
-            raise ValueError(f"audio belongs to {' and '.join(HEARD)}, not to {self.source}")
+        if self.source not in ("audio", "python") and self.audio is not None:
+            raise ValueError(f"audio belongs to audio and python, not to {self.source}")
         if self.source != "series" and self.series is not None:
             raise ValueError(f"series belongs to source: series, not to {self.source}")
         if self.source != "text" and self.tokens is not None:
@@ -356,6 +348,11 @@ class DataConfig(Config):
             raise ValueError(f"depends belongs to source: python, not to {self.source}")
         check_slices(self.source, self.slices or (), self.source not in SOURCES)
         return self
+
+    @property
+    def clips(self) -> AudioConfig | None:
+        """How clips become inputs; None where the examples are no clips."""
+        return self.audio or (AudioConfig() if self.source == "audio" else None)
 
     def _does_without_path(self) -> bool:
         # Without its own fingerprint, a source's is that of what is at the path.

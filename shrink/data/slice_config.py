@@ -14,7 +14,7 @@ from shrink.base.foreign import Json, JsonObject
 
 BY_CLASS = "class"
 """The slicing that every task of classes has, by the true class; nobody has to ask for it."""
-WITH_COLUMNS = ("csv", "npz", "hdf5", "images", "audio", "tiles", "machine", "text")
+WITH_COLUMNS = ("csv", "npz", "hdf5", "images", "audio", "tiles", "text", "python")
 """Sources whose examples have columns or arrays beside inputs and targets."""
 WITH_PATHS = ("images", "masks", "audio", "tiles", "boxes")
 """Sources whose examples are files."""
@@ -28,7 +28,8 @@ class SliceConfig(Config):
     name: Annotated[str, Field(min_length=1, pattern=r"^[^\n,:=]+$")] | None = None
     """What it is called in the report; by default the column's or the function's name."""
     column: Annotated[str, Field(min_length=1)] | None = None
-    """A column of the CSV file, or an array of the .npz or HDF5 file, a value for each example."""
+    """A column of the CSV file, an array of the .npz or HDF5 file, or a key of the mapping that a
+    Python function gives as input: a value for each example."""
     folder: int | None = None
     """Of files: the folder of this level below data.path; 1 is the first, -1 the file's own."""
     pattern: Annotated[str, Field(min_length=1)] | None = None

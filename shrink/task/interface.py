@@ -16,8 +16,7 @@ from shrink.base.foreign import Json
 from shrink.base.losses import ignored_class, kind_of_loss, loss_of
 from shrink.base.types import Array, Tensors
 from shrink.contract.details import TensorType, Usage
-from shrink.data.audio_config import AudioConfig
-from shrink.data.config import HEARD, NO_DATA, DataConfig, usage_section
+from shrink.data.config import NO_DATA, DataConfig, usage_section
 from shrink.data.dataset import Dataset
 from shrink.engine.microbatch import cast_inputs
 from shrink.model.output_kind import OutputKind, output_kinds, output_kinds_of_file
@@ -156,9 +155,9 @@ def front_end_of(dataset: Dataset, data: DataConfig) -> Mapping[str, Json] | Non
     """Return every setting of the front end of audio or texts, defaults and what follows too."""
     if dataset.front_end is not None:
         return dataset.front_end
-    if data.source not in HEARD:
+    audio = data.clips
+    if audio is None:
         return None
-    audio = data.audio or AudioConfig()
     counted: dict[str, Json] = {
         "fft_size": audio.transform_samples,
         "high_hz": audio.highest_hz,

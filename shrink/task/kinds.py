@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from shrink.base.losses import DETECTION, kind_of_loss
 from shrink.contract.result import TaskKind
-from shrink.data.config import HEARD, DataConfig
+from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.slices import slicings_of
 from shrink.task.task import OutputTask
@@ -55,7 +55,7 @@ def kind_of_task(data: DataConfig, outputs: Sequence[OutputTask]) -> TaskKind:
             return "masks" if len(only.shape) > 2 else "sequences"
         if data.source == "text":
             return "texts"
-        return "clips" if data.source in HEARD else "classes"
+        return "clips" if data.clips else "classes"
     if kind_of_loss(only.loss) == "labels":
         return "masks" if len(only.shape) > 2 else "labels"
     return "forecast" if data.source == "series" else "values"

@@ -23,8 +23,7 @@ from shrink.contract.findings import (
 from shrink.contract.job import FirstLookJob, InspectJob
 from shrink.contract.model_source import ModelSource
 from shrink.contract.result import FirstLook
-from shrink.data.audio_config import AudioConfig
-from shrink.data.config import HEARD, DataConfig
+from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.matching import (
     ModelNames,
@@ -148,7 +147,7 @@ def first_look(job: FirstLookJob, send: Send) -> FirstLook:
         decode=None
         if look.decode is None
         else look.decode.model_dump(mode="json", exclude_defaults=True),
-        clip_seconds=(data.audio or AudioConfig()).seconds if data.source in HEARD else 0.0,
+        clip_seconds=data.clips.seconds if data.clips else 0.0,
     )
 
 

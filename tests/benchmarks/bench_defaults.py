@@ -189,6 +189,8 @@ def _of_recipe(name: str, epochs: int, rate: float, **fields: Any) -> Case:
     arguments = fields.pop("arguments", {})
     build = getattr(importlib.import_module(f"models.{Path(file).stem}"), function)
     data = recipe.data.model_dump(mode="json", exclude_unset=True) | {"slices": None}
+    if recipe.data.path is not None:
+        data["path"] = str(_RECIPES / recipe.data.path)
     return Case(lambda: build(**arguments), data, epochs, rate, **fields)
 
 

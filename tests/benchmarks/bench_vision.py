@@ -4,10 +4,10 @@ Run: python -m tests.benchmarks.bench_vision detector [--epochs 120] [--batches 
      python -m tests.benchmarks.bench_vision segmenter [--epochs 160] [--batches 4] [--folder F]
      python -m tests.benchmarks.bench_vision temperatures --folder F [--temperatures 4 2 1 0.5 0.25]
 
-detector: YOLOv3-tiny of a quarter of the width, on the scenes of `digit_boxes` (96 by 96 pixels),
+detector: YOLOv3-tiny of a quarter of the width, on the scenes of digits-detect (96 by 96 pixels),
 moved by up to 8 pixels while it trains: unmoved it learns its 1,050 scenes by heart.
 segmenter: the U-Net of 2015 of 3/32 of the width, on scenes of 96 by 96 pixels, each four of
-`digit_scenes` side by side: 300 to train on, 60 for validation, 150 to test on.
+digits-segment side by side: 300 to train on, 60 for validation, 150 to test on.
 
 Each is trained from random weights with every batch of `--batches`; the one whose float model has
 the best metric on the validation scenes goes on, whatever it has on the test scenes. The chosen
@@ -36,6 +36,7 @@ import tensorflow as tf
 import tf_keras as keras
 import yaml
 
+from shrink.recipe.bundle import bundled_root
 from shrink.stages.context import StageContext
 from shrink.task.artifact import evaluate_artifact
 from tests.benchmarks.harness import say_json, stages_of_run, subcommands
@@ -120,7 +121,13 @@ def _of_boxes() -> dict[str, Any]:
         "anchors": [[list(one) for one in level] for level in ANCHORS],
     }
     return {
-        "data": {"source": "digit_boxes", "augment": {"crop": 8}},
+        "data": {
+            "source": "python",
+            "path": str(bundled_root() / "recipes" / "data" / "digit_scenes.py:boxes"),
+            "targets": ["boxes"],
+            "classes": [str(digit) for digit in range(10)],
+            "augment": {"crop": 8},
+        },
         "task": {"decode": decode, "metrics": ["map", "map_50"]},
     }
 
@@ -142,13 +149,13 @@ def _scenes() -> dict[str, np.ndarray]:
     """Return arrays of an .npz: four scenes of digits each, side by side."""
     from sklearn.datasets import load_digits
 
-    from shrink.data.scenes import compose, digit_pools
+    from recipes.data.digit_scenes import digit_pools, with_masks
 
     digits, arrays = load_digits(), {}
     pools = digit_pools(len(digits.target))
     for number, (split, count) in enumerate(_SCENES.items()):
         pool = pools["validation" if split == "val" else split]
-        made = compose(digits.images, digits.target, pool, 4 * count, 90 + number)
+        made = with_masks(digits.images, digits.target, pool, 4 * count, 90 + number)
         for name, values in (("x", made.images), ("y", made.masks)):
             rows = np.concatenate([values[:count], values[count : 2 * count]], axis=1)
             others = np.concatenate([values[2 * count : 3 * count], values[3 * count :]], axis=1)

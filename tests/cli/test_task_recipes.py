@@ -19,10 +19,10 @@ from ai_edge_litert.interpreter import Interpreter
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
+from recipes.data.digit_scenes import digit_pools, with_masks
 from recipes.data.sentences import INTENTS, make_sentences
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
-from shrink.data.scenes import compose, digit_pools
 from shrink.recipe.bundle import bundled_root
 from tests.cli.shell import read_report, shrink, stage
 
@@ -160,7 +160,7 @@ def shortened(name: str, folder: Path) -> dict[str, Any]:
         held = load_digits()
         arrays: dict[str, np.ndarray] = {}
         for number, (split, count) in enumerate((("train", 96), ("validation", 16), ("test", 40))):
-            scenes = compose(held.images, held.target, digit_pools(1_797)[split], count, number)
+            scenes = with_masks(held.images, held.target, digit_pools(1_797)[split], count, number)
             arrays |= {f"x_{split}": scenes.images, f"y_{split}": scenes.masks}
         np.savez(folder / "scenes.npz", allow_pickle=False, **arrays)
         recipe |= {"model": "tiny.py:build", "data": {"source": "npz", "path": "scenes.npz"}}

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from recipes.data.digit_scenes import COUNTS, SIDE, digit_pools, enlarged, with_masks
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
-from shrink.data.scenes import COUNTS, SIDE, compose, digit_pools, enlarged
+from shrink.recipe.bundle import bundled_root
 
 HELD = load_digits()
 
@@ -21,9 +22,9 @@ def test_digit_pools_are_disjoint_and_hold_every_digit() -> None:
     assert sorted(np.concatenate(list(pools.values())).tolist()) == list(range(1_797))
 
 
-def test_compose_uses_digits_of_its_pool_alone_and_is_decided_by_the_seed() -> None:
+def test_with_masks_uses_digits_of_its_pool_alone_and_is_decided_by_the_seed() -> None:
     pool = np.array([3, 17, 21])
-    one, again, other = (compose(HELD.images, HELD.target, pool, 6, seed) for seed in (1, 1, 2))
+    one, again, other = (with_masks(HELD.images, HELD.target, pool, 6, seed) for seed in (1, 1, 2))
     assert set(one.used.tolist()) <= set(pool.tolist())
     np.testing.assert_array_equal(one.images, again.images)
     np.testing.assert_array_equal(one.masks, again.masks)
@@ -31,8 +32,8 @@ def test_compose_uses_digits_of_its_pool_alone_and_is_decided_by_the_seed() -> N
     assert set(np.unique(one.masks)) <= {0, *(HELD.target[pool] + 1)}
 
 
-def test_compose_gives_boxes_that_hold_the_mask_of_their_digit_and_nothing_else() -> None:
-    scenes = compose(HELD.images, HELD.target, np.arange(500), 20, 0)
+def test_with_masks_gives_boxes_that_hold_the_mask_of_their_digit_and_nothing_else() -> None:
+    scenes = with_masks(HELD.images, HELD.target, np.arange(500), 20, 0)
     for mask, boxes in zip(scenes.masks, scenes.boxes, strict=True):
         assert len(boxes) >= 2
         left_over = mask.copy()
@@ -57,12 +58,15 @@ def test_enlarged_is_scipys_bilinear_zoom() -> None:
 
 @pytest.mark.parametrize("seed", [0, 7])
 def test_open_dataset_gives_the_same_scenes_whatever_the_seed(seed: int) -> None:
-    dataset = open_dataset(DataConfig(source="digit_scenes"), seed)
+    path = f"{bundled_root()}/recipes/data/digit_scenes.py:masks"
+    classes = ["background", *map(str, range(10))]
+    section = {"source": "python", "path": path, "classes": classes}
+    dataset = open_dataset(DataConfig.model_validate(section), seed)
     x, y = dataset.test.arrays(np.arange(8))
     assert {n: len(getattr(dataset, n)) for n in COUNTS} == COUNTS
     assert (x.dtype, x.shape, y.dtype, y.shape) == (
         np.uint8, (8, SIDE, SIDE, 1), np.uint8, (8, SIDE, SIDE),
     )  # fmt: skip
-    expected = compose(HELD.images, HELD.target, digit_pools(1_797)["test"], 8, 2)
+    expected = with_masks(HELD.images, HELD.target, digit_pools(1_797)["test"], 8, 2)
     np.testing.assert_array_equal(x[:8], expected.images)
     assert dataset.class_names[:2] == ("background", "0")

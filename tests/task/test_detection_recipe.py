@@ -12,12 +12,12 @@ from shrink.data.opening import open_dataset
 from tests.cli.shell import read_report, shrink, stage
 from tests.oracle.detection import of_boxes_head
 from tests.oracle.drive import ROOT
+from tests.scenes import BOXES
 
 RECIPE = ROOT / "recipes" / "digits-detect.yaml"
 THRESHOLD = 0.001
 SHORT = {
-    "data.validation_split": "0.9",  # 90 scenes are left to train on, 60 to test on
-    "data.test_split": "0.04",
+    "data.path": BOXES["path"],  # 75 scenes to train on, 60 to test on
     "train.epochs": "1",
     "task.decode.score_threshold": str(THRESHOLD),  # after one epoch no score is higher
     "quantize.scheme": "float32",
@@ -50,7 +50,7 @@ def check(
 def test_recipe_measures_what_the_oracle_finds_in_the_artifact(tmp_path: Path) -> None:
     flags = [word for key, value in SHORT.items() for word in ("--set", f"{key}={value}")]
     shrink("run", RECIPE, *flags, "--output", "run", cwd=tmp_path, store=tmp_path, expect=1)
-    config = DataConfig(source="digit_boxes", validation_split=0.9, test_split=0.04)
+    config = DataConfig.model_validate(BOXES)
     metrics = check(tmp_path / "run", "quantize", config, tmp_path, THRESHOLD)
     assert metrics["map"] > 0
     report = read_report(tmp_path / "run")
@@ -61,5 +61,8 @@ def test_recipe_measures_what_the_oracle_finds_in_the_artifact(tmp_path: Path) -
 @pytest.mark.slow
 def test_whole_recipe_passes_its_gates(tmp_path: Path) -> None:
     shrink("run", RECIPE, "--output", "run", cwd=tmp_path, store=tmp_path)
-    metrics = check(tmp_path / "run", "quantize", DataConfig(source="digit_boxes"), tmp_path)
+    whole = DataConfig.model_validate(
+        {**BOXES, "path": f"{RECIPE.parent}/data/digit_scenes.py:boxes"}
+    )
+    metrics = check(tmp_path / "run", "quantize", whole, tmp_path)
     assert metrics["map"] > 0.6

@@ -26,7 +26,7 @@ def test_describe_usage_says_that_nothing_is_normalized() -> None:
 
 def test_describe_usage_keeps_the_audio_front_end_with_what_follows_from_it() -> None:
     audio = {"features": "mfcc", "sample_rate": 8_000, "window_ms": 40, "stride_ms": 40}
-    config = DataConfig.model_validate({"source": "tones", "audio": audio})
+    config = DataConfig.model_validate({"source": "audio", "path": "clips", "audio": audio})
     content, digits = one_op_model(), open_dataset(DataConfig(source="digits"), seed=0)
     told = describe_usage(content, digits, config, TASK).front_end
     assert told is not None

@@ -10,6 +10,7 @@ from shrink.base.losses import DETECTION, kind_of_loss
 from shrink.base.metrics import METRICS
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
+from shrink.recipe.bundle import bundled_root
 from shrink.task.kinds import PROPOSED, kind_of_task, proposed_metrics
 from shrink.task.task import OutputTask
 
@@ -24,9 +25,9 @@ def output(loss: str, *shape: int) -> OutputTask:
     ("data", "outputs", "kind"),
     [
         ({"source": "digits"}, [output(ENTROPY, 10)], "classes"),
-        ({"source": "tones"}, [output(ENTROPY, 5)], "clips"),
+        ({"source": "audio", "path": "clips"}, [output(ENTROPY, 5)], "clips"),
         ({"source": "digits"}, [output(ENTROPY, 7, 10)], "sequences"),
-        ({"source": "digit_scenes"}, [output(ENTROPY, 48, 48, 11)], "masks"),
+        ({"source": "masks", "path": "scenes"}, [output(ENTROPY, 48, 48, 11)], "masks"),
         ({"source": "digits"}, [output(BINARY, 48, 48, 1)], "masks"),
         ({"source": "digits"}, [output(BINARY, 4)], "labels"),
         ({"source": "digits"}, [output("mean_squared_error", 4)], "values"),
@@ -52,7 +53,10 @@ def test_anomalies_are_ranked_where_a_slice_is_all_that_is_trained_on(
     slices: list[str] | None, metrics: tuple[str, ...]
 ) -> None:
     audio = {"sample_rate": 2_000, "seconds": 0.1, "bands": 4}
-    section = {"source": "machine", "target": "input", "audio": audio, "slices": slices}
+    path = f"{bundled_root()}/recipes/data/machine.py:examples"
+    section = {
+        "source": "python", "path": path, "target": "input", "audio": audio, "slices": slices,
+    }  # fmt: skip
     data = DataConfig.model_validate(section)
     assert proposed_metrics("reconstruction", data, open_dataset(data, seed=0)) == metrics
 

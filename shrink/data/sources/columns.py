@@ -102,17 +102,18 @@ def open_columns(
     examples = {name: _examples(*of_split) for name, of_split in rows.items()}
     classes = len(words) or _class_count(splits)
     counted = tuple(map(str, range(classes))) if classes and classes <= _MOST_NAMES else ()
+    extremes = tuple(one for name, split in splits.items() for one in _extremes(name, split))
     return Dataset(
         train=examples["train"],
         validation=examples["validation"],
         test=examples["test"],
-        class_names=words or counted,
+        class_names=words or (tuple(config.classes or ()) if extremes else counted),
         num_classes=classes,
         notes=tuple(notes),
         input_names=inputs,
         target_names=wanted,
         given=frozenset(splits) - {"train"},
-        extremes=tuple(one for name, split in splits.items() for one in _extremes(name, split)),
+        extremes=extremes,
         slice_values={
             name: {
                 by: column_values(path, one, arrays[one][:], split.count)[chosen]

@@ -2,13 +2,16 @@
 
 The function takes no arguments and returns the examples, `(input, target)` each, or a mapping of
 them by split (`train`, `validation`, `test`). Inputs and targets may be tuples or mappings of
-arrays. They are read once, on the CPU, and kept in the cache folder.
+arrays. They are read once, on the CPU, and kept in the cache folder. With `data.audio` an input is
+a clip, with `data.targets: [boxes]` a target has the boxes of a picture, and where the input is a
+mapping `data.slices` may name its other keys.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -18,14 +21,19 @@ import tensorflow as tf
 from shrink.base.cache import key_of
 from shrink.base.errors import DataError, ModelError, ShrinkError
 from shrink.base.packages import versions
+from shrink.data.audio_config import AudioConfig
+from shrink.data.boxes import box_rows
 from shrink.data.cached import ALL, Example, spooled
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import fingerprint
+from shrink.data.front_end import features, fitted
 from shrink.data.sources.columns import open_columns
 from shrink.model.user_modules import function_of
 
+BOXES = ("boxes",)
+"""`data.targets` of a function whose targets are boxes."""
 _HINT = "return a tf.data.Dataset or an iterable of (input, target)"
 _Returned: TypeAlias = Iterable[object] | Mapping[str, Iterable[object]]
 """What the user's function has to return: examples, or examples by split."""
@@ -41,15 +49,23 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     path, _, function = text.rpartition(":")
     source = _Function(Path(path).expanduser(), function)
     inputs, targets = config.inputs or ("x",), config.targets or ("y",)
-    names = [*inputs, *(targets if config.target == "label" else ())]
+    named = dict.fromkeys(one.column for one in config.slices or () if one.column)
+    columns = tuple(name for name in named if name not in (*inputs, *targets))
+    has_boxes = targets == BOXES and config.target == "label"
+    groups = [(*inputs, *columns), *([targets] if config.target == "label" else [])]
+    names = [name for group in groups for name in group]
+    front_end = "" if config.audio is None else config.audio.model_dump_json()
 
     def key() -> str:
-        return key_of(fingerprint(config), json.dumps(versions()), config.target, *names)
+        return key_of(fingerprint(config), json.dumps(versions()), config.target, front_end, *names)
 
     def flat_splits() -> dict[str, Iterator[Example]]:
-        groups = [inputs, targets] if config.target == "label" else [inputs]
         return {
-            split: _flat(examples, groups, source) for split, examples in source.splits().items()
+            split: (
+                _fed(example, config.audio, has_boxes, source)
+                for example in _flat(one, groups, source)
+            )
+            for split, one in source.splits().items()
         }
 
     with tf.device("CPU:0"):  # here a generator's body runs: accelerators are for training
@@ -59,7 +75,36 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         for split, examples in spools.items()
         for name, array in examples.items()
     }
-    return open_columns(source.path, arrays, lambda _: arrays, config, seed)
+    dataset = open_columns(source.path, arrays, lambda _: arrays, config, seed)
+    if has_boxes:
+        classes = tuple(config.classes or ())
+        return replace(dataset, has_boxes=True, class_names=classes, notes=())
+    return dataset
+
+
+def _fed(
+    example: Example, audio: AudioConfig | None, has_boxes: bool, source: _Function
+) -> Example:
+    """Return an example with the model's input in place of a clip, and boxes with their areas."""
+    fed = list(example)
+    if audio is not None:
+        clip = fed[0]
+        if clip.ndim != 1 or clip.dtype.kind != "f":
+            raise source.error(
+                f"with data.audio its input is {clip.dtype} of shape {clip.shape}",
+                "its first input is a clip: real numbers from -1 to 1 of shape (samples,)",
+            )
+        fed[0] = features(fitted(clip, audio.clip_samples)[None], audio)[0]
+    if has_boxes:
+        rows = fed[-1]
+        if rows.ndim != 2 or rows.shape[1] != 5:
+            raise source.error(
+                f"its boxes are of shape {rows.shape}",
+                "return rows of left, top, right, bottom and class, as many for each picture; a "
+                "row of class -1 is no box",
+            )
+        fed[-1] = box_rows(rows[:, :4], rows[:, 4])
+    return fed
 
 
 class _Function:

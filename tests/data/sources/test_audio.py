@@ -10,6 +10,7 @@ import pytest
 from scipy.io import wavfile
 from scipy.signal import resample_poly
 
+from recipes.data.tones import CLASSES, synthesise
 from shrink.base.errors import DataError
 from shrink.data.audio_config import AudioConfig
 from shrink.data.config import DataConfig
@@ -18,7 +19,6 @@ from shrink.data.fingerprint import fingerprint
 from shrink.data.front_end import features
 from shrink.data.opening import open_dataset
 from shrink.data.slices import slicings_of
-from shrink.data.tones import CLASSES, synthesise
 from shrink.recipe.data_reference import parse_data_reference
 
 RATE = 4_000

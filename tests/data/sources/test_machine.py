@@ -1,4 +1,4 @@
-"""Synthesised machine sounds: normal ones to train on, faults among the tests, by slicing."""
+"""Machine sounds of a Python function: normal ones to train on, faults to find, by slicing."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pytest
 from scipy.io import wavfile
 from sklearn.metrics import roc_auc_score
 
+from recipes.data.machine import COUNTS, FAULTS, NORMAL, synthesise
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.machine import COUNTS, FAULTS, NORMAL, synthesise
 from shrink.data.opening import open_dataset
 from shrink.data.slices import slicings_of
+from shrink.recipe.bundle import bundled_root
 
 AUDIO: dict[str, Any] = {
     "sample_rate": 8_000, "seconds": 0.288, "window_ms": 64, "stride_ms": 32, "bands": 32,
@@ -24,7 +25,8 @@ AUDIO: dict[str, Any] = {
 
 
 def configured(**settings: Any) -> DataConfig:
-    section = {"source": "machine", "target": "input", "audio": AUDIO, **settings}
+    path = f"{bundled_root()}/recipes/data/machine.py:examples"
+    section = {"source": "python", "path": path, "target": "input", "audio": AUDIO, **settings}
     return DataConfig.model_validate(section)
 
 
@@ -71,8 +73,8 @@ def test_faults_are_what_principal_components_of_normal_sounds_cannot_say() -> N
     assert 0.85 < roc_auc_score(faulty, error) < 0.99
 
 
-def test_open_dataset_refuses_labels_and_unknown_columns() -> None:
-    with pytest.raises(DataError, match="normal sounds alone"):
+def test_open_dataset_refuses_a_label_that_is_not_there_and_unknown_columns() -> None:
+    with pytest.raises(DataError, match="not a pair"):
         open_dataset(configured(target="label"), seed=0)
     with pytest.raises(DataError, match="wear"):
         open_dataset(configured(slices=["wear"]), seed=0)

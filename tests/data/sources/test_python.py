@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from shrink.base.errors import DataError
+from shrink.data.audio_config import AudioConfig
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
+from shrink.data.front_end import features
 from shrink.data.opening import open_dataset
 
 _PRELUDE = "import numpy as np\nimport tensorflow as tf\nfrom pathlib import Path\n"
@@ -153,3 +155,43 @@ def test_open_dataset_runs_the_function_again_when_what_it_read_has_changed(
     tmp_path: Path,
 ) -> None:
     assert [_beside(tmp_path / "a", count) for count in (40, 40, 60)] == [40, 40, 60]
+
+
+def test_clips_become_what_the_front_end_makes_of_them(tmp_path: Path) -> None:
+    body = "return ((np.sin(np.arange(90 + i) / (1 + i % 2)), i % 2) for i in range(40))"
+    audio = {"sample_rate": 1_000, "seconds": 0.1, "bands": 4}
+    dataset = _open(tmp_path, body, audio=audio)
+    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    # Clips of 90 to 129 samples are filled with zeros, or cut, to 100.
+    clips = [np.sin(np.arange(90 + i) / (1 + i % 2))[:100] for i in range(40)]
+    padded = np.stack([np.pad(clip, (0, 100 - len(clip))) for clip in clips])
+    expected = features(padded, AudioConfig.model_validate(audio))
+    for one, label in zip(np.asarray(x), np.asarray(y), strict=True):
+        own = np.flatnonzero((expected == one).all(axis=(1, 2, 3)))
+        assert own.size
+        assert set(own % 2) == {label}
+
+
+def test_boxes_are_rows_with_their_areas(tmp_path: Path) -> None:
+    row = "[[2, 1, 6, 4, 1], [0, 0, 0, 0, -1]]"
+    body = f"return ((np.full((8, 8, 1), i, np.uint8), np.array({row})) for i in range(20))"
+    dataset = _open(tmp_path, body, targets=["boxes"], classes=["cat", "dog"])
+    _, y = dataset.test.arrays(np.arange(1))
+    np.testing.assert_array_equal(y, [[[2, 1, 6, 4, 1, 0, 12], [0, 0, 0, 0, -1, 0, 0]]])
+    assert (dataset.has_boxes, dataset.class_names) == (True, ("cat", "dog"))
+
+
+@pytest.mark.parametrize(
+    ("example", "settings", "message"),
+    [
+        ("(np.zeros((9, 2)), 1)", {"audio": {}}, r"float64 of shape \(9, 2\)"),
+        ("(np.zeros(9, np.int16), 1)", {"audio": {}}, "int16"),
+        ("(np.zeros((4, 4, 1)), np.zeros(5))", {"targets": ["boxes"]}, r"of shape \(5,\)"),
+        ("(np.zeros(3), 1)", {"slices": ["room"]}, "1 arrays for x, room"),
+    ],
+)
+def test_clips_boxes_and_columns_are_refused_in_another_form(
+    tmp_path: Path, example: str, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        _open(tmp_path, f"return [{example}] * 20", **settings)

@@ -20,9 +20,9 @@ from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.fine_tuning import fine_tuning
 from shrink.stages.prune.run import run as prune
 from tests.jobs import context_of
+from tests.scenes import BOXES
 
 L = keras.layers
-FEW = {"source": "digit_boxes", "validation_split": 0.93, "test_split": 0.02}  # 75 are left
 TASK = {
     "decode": {"name": "yolo", "strides": [16, 32], "anchors": [[[14, 20]], [[28, 36]]]},
     "metrics": [],
@@ -60,7 +60,7 @@ def context(folder: Path, work: Path, kind: str, micro_batch_size: int = 25) -> 
         work,
         kind=kind,
         inputs={role: folder / f"{name}.keras" for role, name in roles.items()},
-        data=FEW,
+        data=BOXES,
         training={
             "global_batch_size": 25,
             "micro_batch_size": micro_batch_size,

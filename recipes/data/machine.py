@@ -1,4 +1,6 @@
-"""Synthesised sounds of a rotating machine, some of them of a faulty one; numpy alone.
+"""Synthesised sounds of a rotating machine, some of them of a faulty one.
+
+`examples` is a function for `data.source: python` with `data.audio`.
 
 A machine sounds by the harmonics of its rotation, the hiss of its bearing and the room's noise;
 speed, load and noise differ from clip to clip. Faults are added to such a sound.
@@ -6,15 +8,15 @@ speed, load and noise differ from clip to clip. Faults are added to such a sound
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from shrink.data.tones import coloured_noise
-
 NORMAL = "normal"
 FAULTS = ("impacts", "imbalance", "squeal", "looseness")
 """Kinds of faults: a damaged bearing, a swinging load, friction, and play."""
+RATE, SECONDS = 8_000, 0.288
 COUNTS = {"train": 1_500, "validation": 200, "test": 600}
 """Clips of each split; of the test split every other one is faulty."""
 
@@ -92,3 +94,27 @@ def _spoiled(
         limit = random.uniform(1.0, 1.5)
         return np.asarray(np.clip(sound, -limit, limit))
     return sound
+
+
+def coloured_noise(random: np.random.Generator, length: int) -> np.ndarray:
+    """Return noise of mean square 1, white at one extreme and brown at the other."""
+    white = random.normal(size=length)
+    slope = random.uniform(0, 1)
+    frequencies = np.maximum(np.arange(length // 2 + 1), 1)
+    noise = np.fft.irfft(np.fft.rfft(white) * frequencies**-slope, length)
+    return np.asarray(noise / np.sqrt(np.mean(noise**2)))
+
+
+def examples() -> Mapping[str, Iterator[Mapping[str, object]]]:
+    """Return clips by split, with what `data.slices` can name: `condition` and `fault`.
+
+    All clips of train and validation are normal.
+    """
+
+    def of_split(number: int, split: str) -> Iterator[Mapping[str, object]]:
+        sounds = synthesise(COUNTS[split], RATE, SECONDS, number, faulty=split == "test")
+        for samples, fault in zip(sounds.samples, sounds.faults, strict=True):
+            condition = NORMAL if fault == NORMAL else "faulty"
+            yield {"x": samples, "condition": condition, "fault": np.array(fault, "U9")}
+
+    return {split: of_split(number, split) for number, split in enumerate(COUNTS)}

@@ -1,4 +1,6 @@
-"""Synthesised sounds of five kinds, one of which is to be spotted like a keyword; numpy alone.
+"""Synthesised sounds of five kinds, one of which is to be spotted like a keyword.
+
+`examples` is a function for `data.source: python` with `data.audio`.
 
 `keyword` is three tones that rise by a third and a fifth; `other` is the same three in another
 order, or two of them. All sounds begin anywhere, in noise of random level and colour.
@@ -6,12 +8,14 @@ order, or two of them. All sounds begin anywhere, in noise of random level and c
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 CLASSES = ("chirp", "keyword", "noise", "other", "steady")
 """Names of the kinds by label."""
+RATE, SECONDS = 8_000, 1.0
 COUNTS = {"train": 1_600, "validation": 200, "test": 800}
 """Clips of each split, as many of each kind."""
 
@@ -92,3 +96,13 @@ def coloured_noise(random: np.random.Generator, length: int) -> np.ndarray:
     frequencies = np.maximum(np.arange(length // 2 + 1), 1)
     noise = np.fft.irfft(np.fft.rfft(white) * frequencies**-slope, length)
     return np.asarray(noise / np.sqrt(np.mean(noise**2)))
+
+
+def examples() -> Mapping[str, Iterator[tuple[np.ndarray, np.ndarray]]]:
+    """Return clips with labels, by split."""
+
+    def of_split(number: int, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        clips = synthesise(count, RATE, SECONDS, number)
+        yield from zip(clips.samples, clips.labels, strict=True)
+
+    return {split: of_split(number, count) for number, (split, count) in enumerate(COUNTS.items())}
