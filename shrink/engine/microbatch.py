@@ -288,6 +288,7 @@ class MicroBatchTrainer(keras.Model):
         ignored = self.objective.ignored(len(getattr(self.model, "outputs", None) or ()))
         counts = [tf.constant(0, tf.int64)] * masked_outputs(self.model, ignored)
         if not counts:
+            # Also makes the group of replicas before one can fail, which would abort it for good.
             return Totals(sum_over_replicas(batch.rows))
 
         # Nothing but the masks of this forward pass is used: the rest is pruned from the graph.
