@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -153,20 +153,38 @@ def _distill(
 
 def _compact(
     model: Annotated[
-        str,
-        typer.Argument(metavar="MODEL", help="A .tflite file, or a run folder that ends in one."),
-    ],
+        str | None,
+        typer.Argument(
+            metavar="MODEL",
+            help="A .tflite file, or a run folder that ends in one.",
+            show_default=False,
+        ),
+    ] = None,
+    demo: Annotated[
+        bool,
+        typer.Option("--demo", help="Compact a bundled int8 model: demo.tflite is written here."),
+    ] = False,
     *,
     common: _Common,
     flags: Flags,
 ) -> None:
     """Rewrite a .tflite file to take less memory, its outputs equal to the byte."""
     from shrink.base.console import Console
+    from shrink.base.errors import RecipeError
     from shrink.cli.compact import compact_file, free_path
     from shrink.contract.model_source import Trust
     from shrink.run.session import names_artifact
 
     sections = _split("compact", flags)
+    if demo == (model is not None):
+        raise RecipeError(
+            "give a .tflite file, or --demo alone",
+            subject="shrink compact",
+            hint="shrink compact model.tflite --output small.tflite",
+        )
+    if model is None:
+        model = _copied_demo()
+        common = replace(common, output=common.output or Path("demo-compact.tflite"))
     output = common.output
     alone = output is not None and names_artifact(output) and not sections.data
     if output is not None and alone and common.data is None and not common.emit_recipe:
@@ -178,6 +196,20 @@ def _compact(
     if output is not None and names_artifact(output) and not common.emit_recipe:
         free_path(output, common.force)
     _run("compact", model, [{"compact": sections.stage}], sections, common)
+
+
+def _copied_demo() -> str:
+    """Copy the bundled model into the current folder and return its name."""
+    from shrink.base import files
+    from shrink.cli.compact import free_path
+    from shrink.recipe.bundle import bundled_root
+
+    name = "demo.tflite"
+    content = (bundled_root() / "models" / name).read_bytes()
+    path = Path(name)
+    if not path.is_file() or path.read_bytes() != content:
+        files.write_bytes(free_path(path, force=False), content)
+    return name
 
 
 def _refuse_what_needs_a_run(sections: Sections, common: _Common) -> None:

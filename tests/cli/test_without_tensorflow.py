@@ -67,10 +67,16 @@ def test_a_command_on_files_needs_no_tensorflow(folder: Path, words: list[str]) 
     assert done.returncode == 0, done.stderr
 
 
-def test_compacting_without_tensorflow_shrinks_the_arena(folder: Path) -> None:
-    done = shrink(folder, "compact", "model.tflite", "--output", "again.tflite", "--json")
+def test_the_demo_shrinks_the_arena_and_keeps_what_is_there(folder: Path) -> None:
+    done = shrink(folder, "compact", "--demo", "--json")
     found = json.loads(done.stdout)
-    assert found["arena_after"] < found["arena_before"]
+    assert found["arena_after"] < 0.8 * found["arena_before"]
+    assert (folder / "demo.tflite").is_file()
+    assert (folder / "demo-compact.tflite").is_file()
+    (folder / "demo.tflite").write_bytes(b"my own file")
+    refused = shrink(folder, "compact", "--demo", "--output", "other.tflite")
+    assert refused.returncode == 2
+    assert (folder / "demo.tflite").read_bytes() == b"my own file"
 
 
 @pytest.mark.parametrize(
