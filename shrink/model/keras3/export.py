@@ -148,6 +148,8 @@ def _copy_weights(layer: keras.layers.Layer, target: keras3.layers.Layer) -> Non
     if [w.shape for w in values] != [tuple(w.shape) for w in target.get_weights()]:
         raise _unsupported(layer, "its weights have other shapes in Keras 3")
     target.set_weights(values)
+    if isinstance(target, keras3.layers.Normalization):
+        target.finalize_state()
 
 
 def _check(model: keras.Model, made: keras3.Model) -> None:

@@ -71,6 +71,15 @@ def test_to_keras3_gives_the_same_outputs_when_saved_and_loaded(
     assert not isinstance(loaded, keras.Model)
 
 
+def test_to_keras3_keeps_adapted_statistics() -> None:
+    rows = np.random.default_rng(0).normal([3.0, -2.0], [2.0, 0.5], (50, 2)).astype(np.float32)
+    adapted = layers.Normalization()
+    adapted.adapt(rows)
+    made = to_keras3(keras.Sequential([layers.Input((2,)), adapted]))
+    wanted = (rows - rows.mean(0)) / rows.std(0)
+    np.testing.assert_allclose(made.predict(rows, verbose=0), wanted, atol=1e-4)
+
+
 def test_to_keras3_names_the_layer_without_counterpart() -> None:
     inputs = layers.Input((4, 4, 1))
     outputs = layers.ThresholdedReLU(0.3, name="odd")(inputs)
