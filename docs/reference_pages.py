@@ -69,7 +69,7 @@ def cli_page() -> str:
     from shrink.cli.app import build
     from shrink.cli.verbs import VERBS
 
-    group = typer.main.get_command(build([*VERBS]))
+    group = typer.main.get_command(build([*VERBS, "search"]))
     parts = [
         "# Command line\n",
         _MADE,
