@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[1]
 POINTS = ROOT / "docs" / "accuracy-against-size.jsonl"
 _RECIPE = "recipes/digits.yaml"
 _WORDS = ("recipes", "schema", "reference", "plot", "requirements", "readme", "page")
-_BLOCK = re.compile(r"```\ndigits: .*?\n```\n\n\(its notes left out here[^)]*\)", re.DOTALL)
+_BLOCK = re.compile(r"```\ndigits: .*?\n```\n\n\(notes omitted[^)]*\)", re.DOTALL)
 _WINDOW = "1280,1180"
 _TFLITE = (
     *("ai-edge-litert", "tflite-micro", "flatbuffers", "numpy", "packaging", "pydantic"),
@@ -108,7 +108,7 @@ def with_output(readme: str, run: Run) -> str:
         ValueError: the README has no such block.
     """
     took = format_value(run.seconds, "s")
-    told = f"(its notes left out here; {took} on {os.cpu_count()} cores)"
+    told = f"(notes omitted; {took} on {os.cpu_count()} cores)"
     block = f"```\n{shown_output(run.output)}\n```\n\n{told}"
     changed, count = _BLOCK.subn(lambda _: block, readme)
     if count != 1:

@@ -280,11 +280,11 @@ def test_refresh_replaces_the_readmes_output_and_nothing_else() -> None:
     output = "digits: PASSED\n\nstage\ntrain\n\nnotes\n  train: a note\n\n"
     output += "report: runs/digits/report.html\nruns/digits/artifacts/a.tflite\n"
     run = refresh.Run(Path("runs"), output, 115.2)
-    before = "# a\n\n```\nx\n```\n\n```\ndigits: OLD\n```\n\n(its notes left out here)\n\n# b\n"
+    before = "# a\n\n```\nx\n```\n\n```\ndigits: OLD\n```\n\n(notes omitted)\n\n# b\n"
     after = refresh.with_output(before, run)
     shown = "digits: PASSED\n\nstage\ntrain\n\nruns/digits/artifacts/a.tflite"
-    told = f"(its notes left out here; 1 min 55 s on {os.cpu_count()} cores)"
-    assert after == before.replace("digits: OLD", shown).replace("(its notes left out here)", told)
+    told = f"(notes omitted; 1 min 55 s on {os.cpu_count()} cores)"
+    assert after == before.replace("digits: OLD", shown).replace("(notes omitted)", told)
     assert refresh.with_output(after, run) == after
     assert refresh.with_output((DOCS.parent / "README.md").read_text("utf-8"), run)
     with pytest.raises(ValueError, match="0 blocks"):

@@ -20,7 +20,7 @@ class PlaceKeys(TypedDict, total=False):
     quiet: bool
     """Nothing on stderr but errors."""
     verbose: bool
-    """Also what each stage's worker prints, as it does."""
+    """Also print the output of each stage's worker."""
 
 
 class HowKeys(PlaceKeys, total=False):
@@ -47,7 +47,7 @@ class SweepKeys(HowKeys, total=False):
     set: Mapping[str, object]
     """Keys of the recipe; a list is several values: {"prune.sparsity": [0.3, 0.5]}."""
     jobs: int
-    """Runs at a time, in memory of their own."""
+    """Runs at a time, each in a process of its own."""
 
 
 class ToolKeys(TypedDict, total=False):

@@ -32,8 +32,8 @@ class DataKeys(TypedDict, total=False):
     model's order; by default y, of source tfds what the data set itself names."""
     data_classes: Sequence[str] | None
     """Names of the classes by label, in the order of the model's outputs; by default folders of
-    images and words in a CSV file are sorted by name. Of whole numbers it is what they are
-    called."""
+    images and words in a CSV file are sorted by name. If labels are whole numbers, this only names
+    them."""
     data_features: Mapping[str, object] | None
     """What the features of TFRecord files hold; by default as their manifest says."""
     data_image_size: Sequence[int] | None
@@ -153,7 +153,7 @@ class PruneKeys(VerbKeys, DataKeys, TaskKeys, TrainingKeys, total=False):
 
     method: Literal["magnitude", "channels", "layers"]
     """magnitude: weights of smallest absolute value become zero; channels: whole channels go;
-    layers: whole blocks go that give the shape which they take, such as residual ones."""
+    layers: whole blocks go whose inputs and outputs have one shape, such as residual blocks."""
     sparsity: float
     """magnitude: fraction of each prunable kernel that becomes zero."""
     pattern: Literal["unstructured", "2:4", "block"]

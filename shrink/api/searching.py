@@ -89,7 +89,9 @@ def _candidates(
     for key, value in (("data", data), ("custom_objects", code)):
         if value is not None:
             raise RecipeError(
-                "a recipe names its own", subject=key, hint="leave it out, or change it by `set`"
+                "a recipe names this itself",
+                subject=key,
+                hint="leave it out, or change it by `set`",
             )
     if isinstance(model, Mapping):
         raw = RawRecipe(recipe_with_files(model), {}, {})

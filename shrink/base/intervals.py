@@ -37,8 +37,8 @@ _FEW = 12
 """Effective examples below which intervals hold the truth in more than 97 % of samples."""
 _NOT_EXCLUDED = 3
 """Events that have a chance of 5 % to be seen in no example."""
-_WIDE = "wide, as few test examples make it up"
-_NARROW = "narrow if some examples, too rare to be among those tested, change far more"
+_WIDE = "cautious (wide): only a few test examples decide it"
+_NARROW = "too narrow if inputs of a kind that the test split lacks change far more"
 
 Bounds = tuple[float, float]
 

@@ -13,7 +13,7 @@ from shrink.base.metrics import is_known_name
 
 T_co = TypeVar("T_co", covariant=True)
 DOES_NOT_APPLY = "does not apply"
-NOTHING_TO_PLAN_FOR = "there is no training.memory_limit to plan for"
+NOTHING_TO_PLAN_FOR = "there is no training.memory_limit"
 _NAME = re.compile(r"\S+")
 _EXPECTED = (DOES_NOT_APPLY, "not planned: there is no", "not predicted: a function builds")
 

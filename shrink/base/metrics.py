@@ -79,11 +79,6 @@ class MetricInfo:
         """Whether it belongs to a regression."""
         return self.kinds == _REAL
 
-    @property
-    def is_of_boxes(self) -> bool:
-        """Whether it belongs to a detector."""
-        return self.kinds == _BOXES
-
 
 _UNIT: Range = (0.0, 1.0)
 _POSITIVE: Range = (0.0, math.inf)

@@ -181,7 +181,7 @@ def _kinds(named: Sequence[str] | None) -> tuple[str, ...]:
     for name in named or ():
         if name not in KINDS:
             hint = hint_for(name, KINDS)
-            raise RecipeError(f"{name!r} is no kind of entry", subject="KIND", hint=hint)
+            raise RecipeError(f"unknown kind of entry: {name!r}", subject="KIND", hint=hint)
     return tuple(named or KINDS)
 
 
@@ -190,5 +190,7 @@ def _seconds(age: str) -> float:
 
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([hdw])", age.strip())
     if match is None:
-        raise RecipeError(f"{age!r} is no age", subject="--older-than", hint="such as 12h, 30d, 4w")
+        raise RecipeError(
+            f"invalid age: {age!r}", subject="--older-than", hint="such as 12h, 30d, 4w"
+        )
     return float(match[1]) * _UNITS_S[match[2]]

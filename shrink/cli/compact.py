@@ -92,7 +92,7 @@ def free_path(output: Path, force: bool) -> Path:
     target = output.resolve()
     if target.exists() and not force:
         raise RecipeError(
-            "it is there already", subject=target, hint="choose --output, or --force to overwrite"
+            "the file exists", subject=target, hint="choose --output, or --force to overwrite"
         )
     return target
 

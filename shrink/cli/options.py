@@ -16,13 +16,13 @@ JsonFlag = Annotated[
 ]
 AlwaysJsonFlag = Annotated[
     bool,
-    typer.Option("--json", help="Taken, and without effect: it is JSON.", show_default=False),
+    typer.Option("--json", help="Accepted; the output is always JSON.", show_default=False),
 ]
 QuietFlag = Annotated[
     bool, typer.Option("--quiet", "-q", help="Nothing but errors and the result.")
 ]
 VerboseFlag = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also what each stage's worker prints, as it does.")
+    bool, typer.Option("--verbose", "-v", help="Also print the output of each stage's worker.")
 ]
 OutputOption = Annotated[
     Path | None,
@@ -98,8 +98,7 @@ UntilOption = Annotated[
         "--until",
         metavar="STAGE",
         autocompletion=stages,
-        help="Stop after this stage. Gates on later stages, which those on the result are, "
-        "are not checked.",
+        help="Stop after this stage. Gates on later stages, and on the result, are skipped.",
         show_default=False,
     ),
 ]
@@ -110,8 +109,8 @@ JobsOption = Annotated[
         "-j",
         metavar="N",
         min=1,
-        help="Runs of a sweep, or points of a search, at a time, in memory of their own; what they "
-        "share is computed once.",
+        help="Runs of a sweep at a time, each in a process of its own. Stages that they share are "
+        "computed once.",
     ),
 ]
 SetOption = Annotated[

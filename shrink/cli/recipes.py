@@ -179,7 +179,7 @@ def init(
     if output.exists() and not force:
         from shrink.base.errors import RecipeError
 
-        raise RecipeError("it is there already", subject=output, hint="overwrite it with --force")
+        raise RecipeError("the file exists", subject=output, hint="overwrite it with --force")
     text, look = _written(model, data, output, console)
     files.write_text(output, text)
     plan = build_plan(load_recipe(output))

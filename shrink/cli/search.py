@@ -109,7 +109,7 @@ def search(
         for flag, value in (("--data", data), ("--custom-objects", custom_objects)):
             if value is not None:
                 raise RecipeError(
-                    "a recipe names its own",
+                    "a recipe names this itself",
                     subject=flag,
                     hint="leave it out, or change it by --set",
                 )

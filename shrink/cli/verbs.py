@@ -407,7 +407,7 @@ def run(
         )
     if jobs > 1:
         raise RecipeError(
-            "there is one run, and so nothing to run beside it",
+            "--jobs needs a sweep; this recipe is a single run",
             subject=f"--jobs {jobs}",
             hint="leave it out, or sweep: --set prune.sparsity=0.3,0.5",
         )

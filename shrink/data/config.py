@@ -279,8 +279,8 @@ class DataConfig(Config):
     model's order; by default y, of source tfds what the data set itself names."""
     classes: Names | None = None
     """Names of the classes by label, in the order of the model's outputs; by default folders of
-    images and words in a CSV file are sorted by name. Of whole numbers it is what they are
-    called."""
+    images and words in a CSV file are sorted by name. If labels are whole numbers, this only
+    names them."""
     features: Annotated[dict[str, FeatureConfig], Field(min_length=1)] | None = None
     """What the features of TFRecord files hold; by default as their manifest says."""
     image_size: Annotated[tuple[Count, Count], Field(strict=False)] | None = None

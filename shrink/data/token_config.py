@@ -49,7 +49,7 @@ class TokensConfig(Config):
         learned = [k for k in ("min_count", "size") if getattr(self, k) != fields[k].default]
         if self.vocabulary is not None and learned:
             raise ValueError(
-                f"{' and '.join(learned)} is about a learned vocabulary, and vocabulary "
+                f"{' and '.join(learned)} applies to a learned vocabulary, but vocabulary "
                 "names a file"
             )
         return self

@@ -92,10 +92,10 @@ def check_blocks(model: keras.Model, blocks: int, exclude: Sequence[str] = ()) -
     able = len(removable_blocks(read_network(model), exclude))
     if blocks > able:
         raise ModelError(
-            f"{blocks} blocks were to be removed, and the model has {able}: a block has a kernel, "
-            "its input and output have the same shape, and only its own shortcut passes it",
+            f"prune.blocks is {blocks}, but the model has {able} removable blocks: such a block "
+            "has a kernel, equal input and output shapes, and only its own shortcut around it",
             subject="prune.blocks",
-            hint="ask for fewer prune.blocks, or take method: channels",
+            hint="set fewer prune.blocks, or method: channels",
         )
 
 
@@ -111,7 +111,7 @@ def student_notes(model: keras.Model, student: keras.Model, inherit: bool) -> li
         if network.name(layer) in {*present} - {*changed} and keeps_state(layer)
     ]
     if kept and not inherit:
-        notes.append(f"the student keeps what training does not learn: {listed(kept)}")
+        notes.append(f"the student keeps the statistics and tables of the layers {listed(kept)}")
     return notes
 
 
@@ -149,14 +149,14 @@ def blocks_to_remove(network: Network, depth: float) -> list[Block]:
     name = network.model.name
     if runs:
         raise ModelError(
-            f"no block of {name!r} would go at depth {depth:g}: the most of one shape that "
-            f"follow each other are {max(map(len, runs))}",
+            f"depth {depth:g} removes no block of {name!r}: at most {max(map(len, runs))} "
+            "removable blocks of one shape follow each other",
             subject="student.depth",
             hint="give a lower depth",
         )
     raise ModelError(
-        f"no block of {name!r} can be left out at depth {depth:g}: none has a kernel and gives "
-        "the shape that it takes",
+        f"depth {depth:g} removes no block of {name!r}: no block has a kernel and equal input "
+        "and output shapes",
         subject="student.depth",
         hint="give student.width, or the student as file.py:build",
     )
@@ -184,7 +184,7 @@ def _check_factors(scale: Mapping[str, float]) -> None:
     for name in ("width", "depth"):
         if scale.get(name, 1.0) > 1:
             raise RecipeError(
-                f"student.{name} is {scale[name]:g}, and a model without a builder of its own can "
+                f"student.{name} is {scale[name]:g}, but a model without a builder function can "
                 "only become smaller",
                 subject=f"student.{name}",
                 hint=f"give a {name} of at most 1, or the student as file.py:build",

@@ -178,7 +178,7 @@ def _held(nvml: Any, pid: int) -> dict[int, int]:
 
 # Two runs of the same process differ by hundreds of kilobytes.
 _LEAST_BYTES = 1 << 20
-_NOISE = "inference memory is below 1 MiB over that of any model, too little to tell"
+_NOISE = "inference memory is less than 1 MiB above the runtime's own, too small to measure"
 
 
 def inference_peak_bytes(tflite: Path, pairs: int = 5) -> Measured[int]:

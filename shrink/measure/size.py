@@ -91,9 +91,9 @@ def zeros_note(size: Mapping[str, Measured[int]], tflite: Path) -> list[str]:
     if not_in_litert(content) or any(one.sparse for one in weights(content)):
         return []
     return [
-        f"{zeros:.0%} of the parameters are zero, which does not shrink the TFLite file: it holds "
-        f"each of them in its {size['tflite_bytes'].value:,} bytes, of which gzip -9 makes "
-        f"{gzip_bytes(tflite):,}; quantize with `sparse: true` leaves them out where it can"
+        f"{zeros:.0%} of the parameters are zero, but the TFLite file still stores them "
+        f"({size['tflite_bytes'].value:,} bytes; {gzip_bytes(tflite):,} after gzip -9); "
+        "`quantize: {sparse: true}` drops them where it can"
     ]
 
 

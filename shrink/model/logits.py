@@ -104,7 +104,9 @@ def logits_of(
             elif before is not None:
                 outputs[index] = before
             elif exact:
-                raise ModelError("its outputs are probabilities of which no logits can be had")
+                raise ModelError(
+                    "its outputs are probabilities, and their logits cannot be recovered"
+                )
             else:
                 outputs[index] = LogProbabilities(own[0])(outputs[index])
         if all(a is b for a, b in zip(outputs, model.outputs, strict=True)):
@@ -144,8 +146,8 @@ def _before_activation(
     layer = call.layer
     if isinstance(layer, _RANDOM):
         raise ModelError(
-            f"the model {network.model.name!r} ends in {type(layer).__name__} after its {kind}, of "
-            "which no logits can be trained",
+            f"the model {network.model.name!r} ends in {type(layer).__name__} after its {kind}, so "
+            "that it cannot be trained on logits",
             subject=layer.name,
             hint="leave that layer out",
         )

@@ -114,8 +114,8 @@ def lint_calibration(calibration: CalibrationExamples, class_names: Sequence[str
     notes = []
     if len(calibration.indices) < _FEW:
         notes.append(
-            f"calibration: {len(calibration.indices)} examples; ranges from fewer than {_FEW} "
-            "depend on which these are"
+            f"calibration: only {len(calibration.indices)} examples; with fewer than {_FEW} the "
+            "ranges depend on which examples are drawn"
         )
     constant, duplicated = count_repeats(calibration.batches())
     if constant:

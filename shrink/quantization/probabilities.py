@@ -56,8 +56,8 @@ class SaturatedLogits:
     def __str__(self) -> str:
         low, high = self.extremes
         return (
-            f"{self.names[0]}: logits saturate at {self.low:.1f} and {self.high:.1f}, of "
-            f"{low:.1f} to {high:.1f}, as finer steps between help the probabilities more"
+            f"{self.names[0]}: logits from {low:.1f} to {high:.1f} are clipped to {self.low:.1f} "
+            f"to {self.high:.1f}: the finer steps make the probabilities more accurate"
         )
 
 

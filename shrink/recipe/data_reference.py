@@ -70,7 +70,7 @@ def check_examples(
         target = target_of(name)
         if target is not None and target.figure.group == "metrics":
             raise RecipeError(
-                f"gate {name}: no metric is measured, as {lacking}",
+                f"gate {name}: metrics are not measured, because {lacking}",
                 position=loaded.position("gates", name),
                 hint=_remedy(key),
             )

@@ -167,11 +167,10 @@ def _same(key: str, stated: Json, recorded: Json) -> bool:
 def _differs(key: str, stated: Json, recorded: Json, made: str = "model") -> ReportWarning:
     return ReportWarning(
         DIFFERS,
-        f"data.{key} is {_shown(stated)}, and the {made} was made with {_shown(recorded)}",
+        f"data.{key} is {_shown(stated)}, but the {made} was made with {_shown(recorded)}",
         f"use the {made} as it was made, or make sure that it is trained anew on these inputs"
         if made == "student"
-        else f"leave data.{key} out to use the model as it was made; if it is right, nothing is "
-        "wrong",
+        else f"leave data.{key} out to use the recorded value",
     )
 
 
@@ -190,7 +189,7 @@ def _check_classes(
     if len(stated) == len(labels) and set(stated) != set(labels):
         return  # other names for the same outputs
     raise DataError(
-        f"data.classes is {listed(stated, _MOST_NAMES)}, and the outputs of the model are "
+        f"data.classes is {listed(stated, _MOST_NAMES)}, but the outputs of the model are "
         f"{listed(labels, _MOST_NAMES)}",
         position=loaded.position("data", "classes"),
         hint="leave data.classes out: the model's record names its classes",

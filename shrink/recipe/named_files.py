@@ -113,7 +113,7 @@ def custom_objects(loaded: LoadedRecipe) -> Path | None:
     path = (loaded.folder("custom_objects") / expand_user(text)).resolve()
     if path.suffix != ".py" or not exists(path):
         raise ModelError(
-            "custom_objects is no Python file that is there",
+            "custom_objects: no such Python file",
             subject=path,
             hint="name a .py file beside the recipe; a model's file.py:function needs none",
         )

@@ -261,7 +261,7 @@ def _worsening(one: SliceChange) -> float:
 
 
 def _gate_outcome(gate: GateResult | None) -> tuple[object, ...] | None:
-    """Return what makes a gate a different one; its value alone is a figure's change."""
+    """Return the fields by which a gate's change is shown; its value is shown as a figure."""
     if gate is None:
         return None
     return (gate.passed, gate.limit, gate.level, gate.confidence)

@@ -166,7 +166,7 @@ def _at_chance(stage: Stage, guess: Guess | None, code: str) -> list[ReportWarni
     guessing = f"{_text(metric, chance)}{_guessed(metric, guess)}"
     message = f"{metric.name} is {_text(metric, value)}, {word} better than guessing ({guessing})"
     if code == "baseline-at-chance":
-        message += "; whatever is compared with it says nothing"
+        message += "; comparisons with it are meaningless"
     return [ReportWarning(code, message, _causes(guess, stage.kind), stage.name)]
 
 
@@ -222,7 +222,7 @@ def _how_much(
     if low is None or high is None:
         return "hardly"
     proven = low > chance if metric.larger_is_better else high < chance
-    return "hardly" if proven else "not proven"
+    return "hardly" if proven else "not significantly"
 
 
 def hardly_better(
@@ -239,10 +239,10 @@ def hardly_better(
 
 def _guessed(metric: Figure, guess: Guess) -> str:
     if metric.name == "mean_squared_error":
-        return ", always answering the mean"
+        return ", always predicting the mean"
     if not guess.num_classes:
         return ""
-    return f", always answering the commonest of {guess.num_classes} classes"
+    return f", always predicting the most frequent of {guess.num_classes} classes"
 
 
 def _causes(guess: Guess, kind: str) -> str:

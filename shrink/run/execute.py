@@ -128,7 +128,7 @@ def check_models(job: CheckModelsJob, send: Send) -> JsonObject:
 def guessed(
     job: StepJob, context: StageContext, outcome: StageResult, evaluated: Evaluated
 ) -> Guess | None:
-    """Return what guessing would score on the test split, where that is measured on."""
+    """Return the chance level on the test split; None if another split is measured."""
     return guess(job.kind, context, outcome, evaluated) if job.measured_on == "test" else None
 
 

@@ -123,5 +123,5 @@ def _check_free(paths: list[Path], force: bool) -> None:
     for path in paths:
         if path.exists() and not force:
             raise RecipeError(
-                "it is there already", subject=path, hint="choose --output, or --force to overwrite"
+                "the file exists", subject=path, hint="choose --output, or --force to overwrite"
             )

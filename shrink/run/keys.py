@@ -272,7 +272,7 @@ def keep_measurement(
 def measured_before(
     plan: Plan, step: Step, data_fingerprint: str, splits: Splits, store: Store
 ) -> StoredStep | None:
-    """Return what an earlier run measured of its artifact that this baseline is.
+    """Return what the run that made this baseline's file measured of it.
 
     None where it was measured on other examples or for another task, or elsewhere: then the
     baseline is measured as any model.

@@ -74,19 +74,24 @@ def describe_splits(splits: Splits, held_out: HeldOut) -> tuple[ReportWarning | 
         splits: how the data was divided, and what is known of the models.
         held_out: what a worker found of it.
     """
-    if splits.lineage is None:  # nothing came trained
+    if splits.lineage is None:  # no model was trained before
         return None, None
     if count := (held_out.left_out or {}).get("test"):
         runs = ", ".join(dict.fromkeys(link.run for link in splits.lineage.links))
         message = (
-            f"{count:,} test examples were left out, for the model was trained on them ({runs}); "
-            f"{held_out.test:,} are left"
+            f"{count:,} test examples were left out, because the model was trained on them "
+            f"({runs}); {held_out.test:,} remain"
         )
         return ReportWarning(LEFT_OUT, message, _HINT), None
     if splits.lineage.outside:
-        return _unknown("the model came trained, and on what is not known", held_out)
+        return _unknown(
+            "the model was already trained, and shrink does not know on which examples", held_out
+        )
     if splits.earlier and not held_out.comparable:
-        return _unknown("the model was trained on other data, in another form than this", held_out)
+        return _unknown(
+            "the model was trained on data that cannot be compared with this",
+            held_out,
+        )
     if splits.earlier:
         return _unknown(
             "the model was trained on other data; none of its "
@@ -122,8 +127,8 @@ def describe_shared(held_out: HeldOut) -> tuple[list[ReportWarning], str | None]
 
 def _unknown(why: str, held_out: HeldOut) -> tuple[ReportWarning | None, str | None]:
     if held_out.test_given:
-        return None, f"test split: as the data gives it; {why}"
-    message = f"the test examples may have been trained on: {why}, and they were drawn at random"
+        return None, f"test split: taken from the data; {why}"
+    message = f"test metrics may be too high: {why}; the test examples were split off at random"
     return ReportWarning(MAY_HAVE_BEEN_TRAINED_ON, message, _HINT), None
 
 

@@ -54,14 +54,14 @@ def share_of_memory(plans: Sequence[Plan], jobs: int, host_bytes: int | None = N
         host_bytes: memory there is, by default what the kernel says.
 
     Raises:
-        RecipeError: the host has not as much, or there are GPUs that nothing divides.
+        RecipeError: the host has not as much, or runs would share GPUs without limits.
     """
     host = HostMemory().limit_bytes() if host_bytes is None else host_bytes
     trains = [step.training.memory_limit for plan in plans for step in plan.steps if step.epochs]
     limits = [limit for limit in trains if limit is not None]
     if len(limits) < len(trains) and has_nvidia_gpu():
         raise RecipeError(
-            f"{jobs} runs would share the memory of the GPUs, which nothing divides",
+            f"{jobs} runs would share the memory of the GPUs without a limit for each",
             subject=f"--jobs {jobs}",
             hint="set training.memory_limit to what each run may take, or leave --jobs out",
         )

@@ -223,7 +223,7 @@ def _reseed() -> None:
 
 
 def _unsafe(mapped: Sequence[tuple[int, int]]) -> str:
-    """Return what a fork would have that a fresh process has not, or lack; empty for nothing."""
+    """Return why forking is unsafe; empty if it is safe."""
     from tensorflow.python.eager import context
 
     if context.context_safe() is not None:

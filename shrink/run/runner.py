@@ -456,7 +456,7 @@ class Runner:
             state.outcomes[state.outcomes.index(first)] = replace(first, result=result)
 
     def _tell_splits(self, state: _State) -> None:
-        """Warn where test examples may have been trained on; say in a note what else is known."""
+        """Warn if test examples may have been trained on, or note where they come from."""
         results = (stored.result.splits for stored in state.stored.values())
         held_out = next((splits for splits in results if splits.test is not None), None)
         if held_out is None:

@@ -306,11 +306,11 @@ def _of_values(target: Target, ending: OutputKind | None) -> tuple[str, str]:
             return "binary_crossentropy", "one output and labels 0 and 1"
         if target.integers and not target.shape:
             raise DataError(
-                f"labels {int(target.sample.min())} to {int(target.sample.max())} for a single "
-                "output, which tells 0 from 1",
+                f"labels {int(target.sample.min())} to {int(target.sample.max())}, but the model "
+                "has a single output, for labels 0 and 1",
                 subject="data",
                 hint="where they are numbers to predict, set task.loss: mean_squared_error; "
-                "else name the model for these classes",
+                "else use a model with an output for each class",
             )
         return "mean_squared_error", "real targets"
     if target.one_hot and ending != "sigmoid":
@@ -390,13 +390,13 @@ def check_fit(loss: str, target: Target) -> None:
 
 def _unfit(target: Target, loss: str | None = None) -> DataError:
     """Return the error for targets whose shape is not the output's."""
-    wanted = f"{loss} compares" if loss else "there is nothing to compare"
+    wanted = f"{loss} cannot compare" if loss else "no loss compares"
     message = (
         f"{wanted} outputs of shape {target.output} with targets of shape {target.shape} "
         f"({'integers' if target.integers else 'real numbers'})"
     )
     if loss is None and target.form == "classes":
-        message += ", which are no class numbers: they are not whole"
+        message += "; labels must be whole numbers"
     hint = f"store one target for each output, or a class number, {_SET_LOSS}"
     if target.form == "classes" and loss != "sparse_categorical_crossentropy":
         hint = "class numbers go with task.loss: sparse_categorical_crossentropy, which is taken "

@@ -168,32 +168,8 @@ class Conversion:
 
 
 def to_float32(model: keras.Model) -> bytes:
-    """Convert without quantization; `convert` tells the arguments and errors."""
+    """Convert without quantization; see `convert`."""
     return convert(model, "float32").content
-
-
-def to_float16(model: keras.Model) -> bytes:
-    """Convert with weights stored as float16; `convert` tells the arguments and errors."""
-    return convert(model, "float16").content
-
-
-def to_dynamic_int8(model: keras.Model) -> bytes:
-    """Convert with int8 weights and activations quantized while running; see `convert`."""
-    return convert(model, "dynamic_int8").content
-
-
-def to_static_int8(
-    model: keras.Model, calibration: Iterable[Named], input_type: str, output_type: str
-) -> bytes:
-    """Convert with int8 weights (per channel) and activations (per tensor); see `convert`."""
-    return convert(model, "static_int8", calibration, input_type, output_type).content
-
-
-def to_static_int16(
-    model: keras.Model, calibration: Iterable[Named], input_type: str, output_type: str
-) -> bytes:
-    """Convert with int8 weights (per channel) and int16 activations; see `convert`."""
-    return convert(model, "static_int16", calibration, input_type, output_type).content
 
 
 def convert(

@@ -70,7 +70,7 @@ def test_mistakes_speak_of_keywords(
     with pytest.raises(shrink.RecipeError, match="no stopping criterion") as raised:
         shrink.search(recipe)
     assert raised.value.subject == "time"
-    with pytest.raises(shrink.RecipeError, match="a recipe names its own"):
+    with pytest.raises(shrink.RecipeError, match="a recipe names this itself"):
         shrink.search(recipe, "digits", trials=1)
     with pytest.raises(shrink.RecipeError, match="neither limited nor an objective"):
         shrink.search({**recipe, "search": {"latency": {"command": "echo 1"}}}, trials=1)

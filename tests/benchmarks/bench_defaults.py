@@ -60,7 +60,6 @@ from tests.jobs import context_of
 
 L = keras.layers
 _RECIPES = Path(__file__).parents[2] / "recipes"
-_HELD_OUT = ("text", "unet", "vgg", "wine")
 _MANY = 10**6
 _CLASSES = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 

@@ -16,7 +16,6 @@ import pytest
 from tests.cli.shell import command, environment, read_report, shrink
 from tests.cli.toy import RECIPE, write_toy
 
-FULL = Path("/dev/full")
 ARGUMENTS = ("run", "toy.yaml", "--output", "out")
 
 

@@ -43,7 +43,7 @@ def test_compact_writes_a_file_and_says_what_became_of_it(model: Path) -> None:
     assert found["path"] == str(written)
     assert found["file_bytes"] == len(written.read_bytes())
     again = run(*command, model=model, expect=2)
-    assert "it is there already" in again.stderr
+    assert "the file exists" in again.stderr
 
 
 @pytest.mark.parametrize(

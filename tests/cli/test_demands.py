@@ -62,13 +62,13 @@ def test_class_weights_of_a_later_stage_are_refused_before_any_trains(
         ("distill: {student: {depth: 0.5}, teacher: train, epochs: 1}", "no block of"),
         (
             "distill: {student: {depth: 0.5, inherit: true}, teacher: train, epochs: 1}",
-            "none has a kernel and gives the shape that it takes",
+            "no block has a kernel and equal input and output shapes",
         ),
         (
             "distill: {student: {width: 0.95, inherit: true}, teacher: train, epochs: 1}",
             "the largest of 1 groups has 8",
         ),
-        ("prune: {method: layers, blocks: 1}", "1 blocks were to be removed, and the model has 0"),
+        ("prune: {method: layers, blocks: 1}", "prune.blocks is 1, but the model has 0"),
     ],
 )
 def test_a_model_that_cannot_become_smaller_is_refused_before_any_stage_trains(

@@ -199,7 +199,7 @@ def test_a_file_that_is_there_is_overwritten_by_force_alone(
     data: str, handed: str, outcome: Callable[[Sequence[str]], str]
 ) -> None:
     words = f"compact some.tflite --output there.tflite {data}".split()
-    assert "it is there already" in outcome(words)
+    assert "the file exists" in outcome(words)
     assert handed in outcome([*words, "--force"])
 
 

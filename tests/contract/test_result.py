@@ -20,7 +20,7 @@ MEMORY = {
     "training_peak_small_bytes": None,
     "training_host_peak_bytes": 700_000_000,
 }
-NOISE = "inference memory is below 1 MiB over that of any model, too little to tell"
+NOISE = "inference memory is less than 1 MiB above the runtime's own, too small to measure"
 
 
 def written() -> dict[str, Any]:

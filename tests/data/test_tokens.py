@@ -81,7 +81,7 @@ def test_read_vocabulary_takes_lines_of_either_ending(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"padding": "x", "unknown": "x"}, "different names"),
-        ({"vocabulary": "v.txt", "size": 9}, "size is about a learned vocabulary"),
+        ({"vocabulary": "v.txt", "size": 9}, "size applies to a learned vocabulary"),
         ({"size": 2}, "greater than or equal to 3"),
         ({"padding": "a\nb"}, "pattern"),
     ],

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.graph.groups import ChannelGraph, Group, find_groups
+from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import Weights, masked, rebuild, weights_of
 
 TOLERANCE = 1e-4
@@ -151,8 +151,3 @@ def load(model: keras.Model, graph: ChannelGraph, weights: Weights) -> None:
     for name in graph.layers:
         if weights[name]:
             model.get_layer(name).set_weights(weights[name])
-
-
-def group_of(graph: ChannelGraph, layer: str) -> Group:
-    """Return the group that this layer's channels are in."""
-    return next(g for g in graph.groups if layer in g.layers)

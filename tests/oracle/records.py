@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -91,8 +90,3 @@ def summary(records: Iterable[Record]) -> str:
     counted = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()))
     lines = [f"{len(found)} figures compared ({counted}); {len(wrong)} disagreements"]
     return "\n".join([*lines, *(f"  {r}" for r in wrong)])
-
-
-def to_json(records: Iterable[Record]) -> str:
-    """Return the records as JSON, a line each."""
-    return "\n".join(json.dumps(asdict(r), default=str) for r in records)

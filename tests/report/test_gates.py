@@ -128,7 +128,7 @@ def test_check_gates_passes_with_confidence_when_the_interval_reaches_the_limit(
     assert result["value"] == 0.02
     assert result["low"] < 0.01 < result["high"]
     assert result["passed"] is True
-    assert result["reason"] == "the interval is wide, as few test examples make it up"
+    assert result["reason"] == "the interval is cautious (wide): only a few test examples decide it"
     assert "reason" not in gate("accuracy_drop", {"limit": 0.03, "confidence": 0.95})
 
 

@@ -64,9 +64,12 @@ def test_build_report_compares_with_the_baseline_and_with_the_stage_before() -> 
         "value": -0.02,
         "low": interval.low,
         "high": interval.high,
-        "note": "wide, as few test examples make it up",
+        "note": "cautious (wide): only a few test examples decide it",
     }
-    told = "accuracy: the 95 % interval of the difference is wide, as few test examples make it up"
+    told = (
+        "accuracy: the 95 % interval of the difference is cautious (wide): only a few test "
+        "examples decide it"
+    )
     assert told in quantize["notes"]
     assert quantize["delta_previous"]["accuracy"]["value"] == 0
 

@@ -67,8 +67,8 @@ def test_a_baseline_at_chance_is_told_once_with_its_causes() -> None:
     (warning,) = found([base, outcome("quantize", 24, 400, "baseline")])
     assert (warning.code, warning.stage) == ("baseline-at-chance", "baseline")
     assert warning.message.startswith(
-        "accuracy is 25.0 %, no better than guessing (25.0 %, always answering the commonest of 4 "
-        "classes)"
+        "accuracy is 25.0 %, no better than guessing (25.0 %, always predicting the most "
+        "frequent of 4 classes)"
     )
     assert "circle, cross, square, triangle" in str(warning.hint)
     assert "inputs are 0 to 255" in str(warning.hint)
@@ -81,7 +81,7 @@ def test_a_baseline_at_chance_is_told_once_with_its_causes() -> None:
         (331, 0.25, "hardly"),
         (250, 0.25, "no"),
         (100, 0.25, "no"),
-        (960, 0.95, "not proven"),
+        (960, 0.95, "not significantly"),
         (500, 0.25, None),
     ],
 )
@@ -194,7 +194,7 @@ def test_what_makes_a_result_useless_comes_before_what_limits_it() -> None:
 def test_a_regression_is_compared_with_the_variance(error: float, expected: bool) -> None:
     told = found([regression("baseline", error, None, variance=10.0)])
     assert [w.code for w in told] == (["baseline-at-chance"] if expected else [])
-    assert not told or "always answering the mean" in told[0].message
+    assert not told or "always predicting the mean" in told[0].message
 
 
 @pytest.mark.parametrize(

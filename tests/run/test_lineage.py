@@ -249,7 +249,7 @@ LINK = Link("first", {"fingerprint": "f"}, 7, "s")
         (Splits(0), {}, None, None),
         (Splits(0, lineage=Lineage((LINK,)), same=True), {}, None, "did not train on it"),
         (Splits(0, lineage=Lineage(outside=True)), {}, MAY_HAVE_BEEN_TRAINED_ON, None),
-        (Splits(0, lineage=Lineage(outside=True)), {"test_given": True}, None, "not known"),
+        (Splits(0, lineage=Lineage(outside=True)), {"test_given": True}, None, "does not know"),
         (Splits(0, ("s",), {}, Lineage((LINK,))), {"comparable": True, "trained_on": 9},
          MAY_HAVE_BEEN_TRAINED_ON, None),
         (Splits(0, ("s",), {}, Lineage((LINK,))), {"comparable": False, "trained_on": 0},

@@ -27,7 +27,9 @@ L = keras.layers
 def int8(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("arena") / "small.tflite"
     model = small_cnn()
-    path.write_bytes(convert.to_static_int8(model, samples(model, 5), "int8", "int8"))
+    path.write_bytes(
+        convert.convert(model, "static_int8", samples(model, 5), "int8", "int8").content
+    )
     return path
 
 

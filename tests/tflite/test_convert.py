@@ -63,30 +63,30 @@ def test_to_float32_equals_the_model_when_given_its_saved_model(tmp_path: Path) 
     np.testing.assert_allclose(outputs["output_0"], model(x), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("scheme", [convert.to_float16, convert.to_dynamic_int8])
-def test_convert_shrinks_large_weights_without_calibration(scheme: object) -> None:
+def test_convert_to_float16_halves_large_weights() -> None:
     inputs = L.Input((64,))
     model = keras.Model(inputs, L.Dense(128)(inputs))
-    assert len(scheme(model)) < 0.65 * len(convert.to_float32(model))  # type: ignore[operator]
+    halved = convert.convert(model, "float16").content
+    assert len(halved) < 0.65 * len(convert.to_float32(model))
 
 
 @pytest.mark.parametrize(
-    ("scheme", "dtype", "tolerance"),
-    [(convert.to_static_int8, "int8", 0.05), (convert.to_static_int16, "int16", 0.02)],
+    ("precision", "dtype", "tolerance"),
+    [("static_int8", "int8", 0.05), ("static_int16", "int16", 0.02)],
 )
 def test_static_schemes_stay_near_the_float_outputs(
-    scheme: object, dtype: str, tolerance: float
+    precision: convert.Precision, dtype: str, tolerance: float
 ) -> None:
     model = two_by_two()
     feed = dict(zip(("zebra", "ant"), batch(model, 1), strict=True))
-    content = scheme(model, samples(model, 50), "float32", "float32")  # type: ignore[operator]
+    content = convert.convert(model, precision, samples(model, 50)).content
     classes, value = model([feed["zebra"], feed["ant"]])
     outputs = run(content, feed)
     reach = float(np.abs(classes).max())
     np.testing.assert_allclose(outputs["classes"], classes, atol=tolerance * reach)
     np.testing.assert_allclose(outputs["value"], value, atol=tolerance * reach)
     integer = Interpreter(
-        model_content=scheme(model, samples(model, 5), dtype, dtype)  # type: ignore[operator]
+        model_content=convert.convert(model, precision, samples(model, 5), dtype, dtype).content
     )
     details = integer.get_input_details() + integer.get_output_details()
     assert {np.dtype(detail["dtype"]).name for detail in details} == {dtype}
@@ -101,23 +101,22 @@ def test_convert_notes_the_pool_that_became_a_mean() -> None:
     assert "AVERAGE_POOL_2D" not in names
 
 
-def test_to_static_int8_stays_near_a_gru_whose_loop_would_crash_the_calibration() -> None:
+def test_static_int8_stays_near_a_gru_whose_loop_would_crash_the_calibration() -> None:
     inputs = keras.Input((5, 3), name="sequence")
     model = keras.Model(inputs, keras.layers.Dense(2)(keras.layers.GRU(4)(inputs)))
     x = np.random.default_rng(0).normal(size=(16, 1, 5, 3)).astype(np.float32)
-    content = convert.to_static_int8(
-        model, [{"sequence": each} for each in x], "float32", "float32"
-    )
+    calibration = [{"sequence": each} for each in x]
+    content = convert.convert(model, "static_int8", calibration).content
     given = np.concatenate([run(content, {"sequence": each})["output_0"] for each in x])
     wanted = np.concatenate([model(each) for each in x])
     assert np.sqrt(np.mean((given - wanted) ** 2)) < 0.05 * wanted.std()
 
 
-def test_to_static_int8_names_the_convolutional_loop_that_it_refuses() -> None:
+def test_static_int8_names_the_convolutional_loop_that_it_refuses() -> None:
     inputs = keras.Input((3, 4, 4, 2))
     outputs = keras.layers.Flatten()(keras.layers.ConvLSTM2D(2, 3, name="films")(inputs))
     with pytest.raises(StageError, match="loop over steps") as caught:
-        convert.to_static_int8(keras.Model(inputs, outputs), [], "int8", "int8")
+        convert.convert(keras.Model(inputs, outputs), "static_int8", [], "int8", "int8")
     assert caught.value.subject == "films"
 
 
@@ -128,10 +127,10 @@ def test_convert_names_operator_and_layer_when_tflite_lacks_it() -> None:
     assert caught.value.hint
 
 
-def test_to_static_int16_names_the_operator_without_16_bit_version() -> None:
+def test_static_int16_names_the_operator_without_16_bit_version() -> None:
     model = dense_after(lambda x: tf.cumsum(x, axis=1))
     with pytest.raises(StageError, match="CUMSUM"):
-        convert.to_static_int16(model, samples(model, 2), "float32", "float32")
+        convert.convert(model, "static_int16", samples(model, 2))
 
 
 def _zeros(width: int) -> np.ndarray:
@@ -148,15 +147,15 @@ def _zeros(width: int) -> np.ndarray:
         ([{"zebra": np.nan * _zeros(6), "ant": _zeros(4)}], "finite"),
     ],
 )
-def test_to_static_int8_refuses_calibration(calibration: list, message: str) -> None:
+def test_static_int8_refuses_calibration(calibration: list, message: str) -> None:
     with pytest.raises(StageError, match=message):
-        convert.to_static_int8(two_by_two(), calibration, "int8", "int8")
+        convert.convert(two_by_two(), "static_int8", calibration, "int8", "int8")
 
 
 def test_convert_refuses_io_type_that_the_precision_lacks() -> None:
     model = small_cnn()
     with pytest.raises(StageError, match="int16"):
-        convert.to_static_int8(model, samples(model, 1), "int16", "int8")
+        convert.convert(model, "static_int8", samples(model, 1), "int16", "int8")
 
 
 def test_to_float32_refuses_sides_of_unknown_length() -> None:

@@ -78,7 +78,9 @@ def test_predict_refuses_other_names() -> None:
 def test_predict_is_one_quantization_step_from_float_when_io_is_integer() -> None:
     model = small_cnn()
     (x,) = batch(model, 20)
-    runner = load(convert.to_static_int8(model, samples(model, 100), "int8", "int8"))
+    runner = load(
+        convert.convert(model, "static_int8", samples(model, 100), "int8", "int8").content
+    )
     (outputs,) = runner.predict(x, 8)
     assert runner.input_details[0].dtype == np.int8
     assert outputs.dtype == np.float64

@@ -87,7 +87,7 @@ def test_float_operators_names_the_one_operator_without_integer_kernel() -> None
     inputs = L.Input((4,))
     x = L.Lambda(lambda x: tf.cumsum(x, axis=1))(L.Dense(4)(inputs))
     model = keras.Model(inputs, L.Dense(2)(x))
-    content = convert.to_static_int8(model, samples(model, 5), "int8", "int8")
+    content = convert.convert(model, "static_int8", samples(model, 5), "int8", "int8").content
     assert weights.float_operators(content) == ["CUMSUM"]
 
 

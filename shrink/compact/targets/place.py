@@ -55,8 +55,8 @@ def place(content: bytes, target: str) -> Placed:
         return Placed(content, _with_delegate(content, target))
     compiled, placement = compile_with_vela(content, target)
     not_run = (
-        f"not measured: the file is compiled for {target}, which LiteRT and the PyPI build of "
-        "TFLite Micro do not have; the stage before has the figures of the file that was compiled"
+        f"not measured: the file is compiled for {target}, and neither LiteRT nor the PyPI build "
+        "of TFLite Micro runs it; see the figures of the previous stage"
     )
     return Placed(compiled, placement, not_run)
 

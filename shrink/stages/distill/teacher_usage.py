@@ -167,7 +167,7 @@ def measure_teacher(teacher: keras.Model, adapter: Adapter, context: StageContex
         context.warn(
             "teacher-at-chance",
             f"the teacher's {name} is {text}, no better than a constant answer "
-            f"({figure.text(chance)}): a student learns nothing of it",
+            f"({figure.text(chance)}): a student learns nothing from it",
             "check that it was trained for these classes, in this order, and on inputs that are "
             "normalized in this way",
         )

@@ -44,7 +44,7 @@ class PruneConfig(StageConfig):
 
     method: Literal["magnitude", "channels", "layers"] = "magnitude"
     """magnitude: weights of smallest absolute value become zero; channels: whole channels go;
-    layers: whole blocks go that give the shape which they take, such as residual ones."""
+    layers: whole blocks go whose inputs and outputs have one shape, such as residual blocks."""
     sparsity: Ratio = 0.5
     """magnitude: fraction of each prunable kernel that becomes zero."""
     pattern: Literal["unstructured", "2:4", "block"] = "unstructured"

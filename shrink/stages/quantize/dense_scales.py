@@ -48,7 +48,7 @@ def with_best_scales(
     if not saving:
         return per_channel, ()
     if saving < LEAST_SAVING * size:
-        why = f"one for each layer would save {saving:,} of {size:,} bytes, which is not tried"
+        why = f"per-tensor scales would save only {saving:,} of {size:,} bytes"
         return per_channel, (Choice(key="dense_scales", value="channel", why=why),)
     one_each = config.model_copy(update={"dense_scales": "tensor"})
     per_tensor = SCHEMES[config.scheme](source, calibration, one_each)

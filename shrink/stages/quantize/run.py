@@ -120,8 +120,8 @@ def with_float_front(
         elif scaled := _scaled(source, coarse, calibration):
             floats.update(scaled)
             notes.append(
-                f"{named} stays float32, and its columns are scaled in float before the first "
-                f"kernels, whose weights undo it: {coarse}"
+                f"{named} stays float32; its columns are scaled in float, and the weights of the "
+                f"first kernels undo the scaling: {coarse}"
             )
         else:
             context.warn("mixed-ranges", str(coarse), _COARSE_INPUT_HINT)
@@ -432,14 +432,15 @@ def keep_islands_float(
         decibels = f"{-10 * np.log10(lost):.1f} to {-10 * np.log10(gained):.1f} dB"
         written = borders & {name for island in found for name in island.outputs}
         return (
-            f"stays float, as int8 is too coarse for it: {texts}; outputs gain, {decibels}"
-            + (", and become float32" if written else ""),
+            f"int8 is too coarse for {texts}, so it stays float; SNR of the outputs: {decibels}"
+            + (", outputs become float32" if written else ""),
         )
     source.floats = before
     context.warn(
         "coarse-operators",
-        f"int8 leaves the outputs {-10 * np.log10(lost):.1f} dB; most is lost in {texts}",
-        "try scheme static_wi8_ai16 or dynamic_wi8_afp32, or write the layer in another way",
+        f"the outputs of the int8 model have an SNR of {-10 * np.log10(lost):.1f} dB; most noise "
+        f"comes from {texts}",
+        "try scheme static_wi8_ai16 or dynamic_wi8_afp32, or rewrite the layer",
     )
     return ()
 

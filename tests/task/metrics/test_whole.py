@@ -85,7 +85,7 @@ def test_resamples_of_two_artifacts_on_the_same_examples_are_paired() -> None:
 
 
 def test_every_metric_that_is_no_mean_has_a_value_and_an_interval() -> None:
-    others = [n for n, i in METRICS.items() if i.is_of_real_targets or i.is_of_boxes]
+    others = [n for n, i in METRICS.items() if i.kinds in ({"values"}, {"boxes"})]
     keys = [n for n, i in METRICS.items() if not i.is_mean and n not in others]
     keys = [k if k != "false_accepts_per_hour" else f"{k}_0.1_1_2" for k in keys]
     for key, sample in whole(task(*keys), [LOGITS], [LABELS]).resampled().items():
