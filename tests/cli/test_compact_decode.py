@@ -84,5 +84,6 @@ def test_a_recipe_stores_kernels_and_its_gates_judge_the_stored_file(tmp_path: P
     assert report["passed"] is True
 
     told = json.loads((tmp_path / "out" / "artifacts" / "metadata.json").read_text())
-    assert told["artifacts"][-1]["arena_bytes"] == arena
-    assert "TFLM_DECODE" in told["artifacts"][-1]["operators"]
+    (entry,) = [a for a in told["artifacts"] if a["sha256"] == compact["sha256"]]
+    assert entry["arena_bytes"] == arena
+    assert "TFLM_DECODE" in entry["operators"]

@@ -239,8 +239,8 @@ def inspections(folder: Path, count: int, seed: int) -> int:
 @pytest.fixture
 def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
     figure = ArenaFigure(None, "not measured: no runtime here")
-    monkeypatch.setattr("shrink.tools.inspect.arena_bytes", lambda _: figure)
-    monkeypatch.setattr("shrink.tools.inspect.check_runs", lambda *_: None)
+    monkeypatch.setattr("shrink.tools.artifact.arena_bytes", lambda _: figure)
+    monkeypatch.setattr("shrink.tools.artifact.check_runs", lambda *_: None)
 
 
 @pytest.mark.usefixtures("unmeasured")

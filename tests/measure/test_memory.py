@@ -63,7 +63,7 @@ def test_inference_peak_bytes_is_none_when_it_is_within_noise(tmp_path: Path) ->
     found = memory.inference_peak_bytes(path, pairs=1)
     peak, note = found.value, found.reason
     assert peak is None
-    assert "below 1 MiB" in note
+    assert "less than 1 MiB" in note
 
 
 def test_inference_peak_bytes_is_none_when_the_process_fails(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import norm
 
 from tests.oracle.metrics import Metric
 from tests.oracle.whole import Whole
@@ -25,8 +26,9 @@ class Interval:
     """A percentile interval.
 
     Attributes:
-        widest: width of this one, or of the studentized bootstrap's, which covers where a few
-            examples make the difference (Efron and Tibshirani 1993, chapter 12).
+        widest: width of this one, of the studentized bootstrap's, which covers where a few
+            examples make the difference (Efron and Tibshirani 1993, chapter 12), or of the bias
+            corrected and accelerated one (chapter 14), where draws lie on one side of the value.
         judges: whether the examples are enough for its width to be compared.
     """
 
@@ -47,7 +49,8 @@ def interval(
     values = metric.value(rows) - (0 if base is None else base.value(rows))
     tail = 50 * (1 - level)
     low, high = (float(v) for v in np.percentile(values, [tail, 100 - tail]))
-    widest = max(high - low, _studentized_width(metric, base, rows, tail))
+    studentized = _studentized_width(metric, base, rows, tail)
+    widest = max(high - low, studentized, _corrected_width(metric, base, values, level))
     return Interval(low, high, widest, n >= ENOUGH and _spread_enough(metric, base))
 
 
@@ -65,6 +68,21 @@ def _studentized_width(
         return 0.0
     low, high = np.percentile(means[known] / deviations[known], [tail, 100 - tail])
     return float((high - low) * values.std())
+
+
+def _corrected_width(
+    metric: Metric | Whole, base: Metric | Whole | None, values: np.ndarray, level: float
+) -> float:
+    value = float(metric.value()[0]) - (0 if base is None else float(base.value()[0]))
+    share = np.mean(values < value) + np.mean(values == value) / 2
+    moved = norm.ppf(np.clip(share, 0.5 / len(values), 1 - 0.5 / len(values)))
+    influence = metric.influence() - (0 if base is None else base.influence())
+    influence = influence - influence.mean()
+    squares = float((influence**2).sum())
+    acceleration = float((influence**3).sum()) / (6 * squares**1.5) if squares > 0 else 0.0
+    z = moved + norm.ppf([(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(values, norm.cdf(moved + z / (1 - acceleration * z)))
+    return float(high - low)
 
 
 def _spread_enough(metric: Metric | Whole, base: Metric | Whole | None) -> bool:

@@ -20,6 +20,8 @@ CLASS_ENDINGS = (
     "logits", "softmax_activation", "softmax_op", "softmax_permute", "softmax_nested",
     "softmax_average", "softmax_concat",
 )  # fmt: skip
+UNDECIDED = ("sigmoid_product",)
+"""Endings of which shrink cannot tell probabilities from logits: the recipe says it."""
 FACTORS: dict[str, list[str]] = {
     "ending": [
         *CLASS_ENDINGS, "sigmoid_activation", "sigmoid_op", "sigmoid_product", "sigmoid_logits",
@@ -133,7 +135,10 @@ def _task(row: Row, truth: Truth) -> dict[str, Any]:
         for output in truth.outputs
     }
     loss: Any = losses if len(losses) > 1 else next(iter(losses.values()))
-    return {"loss": loss, "metrics": truth.metrics}
+    task: dict[str, Any] = {"loss": loss, "metrics": truth.metrics}
+    if row["ending"] in UNDECIDED:
+        task["from_logits"] = {output.name: output.from_logits for output in truth.outputs}
+    return task
 
 
 def _stages(row: Row) -> list[dict[str, Any]]:

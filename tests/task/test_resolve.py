@@ -306,7 +306,12 @@ def test_labels_that_are_taken_as_numbers_are_a_warning(
 @pytest.mark.parametrize(
     ("y", "make", "message", "hint"),
     [
-        (CLASSES, sigmoid, "labels 0 to 3 for a single output", "mean_squared_error"),
+        (
+            CLASSES,
+            sigmoid,
+            "labels 0 to 3, but the model has a single output",
+            "mean_squared_error",
+        ),
         (X[:, :1], softmax, r"shape \(4,\) with targets of shape \(1,\)", "class number"),
         (X[:, :3], softmax, r"shape \(4,\) with targets of shape \(3,\)", "task.loss"),
     ],
