@@ -61,7 +61,7 @@ def test_run_sweeps_and_compare_shows_it_again(tmp_path: Path) -> None:
         (["run", "toy.yaml", "--set", "prun.sparsity=1,2"], 2, "did you mean prune?"),
         (["run", "toy.yaml", "--set", "prune.sparsity=0.1,2"], 2, "prune.sparsity=0.1,2: sparsity"),
         (["run", "toy.yaml", "--set", "prune.epochs=0,1", "--output", "x.tflite"], 2, "one file"),
-        (["run", "toy.yaml", "--jobs", "2"], 2, "there is one run"),
+        (["run", "toy.yaml", "--jobs", "2"], 2, "this recipe is a single run"),
         (["validate", "toy.yaml", "--set", "prune.sparsity=0.1,2"], 2, "sparsity"),
     ],
 )

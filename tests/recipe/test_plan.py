@@ -231,7 +231,7 @@ def test_build_plan_refuses_what_needs_examples_without_data(
 
 @pytest.mark.parametrize("gate", ["accuracy", "accuracy_drop", "loss_rise"])
 def test_build_plan_refuses_a_gate_on_a_metric_without_data(gate: str) -> None:
-    with pytest.raises(RecipeError, match=f"gate {gate}: no metric is measured"):
+    with pytest.raises(RecipeError, match=f"gate {gate}: metrics are not measured"):
         plan(FLOAT16, gates={gate: 0.1}, **WITHOUT_DATA)
 
 
