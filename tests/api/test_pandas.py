@@ -55,4 +55,4 @@ def test_without_pandas_the_extra_is_named(folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(ResourceError) as caught:
         shrink.load_run(folder / "a").to_pandas()
-    assert "[pandas]" in str(caught.value.hint)
+    assert "pip install 'pandas" in str(caught.value.hint)
