@@ -8,7 +8,9 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.py")]
+LOGS = {ROOT / "docs" / "decisions.md", ROOT / "CHANGELOG.md"}
+"""They speak of what there was, too."""
+PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.py")} - LOGS)
 NAMED = re.compile(r"\b(bench_\w+)(?:\s+([a-z]+)\b)?")
 
 
