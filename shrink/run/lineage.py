@@ -332,10 +332,12 @@ def remember(
     place = lineage_path(store.root, digest)
     code = sorted({*_code_of(plan), *_named(place)})
     with contextlib.suppress(OSError, ResourceError):
-        known = files.read_mapping(place).get("usage") if step.kind == BASELINE else None
-        usage = complete_usage(stored.result.details or Details(), plan.recipe.name, data)
-        entry = {**lineage.to_dict(), "code": code, "usage": known or to_plain(usage)}
-        files.write_json(place, entry)
+        if step.kind == BASELINE:  # measuring a file says nothing of how it was trained
+            usage = files.read_mapping(place).get("usage")
+        else:
+            known = complete_usage(stored.result.details or Details(), plan.recipe.name, data)
+            usage = to_plain(known)
+        files.write_json(place, {**lineage.to_dict(), "code": code, "usage": usage})
     return lineage
 
 

@@ -10,7 +10,7 @@ import tf_keras as keras
 
 from shrink.tflite.convert import convert
 from shrink.tflite.model import packed, read, unpacked
-from tests.cli.shell import shrink
+from tests.cli.shell import read_report, shrink
 from tests.tflite.test_model import with_old_codes
 
 
@@ -56,3 +56,18 @@ def test_a_file_with_a_custom_operator_is_listed_and_not_run(tmp_path: Path) -> 
     assert "BodyDecoder" in found["audit"]["litert_fails"]
     done = shrink("bench", "m.tflite", cwd=tmp_path, store=tmp_path / "store", expect=3)
     assert "LiteRT has no kernel for the custom operator BodyDecoder" in done.stderr
+
+
+def test_evaluating_a_file_does_not_make_the_data_its_record(tmp_path: Path) -> None:
+    model = keras.Sequential([keras.layers.Dense(3, input_shape=(4,))])
+    (tmp_path / "m.tflite").write_bytes(convert(model, "float32").content)
+    random = np.random.default_rng(0)
+    for name, classes in (("a", ["ant", "bee", "cat"]), ("b", ["red", "green", "blue"])):
+        y = np.array(classes)[np.arange(60) % 3]
+        np.savez(tmp_path / f"{name}.npz", x=random.normal(size=(60, 4)).astype("f4"), y=y)
+    for name in ("a", "b"):
+        shrink(
+            "evaluate", "m.tflite", "--data", f"{name}.npz", "--output", name,
+            cwd=tmp_path, store=tmp_path / "store",
+        )  # fmt: skip
+    assert read_report(tmp_path / "b")["data"]["classes"] == ["blue", "green", "red"]
