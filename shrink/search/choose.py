@@ -1,14 +1,14 @@
 """Which trial is next: the one with the largest expected improvement per second of training.
 
-1. Candidates are drawn at random, half of them mixed with trials of the Pareto front (`Chooser`).
+1. Candidates are drawn at random; half of them are crossed with trials of the Pareto front
+   (`Chooser`).
 2. A Gaussian process over the trained trials predicts the main metric of each candidate from its
    sizes and settings (`predict`).
 3. The expected improvement follows in closed form (`gains_of`): of the metric, of the file size
-   times the probability to keep the drop, or of the hypervolume where several objectives count.
-4. It is divided by the seconds that training is expected to take (`Steps.seconds`; Snoek et al.
-   2012, section 3.2).
-5. Sizes are exact before anything is trained: the most promising candidates are built and converted
-   untrained in one worker (`Sizes`), and ranked again. Until then they are predicted, too.
+   times the probability of keeping the drop, or of the hypervolume of several objectives.
+4. It is divided by the expected training time (`Steps.seconds`; Snoek et al. 2012, section 3.2).
+5. The most promising candidate is built and converted untrained in a worker (`Sizes`), and all are
+   ranked again with its exact sizes. Sizes are predicted until then.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from shrink.base.errors import Interrupted, ModelError, RecipeError, ShrinkError, Terminated
@@ -42,32 +42,32 @@ from shrink.run.process import run_worker
 from shrink.run.steps import step_job
 from shrink.run.store import Store
 from shrink.search.candidates import Candidates
-from shrink.search.goal import SIZE, SLACK, UNTRAINED, Goal, cost_of, undominated
+from shrink.search.goal import SIZE, UNTRAINED, Goal, cost_of, tolerance_of, undominated
 from shrink.search.space import AS_WRITTEN, CHAIN, Settings
 
 if TYPE_CHECKING:
     from shrink.base.types import Array
 
-_DRAWN, _ROUNDS = 60, 4
-"""Candidates that are drawn at a time, and how often at most until one promises anything."""
-_OUTLINED = 2
-"""Candidates whose exact sizes are found before one is chosen."""
+_DRAWN = 60
+"""Random candidates per round."""
+_ROUNDS = 4
+"""Rounds of one choice; each computes the exact sizes of at most one candidate."""
 _MIXED = 0.5
-"""The share of the candidates that are mixed with a trial of the front, and of their settings."""
+"""Fraction of the candidates that are crossed with a trial of the front, and of their settings."""
 _LEAST_SPREAD = 0.1
-"""The least standard deviation of a prediction, as a share of that of the known values: maximum
-likelihood is too sure of itself with few of them."""
+"""Least standard deviation of a prediction, as a fraction of that of the known values: maximum
+likelihood underestimates it from few values."""
 _RESERVE = 1.15
-"""Expected seconds are multiplied by it to tell whether a trial ends in time."""
+"""Safety factor on the expected seconds of a trial that has to end in time."""
 _START_S, _EPOCH_S, _LEAST_S = 5.0, 1.0, 0.1
-"""Expected of a stage, and of each of its epochs, before one of its kind was computed."""
+"""Seconds assumed for a stage and each of its epochs before a stage of its kind was computed."""
 
 
 class Steps:
-    """Finds the steps of plans in the store, and what computing the others takes.
+    """Finds the cached steps of plans, and estimates the duration of the others.
 
     Args:
-        store: of finished steps.
+        store: the cache of finished steps.
     """
 
     def __init__(self, store: Store) -> None:
@@ -75,17 +75,17 @@ class Steps:
         self._digests: list[tuple[DataConfig, str]] = []
 
     def keys(self, plan: Plan) -> tuple[Splits, dict[str, str]]:
-        """Return how a plan's data are divided, and the key of each step by its name."""
+        """Return the splits of a plan's data, and the cache key of each step by its name."""
         digest = self._digest(plan.data_config)
         splits = splits_of(plan, digest, self.store)
         return splits, step_keys(plan, digest, splits)
 
     def seconds(self, plans: Sequence[Plan], trained: Sequence[Plan]) -> list[float]:
-        """Return what computing plans is expected to take, without the steps that are stored.
+        """Return the expected seconds of each plan, without its cached steps.
 
         Args:
-            plans: that are asked about.
-            trained: plans whose steps show what a step of a kind takes.
+            plans: to be estimated.
+            trained: plans of finished trials; a step is estimated from their steps of its kind.
         """
         durations: dict[str, list[tuple[int, float]]] = {}
         stored: dict[str, bool] = {}
@@ -110,7 +110,7 @@ class Steps:
         return found
 
     def _digest(self, config: DataConfig) -> str:
-        """Return the fingerprint of data, which stay as they are during a search."""
+        """Return the fingerprint of data, read once per search."""
         for known, digest in self._digests:
             if known == config:
                 return digest
@@ -126,11 +126,11 @@ def _expected_s(step: Step, durations: Mapping[str, Sequence[tuple[int, float]]]
 
 
 class Sizes:
-    """Finds the sizes of models before they are trained, in a worker.
+    """Computes the sizes of models before they are trained, in a worker.
 
     Args:
-        steps: the store.
-        trust_model: whether model files are loaded without a look at the code that they may hold.
+        steps: cached steps.
+        trust_model: whether model files may contain code.
     """
 
     def __init__(self, steps: Steps, trust_model: bool = False) -> None:
@@ -138,7 +138,7 @@ class Sizes:
         self._known: dict[str, Outline] = {}
 
     def of(self, plans: Sequence[Plan]) -> list[Outline]:
-        """Return what the last step of each plan makes; without figures and with an error if not.
+        """Return the sizes after the last step of each plan; an error if they are unknown.
 
         Raises:
             Interrupted, Terminated: by the user, or because the time is over.
@@ -163,7 +163,7 @@ class Sizes:
             return [one for plan in plans for one in self._outlines([plan])]
 
     def _chain(self, plan: Plan) -> tuple[StepJob, ...]:
-        """Return the steps that lead to the last one, from what the store has of them."""
+        """Return the jobs of the steps that the last step needs; cached models are their inputs."""
         trust = Trust(plan.custom_objects, self._trust_model)
         splits, keys = self._steps.keys(plan)
         jobs: list[StepJob] = []
@@ -191,34 +191,34 @@ class Sizes:
 
 
 class Point(NamedTuple):
-    """What a trial is predicted from: its settings, and the figures that are known untrained."""
+    """The inputs of a prediction: settings, and the figures that are known before training."""
 
     settings: Settings
     figures: Figures
 
 
 def predict(
-    known: Sequence[Point], values: Sequence[float], asked: Sequence[Point], names: Sequence[str]
+    known: Sequence[Point], values: Sequence[float], queries: Sequence[Point], names: Sequence[str]
 ) -> tuple[Array, Array]:
-    """Return the expected values at points, and their standard deviations, float64 (points,) each.
+    """Return the means and standard deviations of predictions, float64 (queries,) each.
 
     A Gaussian process with a linear trend and a Matern 5/2 kernel, hyperparameters by maximum
     likelihood.
 
     Args:
-        known: points whose values are known; at least one.
+        known: points with known values; at least one.
         values: of them.
-        asked: points whose values are wanted.
-        names: of the figures that describe a point, by their logarithms.
+        queries: points to predict.
+        names: figures whose logarithms describe a point.
     """
     import numpy as np
 
-    if len(known) < 2 or not asked:
+    if len(known) < 2 or not queries:
         spread = 0.05 * max(abs(values[0]), 1e-9)
-        return np.full(len(asked), values[0]), np.full(len(asked), spread)
+        return np.full(len(queries), values[0]), np.full(len(queries), spread)
     from sklearn.gaussian_process import GaussianProcessRegressor, kernels
 
-    columns = _columns([*known, *asked], names)
+    columns = _columns([*known, *queries], names)
     deviation = columns.std(axis=0)
     columns = (columns - columns.mean(axis=0)) / np.where(deviation > 1e-9, deviation, 1.0)
     one, half = kernels.ConstantKernel(1.0), kernels.ConstantKernel(0.5)
@@ -260,7 +260,7 @@ def _logarithms(values: Sequence[float | None]) -> list[float]:
 
 
 def expected_improvement(level: float, mean: float, deviation: float) -> float:
-    """Return by how much a normally distributed cost is expected to fall below a level, at least 0.
+    """Return the expected amount by which a normally distributed cost falls below a level.
 
     Jones et al. 1998, equation 15.
     """
@@ -461,8 +461,8 @@ class Candidate:
     Attributes:
         settings: of the trial.
         plan: of its run.
-        recipe: a hash of the recipe: other settings may mean the same.
-        outline: its exact sizes, once they are known.
+        recipe: hash of the recipe; different settings can give the same recipe.
+        outline: exact sizes; None until they are computed.
     """
 
     settings: Settings
@@ -471,157 +471,127 @@ class Candidate:
     outline: Outline | None = None
 
     @property
-    def slack(self) -> float:
-        """The share by which training may still make its known sizes smaller."""
-        return 0.0 if self.outline is None or self.outline.exact else SLACK
-
-    def broken(self, goal: Goal) -> tuple[str, ...]:
-        """Return the limits that its exact sizes break; `stage` where a stage would fail."""
-        if self.outline is None:
-            return ()
-        excesses = goal.known_excesses(self.outline.figures, self.slack)
-        failed = ("stage",) if self.outline.stage_failed else ()
-        return (*failed, *(name for name, excess in excesses.items() if excess > 0))
-
-    @property
     def trains_nothing(self) -> bool:
-        """Whether its run has no epochs but the baseline's."""
+        """Whether no stage but the baseline trains."""
         baseline = self.plan.baseline.name
         return not any(one.epochs for one in self.plan.steps if one.name != baseline)
 
 
 @dataclass(frozen=True)
-class Known:
-    """What the workers of a search know together.
+class History:
+    """The state of a search, which its workers share.
 
     Attributes:
-        trials: that have ended.
-        seen: the recipes of all trials.
-        running: settings of the trials that others train now.
-        asked: number of all trials.
-        left_s: seconds that are left of the search.
+        trials: finished trials.
+        recipes: hashes of the recipes of all trials.
+        running: settings of the trials that other workers train now.
+        count: number of all trials.
+        left_s: seconds until the search ends.
     """
 
     trials: Sequence[Trial]
-    seen: frozenset[str] = frozenset()
+    recipes: frozenset[str] = frozenset()
     running: Sequence[Settings] = ()
-    asked: int = 0
+    count: int = 0
     left_s: float = math.inf
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What a chooser says.
+class Proposal:
+    """The result of one choice.
 
     Attributes:
-        settings: of the next trial; None where nothing promises an improvement.
-        rejected: candidates whose exact sizes break a limit.
+        settings: of the next trial; None if no candidate promises an improvement.
+        rejected: candidates whose exact sizes exceed a limit, or of which a stage would fail.
     """
 
     settings: Settings | None
     rejected: Sequence[Candidate] = ()
 
 
-Rank = tuple[bool, float]
-
-
 class Chooser:
     """Chooses the next trial.
 
     Args:
-        goal: what is optimised.
+        goal: limits and objectives.
         baseline: figures on the validation split.
-        candidates: the recipes that settings stand for.
-        steps: the store, with what steps take.
-        sizes: finds exact sizes.
-        seed: of the candidates that are drawn.
+        plans: makes the plan of a trial from its settings.
+        steps: cached stages and the durations of stages.
+        sizes: computes exact sizes.
+        seed: of the random candidates.
     """
 
     def __init__(
         self,
         goal: Goal,
         baseline: Figures,
-        candidates: Candidates,
+        plans: Candidates,
         steps: Steps,
         sizes: Sizes,
         seed: int,
     ) -> None:
         self._goal, self._baseline = goal, baseline
-        self._candidates, self._steps, self._sizes = candidates, steps, sizes
-        self._seed = seed
-        self._first = [*candidates.space.first()]
-        self._looked: dict[str, Candidate | None] = {}
-        self._figures: dict[str, dict[str, float | None]] = {}
+        self._plans, self._steps, self._sizes, self._seed = plans, steps, sizes, seed
+        self._first = [*plans.space.first()]
+        self._candidates: dict[str, Candidate | None] = {}
 
     def begin(self) -> list[Settings]:
-        """Return the trials to begin with: those that train nothing, or the one that takes least.
+        """Return the starting trials: all that train nothing, or else the shortest one.
 
-        Then the recipe as it stands, unless several objectives are traded.
+        The recipe as written follows, unless several objectives are traded.
         """
-        looked = [one for one in map(self._look, self._first) if one is not None]
-        chosen = [one for one in looked if one.trains_nothing]
-        if not chosen and looked:
-            seconds = self._steps.seconds([one.plan for one in looked], [])
-            chosen = [looked[seconds.index(min(seconds))]]
-        if looked and not self._goal.traded:
-            stands = looked[0].settings.get(CHAIN) in (None, AS_WRITTEN)
-            chosen += [looked[0]] if stands else []
+        first = [one for one in map(self._candidate, self._first) if one is not None]
+        chosen = [one for one in first if one.trains_nothing]
+        if not chosen and first:
+            seconds = self._steps.seconds([one.plan for one in first], [])
+            chosen = [first[seconds.index(min(seconds))]]
+        if first and not self._goal.traded:
+            as_written = first[0].settings.get(CHAIN) in (None, AS_WRITTEN)
+            chosen += [first[0]] if as_written else []
         return [*{one.recipe: one.settings for one in chosen}.values()]
 
-    def next(self, known: Known) -> Choice:
-        """Return the trial of largest expected improvement per second of those that end in time.
+    def next(self, history: History) -> Proposal:
+        """Return the trial with the largest expected improvement per second.
 
-        Of all, where none does; no settings where no candidate promises any improvement.
+        Trials that end in time go before others. While the most promising candidate has predicted
+        sizes, its exact sizes are computed, and all candidates are ranked again.
         """
         pool: dict[str, Candidate] = {}
         rejected: dict[str, Candidate] = {}
-        trained = [plan for one in known.trials if (plan := self._plan(one)) is not None]
+        promising: list[str] = []
+        sized = any(name in UNTRAINED for name in self._goal.names)
         for number in range(_ROUNDS):
-            for settings in itertools.islice(self._drawn(known, number), _DRAWN):
-                one = self._look(settings)
-                if one is not None and one.recipe not in {*known.seen, *rejected}:
+            for settings in [] if promising else self._draw(history, number):
+                one = self._candidate(settings)
+                if one is not None and one.recipe not in {*history.recipes, *rejected}:
                     pool.setdefault(one.recipe, one)
-            gains = self._gains(known, pool)
-            if not gains:  # the smallest may do, or show that nothing does
-                sized = ((r, f.get(SIZE)) for r, f in self._figures.items())
-                gains = {recipe: 1 / max(size or 1.0, 1.0) for recipe, size in sized}
-            taken = self._steps.seconds([pool[recipe].plan for recipe in gains], trained)
-            seconds = dict(zip(gains, taken, strict=True))
+            promising, smallest = self._ranked(history, pool)
+            if promising and (not sized or pool[promising[0]].outline is not None):
+                break
+            # if no candidate is promising, the smallest shows whether the limits can be kept
+            unsized = [r for r in promising or smallest if sized and pool[r].outline is None]
+            for recipe in unsized[:1]:
+                (outline,) = self._sizes.of([pool[recipe].plan])
+                one = pool[recipe] = replace(pool[recipe], outline=outline)
+                self._candidates[_text(one.settings)] = one
+                if outline.stage_failed or self._goal.broken_by(outline):
+                    rejected[recipe] = pool.pop(recipe)
+                    promising = [other for other in promising if other != recipe]
+        exact = [r for r in promising if not sized or pool[r].outline is not None]
+        return Proposal(pool[exact[0]].settings if exact else None, [*rejected.values()])
 
-            def rank(item: tuple[str, float], seconds: Mapping[str, float] = seconds) -> Rank:
-                in_time = _RESERVE * seconds[item[0]] <= known.left_s
-                return in_time, item[1] / seconds[item[0]]
-
-            promising = [recipe for recipe, _ in sorted(gains.items(), key=rank, reverse=True)]
-            for recipe in self._outline(pool, promising[:_OUTLINED]):
-                rejected[recipe] = pool.pop(recipe)
-            exact = self._gains(known, {r: pool[r] for r in promising[:_OUTLINED] if r in pool})
-            if exact:
-                return Choice(pool[max(exact.items(), key=rank)[0]].settings, [*rejected.values()])
-        return Choice(None, [*rejected.values()])
-
-    def _outline(self, pool: dict[str, Candidate], recipes: Sequence[str]) -> list[str]:
-        """Find the exact sizes of candidates; return those that break a limit or would fail."""
-        if not any(name in UNTRAINED for name in self._goal.names):
-            return []
-        outlines = self._sizes.of([pool[recipe].plan for recipe in recipes])
-        for recipe, outline in zip(recipes, outlines, strict=True):
-            pool[recipe] = replace(pool[recipe], outline=outline)
-            self._looked[_text(pool[recipe].settings)] = pool[recipe]
-        return [recipe for recipe in recipes if pool[recipe].broken(self._goal)]
-
-    def _gains(self, known: Known, pool: Mapping[str, Candidate]) -> dict[str, float]:
-        """Return the gains of the candidates within the limits that promise any."""
-        looked = [*pool.values()]
-        running = [one for one in map(self._look, known.running) if one is not None]
-        figures = self._predicted([*looked, *running], known.trials)
-        self._figures = dict(zip(pool, figures, strict=False))
-        points = [Point(o.settings, f) for o, f in zip([*looked, *running], figures, strict=True)]
-        able = [
-            (recipe, point)
-            for (recipe, one), point in zip(pool.items(), points, strict=False)
+    def _ranked(
+        self, history: History, pool: Mapping[str, Candidate]
+    ) -> tuple[list[str], list[str]]:
+        """Return the recipes that promise an improvement, the best first; and all, by size."""
+        candidates = [*pool.values()]
+        running = [one for one in map(self._candidate, history.running) if one is not None]
+        points = self._points([*candidates, *running], history.trials)
+        within = [
+            n
+            for n, one in enumerate(candidates)
             if all(
-                (point.figures[name] or math.inf) <= limit * (1 + one.slack)
+                (points[n].figures[name] or math.inf) <= limit * (1 + tolerance_of(one.outline))
                 for name, limit in self._goal.limits.items()
                 if name != self._goal.metric
             )
@@ -629,66 +599,75 @@ class Chooser:
         gains = gains_of(
             self._goal,
             self._baseline,
-            known.trials,
-            [point for _, point in able],
-            points[len(looked) :],
+            history.trials,
+            [points[n] for n in within],
+            points[len(candidates) :],
         )
-        return {recipe: gain for (recipe, _), gain in zip(able, gains, strict=True) if gain > 0}
+        gain_of = {n: gain for n, gain in zip(within, gains, strict=True) if gain > 0}
+        done = [self._candidate(one.settings) for one in history.trials if one.status == "done"]
+        seconds = self._steps.seconds(
+            [candidates[n].plan for n in gain_of], [one.plan for one in done if one is not None]
+        )
+        ranks = {
+            candidates[n].recipe: (_RESERVE * took <= history.left_s, gain_of[n] / took)
+            for n, took in zip(gain_of, seconds, strict=True)
+        }
+        size_of = {
+            one.recipe: point.figures.get(SIZE) or 0.0
+            for one, point in zip(candidates, points, strict=False)
+        }
+        promising = sorted(ranks, key=ranks.__getitem__, reverse=True)
+        return promising, sorted(size_of, key=size_of.__getitem__)
 
-    def _predicted(
-        self, looked: Sequence[Candidate], trials: Sequence[Trial]
-    ) -> list[dict[str, float | None]]:
-        """Return the figures of candidates: exact where they are known, else optimistic."""
-        figures = [dict(one.outline.figures) if one.outline else {} for one in looked]
-        others = [one for one in self._looked.values() if one is not None and one.outline]
+    def _points(self, candidates: Sequence[Candidate], trials: Sequence[Trial]) -> list[Point]:
+        """Return candidates with exact sizes, or else optimistic ones predicted from settings."""
+        figures = [dict(one.outline.figures) if one.outline else {} for one in candidates]
+        sized = [one for one in self._candidates.values() if one is not None and one.outline]
         known = [
             *((one.settings, one.figures) for one in trials),
-            *((one.settings, one.outline.figures) for one in others if one.outline),
+            *((one.settings, one.outline.figures) for one in sized if one.outline),
         ]
         for name in self._goal.names:
-            told = [(Point(s, {}), math.log(v)) for s, f in known if (v := f.get(name))]
-            asked = [n for n, one in enumerate(figures) if name not in one]
-            limit = self._goal.limits.get(name, math.inf)
-            if not told:
+            measured = [(Point(s, {}), math.log(v)) for s, f in known if (v := f.get(name))]
+            if not measured:
+                limit = self._goal.limits.get(name, math.inf)
                 before = self._baseline.get(name) or min(limit, 1e9)
-                told = [(Point({}, {}), math.log(max(min(before, limit), 1e-9)))]
-            points = [Point(looked[n].settings, {}) for n in asked]
-            means, spreads = predict([p for p, _ in told], [v for _, v in told], points, ())
-            for n, mean, spread in zip(asked, means, spreads, strict=True):
-                figures[n][name] = math.exp(mean - spread)  # optimistic, as it is looked at next
-        return figures
+                measured = [(Point({}, {}), math.log(max(min(before, limit), 1e-9)))]
+            unknown = [n for n, one in enumerate(figures) if name not in one]
+            points = [Point(candidates[n].settings, {}) for n in unknown]
+            means, spreads = predict([p for p, _ in measured], [v for _, v in measured], points, ())
+            for n, mean, spread in zip(unknown, means, spreads, strict=True):
+                figures[n][name] = math.exp(mean - spread)
+        return [Point(one.settings, f) for one, f in zip(candidates, figures, strict=True)]
 
-    def _drawn(self, known: Known, number: int) -> Iterator[Settings]:
+    def _draw(self, history: History, number: int) -> Iterator[Settings]:
         """Yield the first settings of the space, then random ones, half of them near the front."""
-        chance = random.Random(f"{self._seed}:{known.asked}:{number}")
+        random = Random(f"{self._seed}:{history.count}:{number}")
         yield from self._first if number == 0 else ()
-        by_number = {one.number: one.settings for one in known.trials}
-        parents = [*(by_number[n] for n in self._goal.front(known.trials)), *self._first]
-        for drawn in self._candidates.space.random(chance.randrange(2**31)):
+        by_number = {one.number: one.settings for one in history.trials}
+        parents = [*(by_number[n] for n in self._goal.front(history.trials)), *self._first]
+        draws = self._plans.space.random(random.randrange(2**31))
+        for drawn in itertools.islice(draws, _DRAWN):
             alike = [one for one in parents if one.get(CHAIN) == drawn.get(CHAIN)]
-            if not alike or chance.random() < _MIXED:
+            if not alike or random.random() < _MIXED:
                 yield drawn
                 continue
-            parent = chance.choice(alike)
+            parent = random.choice(alike)
             yield {
-                key: parent[key] if key in parent and chance.random() < _MIXED else value
+                key: parent[key] if key in parent and random.random() < _MIXED else value
                 for key, value in drawn.items()
             }
 
-    def _plan(self, trial: Trial) -> Plan | None:
-        looked = self._look(trial.settings) if trial.status == "done" else None
-        return None if looked is None else looked.plan
-
-    def _look(self, settings: Settings) -> Candidate | None:
-        """Return what settings stand for; None where that is not a legal recipe."""
+    def _candidate(self, settings: Settings) -> Candidate | None:
+        """Return the candidate of settings; None if they do not give a valid recipe."""
         text = _text(settings)
-        if text not in self._looked:
+        if text not in self._candidates:
             try:
-                plan = self._candidates.plan(settings)
-                self._looked[text] = Candidate(settings, plan, recipe_sha256(plan))
+                plan = self._plans.plan(settings)
+                self._candidates[text] = Candidate(settings, plan, recipe_sha256(plan))
             except (RecipeError, ModelError):
-                self._looked[text] = None
-        return self._looked[text]
+                self._candidates[text] = None
+        return self._candidates[text]
 
 
 def _text(settings: Settings) -> str:

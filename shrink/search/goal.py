@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from shrink.base.figures import figure_of, format_value, target_of
 from shrink.base.resampled import Resampled
+from shrink.contract.job import Outline
 from shrink.contract.report import Figures, GateResult
 from shrink.contract.result import Evidence
 from shrink.contract.searched import SelectionBias, Trial
@@ -30,8 +31,8 @@ MAX_DROP = "max_drop"
 LATENCIES = (LATENCY, "p90_ms")
 UNTRAINED = (SIZE, ARENA, "macs", "parameters", "arena_estimate_bytes")
 """Figures that are known of a model before it is trained."""
-SLACK = 0.1
-"""Share by which training may still make a model smaller that is not exact before."""
+_TOLERANCE = 0.1
+"""Fraction by which training may reduce sizes that are not exact before it."""
 CONFIDENCE = 0.95
 """One-sided, of the bound on a drop."""
 _ROUNDING = 1e-9
@@ -117,24 +118,26 @@ class Goal:
             found[MAX_DROP] = 1.0 if drop is None else drop - self.max_drop - _ROUNDING
         return found
 
-    def known_excesses(self, figures: Figures, slack: float = 0.0) -> dict[str, float]:
-        """Return the same of the figures that are known without training.
+    def known_excesses(self, outline: Outline) -> dict[str, float]:
+        """Return the same for the sizes that are known before training.
 
         A size that is None, such as the arena of a file that TFLite Micro cannot load, exceeds its
-        limit; one that is not in `figures` is not known.
-
-        Args:
-            figures: those that are known.
-            slack: share by which training may still make them smaller.
+        limit; a size that is not in the outline is unknown.
         """
+        factor = 1 + tolerance_of(outline)
         return {
-            name: _excess(figures[name], limit * (1 + slack))
+            name: _excess(outline.figures[name], limit * factor)
             for name, limit in self.limits.items()
-            if name in UNTRAINED and name in figures
+            if name in UNTRAINED and name in outline.figures
         }
 
-    def cannot_win(self, figures: Figures, best: Trial, slack: float = 0.0) -> bool:
-        """Whether a trial is no better than the best, by what is known of it without training."""
+    def broken_by(self, outline: Outline) -> tuple[str, ...]:
+        """Return the limits that sizes exceed before training."""
+        return tuple(name for name, excess in self.known_excesses(outline).items() if excess > 0)
+
+    def cannot_win(self, outline: Outline, best: Trial) -> bool:
+        """Whether the sizes of a trial show before training that it is no better than the best."""
+        figures, tolerance = outline.figures, tolerance_of(outline)
         first = self.ranking[0]
         if self.traded or first not in UNTRAINED or not self.keeps(best.drop_bound):
             return False
@@ -142,9 +145,9 @@ class Goal:
             value, other = figures.get(name), best.figures.get(name)
             if name == self.metric or (value is None and other is None):
                 continue
-            if value is None or other is None or value < other * (1 + slack):
+            if value is None or other is None or value < other * (1 + tolerance):
                 return False
-            if value > other * (1 + slack):
+            if value > other * (1 + tolerance):
                 return True
         return True
 
@@ -253,6 +256,11 @@ def missed_gates(results: Sequence[GateResult]) -> list[str]:
         if one.judged and not one.passed and one.level == "fail" and measured:
             missed.append(one.name)
     return missed
+
+
+def tolerance_of(outline: Outline | None) -> float:
+    """Return the fraction by which training may still reduce the sizes of an outline."""
+    return 0.0 if outline is None or outline.exact else _TOLERANCE
 
 
 def _excess(value: float | None, limit: float) -> float:

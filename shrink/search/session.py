@@ -56,11 +56,10 @@ from shrink.run.session import guard_models, names_artifact, only_artifact
 from shrink.run.store import Store
 from shrink.run.supervisor import Attempt
 from shrink.search.candidates import Candidates
-from shrink.search.choose import Chooser, Known, Sizes, Steps
+from shrink.search.choose import Chooser, History, Sizes, Steps
 from shrink.search.goal import (
     LATENCIES,
     MAX_DROP,
-    SLACK,
     UNTRAINED,
     Goal,
     goal_of,
@@ -612,16 +611,18 @@ class Worker:
     def _choose(self, chooser: Chooser) -> Settings | None:
         trials = self.trials
         left_s = self._deadline - time.monotonic()
-        known = Known(trials.trials(), trials.recipes(), trials.running(), trials.count(), left_s)
+        history = History(
+            trials.trials(), trials.recipes(), trials.running(), trials.count(), left_s
+        )
         with until(self._deadline):
-            choice = chooser.next(known)
-        for one in choice.rejected:
+            proposal = chooser.next(history)
+        for one in proposal.rejected:
             asked = trials.ask(one.settings)
             trials.register(asked, one.recipe)
             self._end_untrained(asked, one.outline or Outline(figures={}), time.monotonic())
-        if choice.settings is None:
+        if proposal.settings is None:
             self.why = "no other settings promise an improvement"
-        return choice.settings
+        return proposal.settings
 
     def _unseen(self) -> Settings | None:
         """Return random settings that were not tried: a sampler may repeat what it knows."""
@@ -645,12 +646,7 @@ class Worker:
         if self._end_untrained(asked, outline, started):
             return
         best = self.goal.best(self.trials.trials())
-        slack = 0.0 if outline.exact else SLACK
-        if (
-            best is not None
-            and outline.figures
-            and self.goal.cannot_win(outline.figures, best, slack)
-        ):
+        if best is not None and outline.figures and self.goal.cannot_win(outline, best):
             self._end(asked, "pruned", outline.figures, started)
             return
         if outline.error and outline.error not in self._warned:
@@ -668,10 +664,7 @@ class Worker:
             error = outline.error or "a stage would fail"
             self._end(asked, "failed", {}, started, error=error)
             return True
-        slack = 0.0 if outline.exact else SLACK
-        excesses = self.goal.known_excesses(outline.figures, slack)
-        broken = tuple(name for name, excess in excesses.items() if excess > 0)
-        if broken:
+        if broken := self.goal.broken_by(outline):
             self._end(asked, "infeasible", outline.figures, started, broken=broken)
         return bool(broken)
 
@@ -743,7 +736,9 @@ class Worker:
             run=run,
             error=error,
         )
-        self.trials.end(asked, trial, self.goal.known_excesses(figures) or {"": 1.0})
+        self.trials.end(
+            asked, trial, self.goal.known_excesses(Outline(figures=figures)) or {"": 1.0}
+        )
         if error:
             self.console.say(f"trial {asked.number}: {error}")
 

@@ -19,10 +19,10 @@ from shrink.recipe.plan import Plan
 from shrink.search import choose
 from shrink.search.candidates import Candidates
 from shrink.search.choose import (
-    Choice,
     Chooser,
-    Known,
+    History,
     Point,
+    Proposal,
     Sizes,
     Steps,
     expected_hypervolume_gain,
@@ -216,7 +216,7 @@ class _Sizes(Sizes):
 
 
 @pytest.fixture
-def choices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Choice, _Sizes]]:
+def choices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Proposal, _Sizes]]:
     """Return what chooses among sizes, and what it asked for."""
     monkeypatch.setattr(choose, "recipe_sha256", lambda settings: choose._text(settings))
 
@@ -227,11 +227,11 @@ def choices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Choice, _Siz
         first: Sequence[Settings] = (),
         wrong: Mapping[float, Outline] | None = None,
         left_s: float = math.inf,
-    ) -> tuple[Choice, _Sizes]:
+    ) -> tuple[Proposal, _Sizes]:
         asked = _Sizes(wrong or {})
         chooser = Chooser(goal, BASELINE, Toy(first, sizes), _Steps(), asked, 0)
         seen = frozenset(choose._text(one.settings) for one in trials)
-        return chooser.next(Known(trials, seen, (), len(trials), left_s)), asked
+        return chooser.next(History(trials, seen, (), len(trials), left_s)), asked
 
     return choosing
 
@@ -269,10 +269,11 @@ def test_candidates_beyond_a_limit_or_that_would_fail_are_rejected(choices: Any)
     assert len(choice.rejected) == 2
 
 
-def test_only_a_few_sizes_are_found_before_a_trial_is_chosen(choices: Any) -> None:
+def test_only_promising_candidates_are_sized_before_a_trial_is_chosen(choices: Any) -> None:
     known = [trial(n, size, 0.99) for n, size in enumerate((80_000, 60_000, 40_000, 30_000))]
-    _, asked = choices(FRONT, known, *range(10_000, 29_000, 1_000))
-    assert len(asked.asked) == choose._OUTLINED
+    choice, sizes = choices(FRONT, known, *range(10_000, 29_000, 1_000))
+    assert choice.settings["size"] in sizes.asked
+    assert len(sizes.asked) <= 2
 
 
 def test_a_candidate_whose_size_nobody_knows_is_chosen_by_the_predicted_one(choices: Any) -> None:
@@ -285,7 +286,7 @@ def test_the_gain_per_second_decides_among_those_that_end_in_time(choices: Any) 
     known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
     first: list[Settings] = [{"size": 15_000, "seconds": 100}, {"size": 16_000, "seconds": 10}]
     assert choices(FRONT, known, first=first)[0].settings == first[1]
-    late: list[Settings] = [{"size": 15_000, "seconds": 60}, {"size": 18_000, "seconds": 40}]
+    late: list[Settings] = [{"size": 10_000, "seconds": 60}, {"size": 18_000, "seconds": 40}]
     assert choices(FRONT, known, first=late, left_s=100.0)[0].settings == late[0]
     assert choices(FRONT, known, first=late, left_s=50.0)[0].settings == late[1]
     assert choices(FRONT, known, first=late, left_s=10.0)[0].settings == late[0]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shrink.contract.job import Outline
 from shrink.contract.report import Figures, GateResult
 from shrink.contract.searched import Trial
 from shrink.recipe.search_config import SearchConfig
@@ -63,9 +64,10 @@ def test_an_arena_that_is_gated_asks_for_what_tflite_micro_runs() -> None:
 
 def test_a_size_that_is_none_breaks_its_limit_and_one_that_is_not_known_does_not() -> None:
     limited = Goal("accuracy", {"arena_bytes": 1000})
-    assert limited.known_excesses({"arena_bytes": None}) == {"arena_bytes": 1.0}
-    assert limited.known_excesses({}) == {}
-    assert limited.known_excesses({"arena_bytes": 1100}, slack=0.1)["arena_bytes"] <= 0
+    assert limited.broken_by(Outline(figures={"arena_bytes": None})) == ("arena_bytes",)
+    assert limited.broken_by(Outline(figures={})) == ()
+    assert limited.broken_by(Outline(figures={"arena_bytes": 1100})) == ("arena_bytes",)
+    assert limited.broken_by(Outline(figures={"arena_bytes": 1100}, exact=False)) == ()
 
 
 def test_gates_that_a_trial_does_not_measure_are_not_missed() -> None:
@@ -92,32 +94,34 @@ BEST = best_of({"tflite_bytes": 1000, "arena_bytes": 400, "accuracy": 0.9})
 
 
 @pytest.mark.parametrize(
-    ("known", "slack", "expected"),
+    ("known", "exact", "expected"),
     [
-        ({"tflite_bytes": 1001, "arena_bytes": 100}, 0.0, True),
-        ({"tflite_bytes": 999, "arena_bytes": 900}, 0.0, False),
-        ({"tflite_bytes": 1000, "arena_bytes": 399}, 0.0, False),
-        ({"tflite_bytes": 1000, "arena_bytes": 400}, 0.0, True),
-        ({"tflite_bytes": 1000}, 0.0, False),
-        ({}, 0.0, False),
+        ({"tflite_bytes": 1001, "arena_bytes": 100}, True, True),
+        ({"tflite_bytes": 999, "arena_bytes": 900}, True, False),
+        ({"tflite_bytes": 1000, "arena_bytes": 399}, True, False),
+        ({"tflite_bytes": 1000, "arena_bytes": 400}, True, True),
+        ({"tflite_bytes": 1000}, True, False),
+        ({}, True, False),
         # Training may still make it a tenth smaller, by compaction or pruned weights.
-        ({"tflite_bytes": 1099, "arena_bytes": 400}, 0.1, False),
-        ({"tflite_bytes": 1101, "arena_bytes": 400}, 0.1, True),
+        ({"tflite_bytes": 1099, "arena_bytes": 400}, False, False),
+        ({"tflite_bytes": 1101, "arena_bytes": 400}, False, True),
     ],
 )
 def test_a_trial_that_is_no_smaller_than_the_best_is_known_before_it_is_trained(
-    known: Figures, slack: float, expected: bool
+    known: Figures, exact: bool, expected: bool
 ) -> None:
-    assert SMALLEST.cannot_win(known, BEST, slack) == expected
+    assert SMALLEST.cannot_win(Outline(figures=known, exact=exact), BEST) == expected
 
 
 def test_what_only_training_tells_rules_out_nothing() -> None:
-    larger: Figures = {"tflite_bytes": 5000, "arena_bytes": 5000}
+    larger = Outline(figures={"tflite_bytes": 5000, "arena_bytes": 5000})
     assert not Goal("accuracy").cannot_win(larger, BEST)
     both = Goal("accuracy", objectives=("tflite_bytes", "accuracy"))
     assert not both.cannot_win(larger, BEST)
     timed = best_of({**BEST.figures, "p50_ms": 2.0})
-    assert not SMALLEST.cannot_win({"tflite_bytes": 1000, "arena_bytes": 400}, timed)
+    assert not SMALLEST.cannot_win(
+        Outline(figures={"tflite_bytes": 1000, "arena_bytes": 400}), timed
+    )
     unsure = best_of(BEST.figures, drop_bound=0.02)
     assert not SMALLEST.cannot_win(larger, unsure)
 
