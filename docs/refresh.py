@@ -1,28 +1,27 @@
 """Makes anew what the documentation shows of runs, so that no figure in it goes stale.
 
-Run: python -m docs.refresh [recipes] [schema] [reference] [plot] [requirements] [readme]
-         [page]
+Run: python -m docs.refresh [recipes] [schema] [reference] [plot] [requirements] [page]
 
 Everything without a word. `recipes` writes recipes/README.md from the recipes' first comments;
 `schema` writes docs/report.schema.json and compare.schema.json from their types, and
 shrink/api/keys.py from the recipe's; `reference` writes docs/reference/; `plot` draws
 docs/accuracy-against-size.svg from the points beside it; `requirements` writes
-requirements-tflite.txt from pyproject.toml. `readme` and `page` run
-`recipes/digits.yaml` in an empty store, which takes about two minutes on an idle machine, and
-write its output and its time into README.md, and its page as docs/report.png, for which there must
-be a Chromium. Run the last two on a machine that does nothing else: they show latencies.
+requirements-tflite.txt from pyproject.toml. `page` runs `recipes/digits.yaml` in an empty cache,
+which takes about half a minute on an idle machine, and draws its output and its report as
+docs/report.png, for which there must be a Chromium. Run it on a machine that does nothing else: the
+picture shows latencies.
 """
 
 from __future__ import annotations
 
 import argparse
+import html
 import json
 import os
 import re
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,15 +30,19 @@ from pathlib import Path
 from docs import reference_pages
 from docs.python_keys import keys_text
 from docs.report_schema import compare_schema_text, report_schema_text
-from shrink.base.figures import format_value
 from shrink.recipe.bundle import bundled_recipes
 
 ROOT = Path(__file__).parents[1]
 POINTS = ROOT / "docs" / "accuracy-against-size.jsonl"
 _RECIPE = "recipes/digits.yaml"
-_WORDS = ("recipes", "schema", "reference", "plot", "requirements", "readme", "page")
-_BLOCK = re.compile(r"```\ndigits: .*?\n```\n\n\(notes omitted[^)]*\)", re.DOTALL)
-_WINDOW = "1280,1180"
+_WORDS = ("recipes", "schema", "reference", "plot", "requirements", "page")
+_WINDOW = "1340,500"
+_BESIDE = """<body style="margin:0;display:flex;background:#fff">
+<pre style="margin:0;padding:24px 18px;width:604px;background:#16202c;color:#dfe7ee;font:12px/1.45
+DejaVu Sans Mono,monospace">{terminal}</pre>
+<iframe src="report.html" style="flex:none;border:0;width:1000px;height:720px;
+transform:scale(.7);transform-origin:0 0"></iframe>"""
+"""The page of the picture: a terminal of 80 columns, and the head of the report."""
 _TFLITE = (
     *("ai-edge-litert", "tflite-micro", "flatbuffers", "numpy", "packaging", "pydantic"),
     *("pydantic-core", "pyyaml", "jinja2", "markupsafe", "rich", "typer"),
@@ -49,11 +52,10 @@ _TFLITE = (
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the recipe that the README shows: its folder, standard output and seconds."""
+    """One run of the recipe that the README shows: its folder and standard output."""
 
     folder: Path
     output: str
-    seconds: float
 
 
 def recipes_page() -> str:
@@ -93,27 +95,10 @@ def requirements_tflite() -> str:
 
 
 def shown_output(output: str) -> str:
-    """Return a run's output as the README shows it: without notes, cached stages, skips."""
+    """Return a run's output as the picture shows it: without notes, cached stages, skips."""
     parts = output.strip().split("\n\n")
     left_out = ("notes", "skipped", "cached")
-    kept = [part for part in parts if part.partition("\n")[0] not in left_out]
-    lines = "\n\n".join(kept).splitlines()
-    return "\n".join(line for line in lines if not line.startswith("report: "))
-
-
-def with_output(readme: str, run: Run) -> str:
-    """Return the README with a run's output and time in place of the last one's.
-
-    Raises:
-        ValueError: the README has no such block.
-    """
-    took = format_value(run.seconds, "s")
-    told = f"(notes omitted; {took} on {os.cpu_count()} cores)"
-    block = f"```\n{shown_output(run.output)}\n```\n\n{told}"
-    changed, count = _BLOCK.subn(lambda _: block, readme)
-    if count != 1:
-        raise ValueError(f"README.md: {count} blocks begin with `digits:` and have notes left out")
-    return changed
+    return "\n\n".join(part for part in parts if part.partition("\n")[0] not in left_out)
 
 
 def run_recipe(folder: Path) -> Run:
@@ -125,7 +110,6 @@ def run_recipe(folder: Path) -> Run:
     output = "runs/digits"
     settings = {"SHRINK_CACHE_DIR": str(folder / "store"), "COLUMNS": "80"}
     words = [sys.executable, "-m", "shrink", "run", str(ROOT / _RECIPE), "--output", output]
-    started = time.perf_counter()
     done = subprocess.run(
         words,
         cwd=folder,
@@ -134,19 +118,25 @@ def run_recipe(folder: Path) -> Run:
         text=True,
         check=True,
     )
-    return Run(folder / output, done.stdout, time.perf_counter() - started)
+    return Run(folder / output, done.stdout)
 
 
 def write_image(run: Run) -> None:
-    """Write docs/report.png, the head of a run's page; say so where there is no Chromium."""
+    """Write docs/report.png, a run's output beside its page; say so where there is no Chromium."""
+    from PIL import Image
+
     from tests.report.test_browser import BROWSER, browse
 
     if BROWSER is None:
         sys.stderr.write("docs/report.png stays as it is: there is no Chromium here\n")
         return
     target = ROOT / "docs" / "report.png"
+    page = run.folder / "beside.html"
+    terminal = html.escape(f"$ shrink run {_RECIPE}\n{shown_output(run.output)}")
+    page.write_text(_BESIDE.format(terminal=terminal), encoding="utf-8")
     flags = (f"--screenshot={target}", f"--window-size={_WINDOW}", "--hide-scrollbars")
-    browse(run.folder / "report.html", *flags, "--blink-settings=preferredColorScheme=1")
+    browse(page, *flags, "--blink-settings=preferredColorScheme=1", "--force-device-scale-factor=2")
+    Image.open(target).convert("RGB").quantize(64).save(target, optimize=True)
 
 
 def main() -> None:
@@ -168,14 +158,9 @@ def main() -> None:
     if "reference" in wanted:
         for path, page in reference_pages.pages():
             path.write_text(page, encoding="utf-8")
-    if wanted & {"readme", "page"}:
+    if "page" in wanted:
         with tempfile.TemporaryDirectory() as folder:
-            run = run_recipe(Path(folder))
-            if "readme" in wanted:
-                readme = ROOT / "README.md"
-                readme.write_text(with_output(readme.read_text("utf-8"), run), "utf-8")
-            if "page" in wanted:
-                write_image(run)
+            write_image(run_recipe(Path(folder)))
 
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@ A block fenced as `console` holds commands that run here; `console slow` those t
 from __future__ import annotations
 
 import functools
-import io
 import json
-import os
 import re
 import runpy
 import shlex
@@ -21,7 +19,6 @@ from typing import Any
 
 import pytest
 import yaml
-from rich.console import Console
 
 from docs import reference_pages, refresh
 from shrink.base.figures import FIGURES
@@ -35,7 +32,6 @@ from shrink.recipe.search_config import SearchConfig
 from shrink.report.config import parse_gates
 from shrink.task.config import TaskConfig
 from tests.cli.shell import shrink
-from tests.report.plain import render_report
 from tests.report.toys import report
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -264,28 +260,9 @@ def test_recipes_page_and_plot_are_current() -> None:
     assert drawn == refresh.plot(), "run `python -m docs.refresh plot`"
 
 
-def test_readme_shows_a_run_as_it_is_printed() -> None:
-    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
-    block = readme.partition("```\ndigits: ")[2].partition("```")[0]
-    stream = io.StringIO()
-    render_report(report(), Console(file=stream, width=80))
-    printed = stream.getvalue().splitlines()
-    heads = next(line for line in printed if line.startswith("stage"))
-    assert heads.split() in [line.split() for line in block.splitlines()]
-    (caption,) = [line for line in block.splitlines() if " test examples; " in line]
-    assert caption.replace("360", "100") in printed
-
-
-def test_refresh_replaces_the_readmes_output_and_nothing_else() -> None:
-    output = "digits: PASSED\n\nstage\ntrain\n\nnotes\n  train: a note\n\n"
-    output += "report: runs/digits/report.html\nruns/digits/artifacts/a.tflite\n"
-    run = refresh.Run(Path("runs"), output, 115.2)
-    before = "# a\n\n```\nx\n```\n\n```\ndigits: OLD\n```\n\n(notes omitted)\n\n# b\n"
-    after = refresh.with_output(before, run)
-    shown = "digits: PASSED\n\nstage\ntrain\n\nruns/digits/artifacts/a.tflite"
-    told = f"(notes omitted; 1 min 55 s on {os.cpu_count()} cores)"
-    assert after == before.replace("digits: OLD", shown).replace("(notes omitted)", told)
-    assert refresh.with_output(after, run) == after
-    assert refresh.with_output((DOCS.parent / "README.md").read_text("utf-8"), run)
-    with pytest.raises(ValueError, match="0 blocks"):
-        refresh.with_output("# a\n", run)
+def test_the_picture_shows_a_run_without_its_notes() -> None:
+    output = (
+        "digits: PASSED\n\nstage\ntrain\n\nnotes\n  train: a note\n\nreport: a.html\na.tflite\n"
+    )
+    shown = "digits: PASSED\n\nstage\ntrain\n\nreport: a.html\na.tflite"
+    assert refresh.shown_output(output) == shown

@@ -1,4 +1,4 @@
-"""The README's file tree and commands are true."""
+"""The commands of README.md and SKILL.md, and the file tree of CONTRIBUTING.md, are true."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 import typer
 import yaml
 
+from shrink.base import errors
 from shrink.base.fields import named_fields
 from shrink.base.files import sha256
 from shrink.cli import data, recipes, reports, search, tools, verbs
@@ -26,6 +28,8 @@ from tests.report.toys import report_naming
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+SKILL = (ROOT / "skills" / "shrink" / "SKILL.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 def tracked() -> list[Path]:
@@ -34,7 +38,7 @@ def tracked() -> list[Path]:
 
 
 def tree() -> str:
-    return README.partition("## The code")[2].partition("```")[2].partition("```")[0]
+    return CONTRIBUTING.partition("## Where things are")[2].split("```")[1]
 
 
 def test_tree_names_every_folder_of_the_package() -> None:
@@ -55,10 +59,10 @@ def test_tree_names_nothing_that_is_not_there() -> None:
 
 def blocks() -> list[str]:
     """Return all commands, of fenced blocks and between backticks; comments and pipes cut off."""
-    fenced = re.findall(r"```\n(.*?)```", README, flags=re.DOTALL)
+    fenced = re.findall(r"```\n(.*?)```", README + SKILL, flags=re.DOTALL)
     lines = [line.strip() for block in fenced for line in block.splitlines()]
     calls = [line.rpartition("&& ")[2] for line in lines]
-    calls += re.findall(r"`(shrink [a-z-]+ [^`]+)`", README)
+    calls += re.findall(r"`(shrink [a-z-]+ [^`]+)`", README + SKILL)
     known = [re.split(r"\s[#>|]", call)[0].strip() for call in calls if call.startswith("shrink ")]
     known += [example for examples in EXAMPLES.values() for example in examples]
     return [call for call in dict.fromkeys(known) if not re.search(r"\b[A-Z][A-Z_]{2,}\b", call)]
@@ -95,16 +99,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         (path / name).touch()
     (path / "pictures").mkdir()
-    run = path / "runs" / "prune-model"
-    (run / "artifacts").mkdir(parents=True)
-    (run / "artifacts" / "01-prune.keras").touch()
-    digest = sha256(run / "artifacts" / "01-prune.keras")
-    built = report_naming({"artifact": "artifacts/01-prune.keras", "sha256": digest})
-    (run / "report.json").write_text(json.dumps(built), encoding="utf-8")
-    record = {"artifacts": [{"file": "01-prune.keras", "sha256": digest}]}
-    (run / "artifacts" / "metadata.json").write_text(json.dumps(record), encoding="utf-8")
-    data = "data: {source: images, path: ../../images}\n"
-    (run / "recipe.resolved.yaml").write_text(data, encoding="utf-8")
+    shutil.copy(ROOT / "recipes" / "digits-train.yaml", path / "recipe.yaml")
+    for name, file in (("prune-model", "01-prune.keras"), ("quantize-prune-model", "01.tflite")):
+        run = path / "runs" / name
+        (run / "artifacts").mkdir(parents=True)
+        (run / "artifacts" / file).touch()
+        digest = sha256(run / "artifacts" / file)
+        built = report_naming({"artifact": f"artifacts/{file}", "sha256": digest})
+        (run / "report.json").write_text(json.dumps(built), encoding="utf-8")
+        record = {"artifacts": [{"file": file, "sha256": digest}]}
+        (run / "artifacts" / "metadata.json").write_text(json.dumps(record), encoding="utf-8")
+        data = "data: {source: images, path: ../../images}\n"
+        (run / "recipe.resolved.yaml").write_text(data, encoding="utf-8")
     return path
 
 
@@ -152,6 +158,16 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": reports.report,
     "search": search.search,
 }
+
+
+def test_the_skill_has_a_name_a_description_and_the_exit_codes() -> None:
+    _, head, body = SKILL.split("---\n", 2)
+    fields = yaml.safe_load(head)
+    assert fields["name"] == "shrink"
+    assert 100 < len(fields["description"]) <= 1024
+    codes = {int(code) for code in re.findall(r"^\| (\d+) \|", body, flags=re.MULTILINE)}
+    kinds = [errors.ShrinkError, *errors.ShrinkError.__subclasses__()]
+    assert {kind.exit_code for kind in kinds} - {130, 143} | {0, 1} == codes
 
 
 def test_help_shows_each_example_on_a_line_of_its_own() -> None:

@@ -136,3 +136,75 @@ def test_cc_arrays_of_two_models_link_and_hold_what_they_say(tmp_path: Path) -> 
     subprocess.run(["g++", *flags, *sources, "-o", program], check=True)
     printed = subprocess.run([program], capture_output=True, check=True).stdout
     assert printed == b"\x01\x02\x03" + b"\xff" * 20 + "".join(LABELS).encode()
+
+
+STUBS = """
+#pragma once
+#include <cstddef>
+#include <cstdint>
+enum TfLiteStatus { kTfLiteOk, kTfLiteError };
+union Values { int8_t* int8; float* f; };
+struct TfLiteTensor { Values data; };
+namespace tflite {
+struct Model { const void* bytes; };
+inline const Model* GetModel(const void* bytes) {
+  static Model model;
+  model.bytes = bytes;
+  return &model;
+}
+template <unsigned int N> struct MicroMutableOpResolver {
+  unsigned int added = 0;
+  TfLiteStatus Add() { return ++added <= N ? kTfLiteOk : kTfLiteError; }
+  TfLiteStatus AddConv2D() { return Add(); }
+  TfLiteStatus AddFullyConnected() { return Add(); }
+  TfLiteStatus AddMaxPool2D() { return Add(); }
+  TfLiteStatus AddReduceMax() { return Add(); }
+};
+struct MicroInterpreter {
+  int8_t in[64] = {}, out[10] = {};
+  TfLiteTensor input_tensor{{in}}, output_tensor{{out}};
+  template <class R> MicroInterpreter(const Model*, const R&, uint8_t*, std::size_t) {}
+  TfLiteStatus AllocateTensors() { return kTfLiteOk; }
+  TfLiteTensor* input(int) { return &input_tensor; }
+  TfLiteTensor* output(int) { return &output_tensor; }
+  TfLiteStatus Invoke() { out[7] = in[0] == -128 ? 1 : -1; return kTfLiteOk; }
+};
+}  // namespace tflite
+"""
+"""TFLite Micro as far as the program of docs/firmware.md calls it; a zero input is a seven."""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler on this machine")
+def test_the_program_of_the_page_about_firmware_runs_around_an_exported_header(
+    tmp_path: Path,
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "firmware.md").read_text("utf-8")
+    program = page.partition("```cpp\n")[2].partition("```")[0]
+    digits = Firmware(
+        operators=("AddConv2D", "AddFullyConnected", "AddMaxPool2D", "AddReduceMax"),
+        arena_bytes=6704,
+        arena_note="",
+        inputs=(tensor("picture", (1, 8, 8, 1), "int8", 0.062745101749897, -128),),
+        outputs=(tensor("output_0", (1, 10), "int8", 0.08, -30),),
+        labels=tuple("0123456789"),
+    )
+    header, source = cc_array(b"TFL3", "digits", digits, "digits_model_data.h")
+    shown = page.partition("```c\n")[2].partition("```")[0].splitlines()
+    assert [line for line in shown if line not in header.splitlines()] == []
+    (tmp_path / "digits_model_data.h").write_text(header)
+    (tmp_path / "digits_model_data.cc").write_text(source)
+    (tmp_path / "main.cc").write_text(program)
+    for name in (
+        "micro/micro_interpreter",
+        "micro/micro_mutable_op_resolver",
+        "schema/schema_generated",
+    ):
+        stub = tmp_path / "tensorflow" / "lite" / f"{name}.h"
+        stub.parent.mkdir(parents=True, exist_ok=True)
+        stub.write_text(f'#include "{tmp_path}/stubs.h"\n')
+    (tmp_path / "stubs.h").write_text(STUBS)
+    built = tmp_path / "program"
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}"]
+    sources = [tmp_path / "main.cc", tmp_path / "digits_model_data.cc"]
+    subprocess.run(["g++", *flags, *sources, "-o", built], check=True)
+    assert subprocess.run([built], capture_output=True, check=True).stdout == b"7\n"
