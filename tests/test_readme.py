@@ -166,7 +166,10 @@ def test_the_skill_has_a_name_a_description_and_the_exit_codes() -> None:
     assert fields["name"] == "shrink"
     assert 100 < len(fields["description"]) <= 1024
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", body, flags=re.MULTILINE)}
-    kinds = [errors.ShrinkError, *errors.ShrinkError.__subclasses__()]
+    kinds: list[type[errors.ShrinkError]] = [
+        errors.ShrinkError,
+        *errors.ShrinkError.__subclasses__(),
+    ]
     assert {kind.exit_code for kind in kinds} - {130, 143} | {0, 1} == codes
 
 

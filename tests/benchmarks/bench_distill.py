@@ -401,7 +401,7 @@ def teacher(arguments: argparse.Namespace) -> None:
     crossentropy = keras3.losses.SparseCategoricalCrossentropy(from_logits=True)
     divergence = keras3.losses.KLDivergence()
 
-    class Distiller(keras3.Model):  # type: ignore[misc]
+    class Distiller(keras3.Model):
         """The class of the tutorial: `compute_loss` calls the teacher, `fit` trains all weights."""
 
         def __init__(self, student: Any, taught_by: Any) -> None:
