@@ -99,6 +99,7 @@ def _check(recipe: str, overrides: list[str]) -> _Valid:
         InputError: its model or data cannot be used; a missing one is only a warning.
     """
     from shrink.base.errors import InputError
+    from shrink.data.early import check_early
     from shrink.recipe.bundle import find_recipe
     from shrink.recipe.matrix import load_variants
     from shrink.recipe.plan import build_plan
@@ -107,9 +108,11 @@ def _check(recipe: str, overrides: list[str]) -> _Valid:
     loaded = variants.each[0].loaded
     try:
         plan, *_ = [build_plan(one.loaded) for one in variants.each]
+        if plan.data_path is None or plan.data_path.exists():
+            check_early(plan.data_config)
     except InputError as error:
         if error.subject is not None and Path(error.subject).exists():
-            raise  # this model can never be used; one that is missing may come later
+            raise  # this model or data can never be used; a missing one may come later
         return _Valid(loaded.recipe.name, (), (str(error),))
     missing = plan.data_path is not None and not plan.data_path.exists()
     warnings = (f"{plan.data_path}: the data is not here",) if missing else ()

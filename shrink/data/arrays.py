@@ -7,17 +7,18 @@ same step then had another peak.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError
 from shrink.base.types import Specs, Tensors
-from shrink.data.early import check_same_shape
 from shrink.data.examples import Batch, first_problem
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _ALIGNMENT = 64
 """Bytes, what Eigen asks for; arrays that begin elsewhere are copied into TensorFlow's memory."""
@@ -28,6 +29,8 @@ def in_host_memory(batch: Tensors) -> Tensors:
 
     Strings stay where they are.
     """
+    import tensorflow as tf
+
     tensors = tf.nest.flatten(batch)
     moved = [i for i, tensor in enumerate(tensors) if tensor.dtype != tf.string]
     copies = tf.numpy_function(
@@ -49,6 +52,8 @@ def load_arrays(
         indices: int64 (b,).
         specs: a `tf.TensorSpec` of one example for each array.
     """
+    import tensorflow as tf
+
     flat = tf.nest.flatten(specs)
 
     def load(rows: np.ndarray) -> list[np.ndarray]:
@@ -120,8 +125,8 @@ class ArrayExamples:
         self._x = x
         self._y = y
         self._indices = indices
-        self._x_dtype = x_dtype or tf.nest.map_structure(_native, x)
-        self._y_dtype = y_dtype or tf.nest.map_structure(_native, y)
+        self._x_dtype = x_dtype or _each(_native, x)
+        self._y_dtype = y_dtype or _each(_native, y)
         self.labels: np.ndarray | None = y[indices] if are_labels(y) else None
 
     def __len__(self) -> int:
@@ -130,12 +135,12 @@ class ArrayExamples:
     @property
     def input_spec(self) -> Specs:
         """One row of `x`."""
-        return tf.nest.map_structure(_row_spec, self._x, self._x_dtype)
+        return _each(_row_spec, self._x, self._x_dtype)
 
     @property
     def target_spec(self) -> Specs:
         """One row of `y`."""
-        return tf.nest.map_structure(_row_spec, self._y, self._y_dtype)
+        return _each(_row_spec, self._y, self._y_dtype)
 
     def load(self, indices: tf.Tensor) -> Batch:
         """Return a batch as tensors: one gather, in numpy."""
@@ -152,12 +157,13 @@ class ArrayExamples:
         def gather(array: Rows, dtype: np.dtype) -> np.ndarray:
             return np.asarray(array[rows], dtype)
 
-        x = tf.nest.map_structure(gather, self._x, self._x_dtype)
-        return x, tf.nest.map_structure(gather, self._y, self._y_dtype)
+        return _each(gather, self._x, self._x_dtype), _each(gather, self._y, self._y_dtype)
 
     def explain(self, indices: np.ndarray) -> DataError | None:
         """Return the error of the first row that cannot be used; arrays were checked before."""
-        parts = tf.nest.flatten((self._x, self._y))
+        parts = [
+            rows for of in (self._x, self._y) for rows in (of if isinstance(of, tuple) else (of,))
+        ]
         if all(isinstance(array, np.ndarray) for array in parts):
             return None
         return first_problem(self, indices)
@@ -182,12 +188,21 @@ def _native(array: Rows) -> np.dtype:
     return array.dtype.newbyteorder("=")
 
 
+def _each(function: Callable[..., T], *values: Several[Any]) -> Several[T]:
+    """Return what a function gives for one array, or for each of a tuple of them."""
+    if isinstance(values[0], tuple):
+        return tuple(map(function, *values))
+    return function(*values)
+
+
 def _row_spec(array: Rows, dtype: np.dtype) -> tf.TensorSpec:
+    import tensorflow as tf
+
     return tf.TensorSpec(array.shape[1:], tf.as_dtype(dtype))
 
 
 _CHUNK_BYTES = 1 << 24
-_REAL_HINT = "store real targets as floating point numbers, labels as integers from 0"
+_REAL_HINT = "number classes from 0, or store real targets as floating point numbers"
 
 
 def check_inputs(path: Path, name: str, x: Rows) -> None:
@@ -265,6 +280,27 @@ def check_not_constant(path: Path, name: str, y: Rows) -> None:
         )
 
 
+def _check_same_shape(
+    path: Path, name: str, shape: Sequence[int], other: str, reference: Sequence[int]
+) -> None:
+    """Raise `DataError` where examples of two splits have different shapes.
+
+    Args:
+        path: of the file, for messages.
+        name: of an array.
+        shape: of all its rows.
+        other: name of the array of the other split.
+        reference: shape of that.
+    """
+    if tuple(shape[1:]) != tuple(reference[1:]):
+        raise DataError(
+            f"one example of {name} has the shape {tuple(shape[1:])}, one of {other} has "
+            f"{tuple(reference[1:])}",
+            subject=path,
+            hint="all splits need examples of one shape",
+        )
+
+
 def check_same_inputs(path: Path, name: str, x: Rows, other: str, train: Rows) -> None:
     """Raise `DataError` where the inputs of a split differ from training's in shape or dtype."""
     if fed_dtype(x) != fed_dtype(train):
@@ -273,7 +309,7 @@ def check_same_inputs(path: Path, name: str, x: Rows, other: str, train: Rows) -
             subject=path,
             hint=f"store both as {fed_dtype(train)}",
         )
-    check_same_shape(path, name, x.shape, other, train.shape)
+    _check_same_shape(path, name, x.shape, other, train.shape)
 
 
 def check_same_targets(
@@ -294,7 +330,7 @@ def check_same_targets(
         raise DataError(
             f"{name} holds {kinds[0]} and {other} holds {kinds[1]}", subject=path, hint=_REAL_HINT
         )
-    check_same_shape(path, name, y.shape, other, train.shape)
+    _check_same_shape(path, name, y.shape, other, train.shape)
     if are_labels(y) and not named:
         _check_labels_known(path, name, y[:], train[:])
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError, ReportWarning
 from shrink.base.foreign import Json
 from shrink.contract.result import SharedExamples
 from shrink.data.examples import SPLIT_NAMES, Batch, DerivedExamples, Examples, PreparedExamples
 from shrink.data.membership import Membership
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,8 @@ class Subset(DerivedExamples):
 
     def load(self, indices: tf.Tensor) -> Batch:
         """Return a batch as tensors."""
+        import tensorflow as tf
+
         return self._base.load(tf.gather(tf.constant(self._indices, tf.int64), indices))
 
     def arrays(self, indices: np.ndarray) -> Batch:

@@ -1,12 +1,7 @@
-"""What is wrong with data by its names and sizes alone, told before TensorFlow starts; light.
-
-The worker checks every header strictly (`shrink.data.sources.npz`); here a header that is
-not understood has no shape.
-"""
+"""Errors in data that are reported before TensorFlow starts; light."""
 
 from __future__ import annotations
 
-import ast
 import struct
 import zipfile
 import zlib
@@ -14,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from shrink.base.errors import DataError, did_you_mean
-from shrink.data.config import DataConfig
+from shrink.data.config import DataConfig, ask_source
 from shrink.data.shards import described
 from shrink.data.slice_config import SliceConfig
-from shrink.data.table import feature_columns, is_parquet, read_header, read_table
+from shrink.data.table import feature_columns, is_parquet, read_header
 
 UNREADABLE = (
     zipfile.BadZipFile,
@@ -31,9 +26,6 @@ UNREADABLE = (
     ValueError,
     struct.error,
 )
-_LENGTH = {b"\x93NUMPY\x01\x00": struct.Struct("<H"), b"\x93NUMPY\x02\x00": struct.Struct("<I")}
-_MOST_HEADER_BYTES = 10_000
-"""As numpy itself takes at most."""
 
 
 def array_names(path: Path) -> list[str]:
@@ -46,30 +38,6 @@ def array_names(path: Path) -> list[str]:
         return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
 
 
-def _shapes(path: Path, names: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that the headers of some arrays declare, as far as they can be read.
-
-    Raises:
-        DataError: no such file, it is no .npz file, or an array holds Python objects.
-    """
-    shapes: dict[str, tuple[int, ...]] = {}
-    with open_archive(path) as archive:
-        for name in names:
-            try:
-                with archive.open(f"{name}.npy") as stream:
-                    length = _LENGTH[stream.read(8)]
-                    (size,) = length.unpack(stream.read(length.size))
-                    text = stream.read(min(size, _MOST_HEADER_BYTES)).decode("latin1")
-                header = ast.literal_eval(text)
-                is_object = str(header["descr"]).lstrip("|<>=") == "O"
-                shapes[name] = tuple(map(int, header["shape"]))
-            except (*UNREADABLE, LookupError, RuntimeError, MemoryError):
-                continue
-            if is_object:
-                raise holds_objects(path, name)
-    return shapes
-
-
 def holds_objects(path: Path, name: str) -> DataError:
     """Return the error for an array that pickle would have to read."""
     return DataError(
@@ -77,27 +45,6 @@ def holds_objects(path: Path, name: str) -> DataError:
         subject=path,
         hint=f"store numbers in an array of one shape, class names as text: {name}.astype(str)",
     )
-
-
-def check_same_shape(
-    path: Path, name: str, shape: Sequence[int], other: str, reference: Sequence[int]
-) -> None:
-    """Raise `DataError` where examples of two splits have different shapes.
-
-    Args:
-        path: of the file, for messages.
-        name: of an array.
-        shape: of all its rows.
-        other: name of the array of the other split.
-        reference: shape of that.
-    """
-    if tuple(shape[1:]) != tuple(reference[1:]):
-        raise DataError(
-            f"one example of {name} has the shape {tuple(shape[1:])}, one of {other} has "
-            f"{tuple(reference[1:])}",
-            subject=path,
-            hint="all splits need examples of one shape",
-        )
 
 
 def open_archive(path: Path) -> zipfile.ZipFile:
@@ -227,51 +174,37 @@ def no_column(path: Path, name: str, columns: Iterable[str]) -> DataError:
     )
 
 
-_MOST_BYTES_OF_A_TABLE = 4_000_000
-"""A table up to this size is read as a whole, which takes a fraction of a second."""
+_MOST_BYTES = {"npz": 128 * 1000**2, "csv": 4 * 1000**2}
+"""Files up to this size (unpacked) are read as a whole, which takes a fraction of a second."""
 
 
 def check_early(config: DataConfig) -> None:
-    """Raise what the source would say later, as far as it can be known at once.
+    """Raise what the source would say later, as far as it can be known before TensorFlow starts.
 
-    Of npz that an array is missing, or that inputs and targets have different numbers of rows; of
-    csv that a column is, and of a small table that a row has too many or too few cells; of tfrecord
-    and lmdb that a feature is not declared.
+    Small npz and csv files are opened as the worker opens them, which finds values that are not
+    finite, labels that are not classes, and arrays that do not belong together. Of larger ones that
+    an array or a column is missing; of tfrecord and lmdb that a feature is not declared.
 
     Raises:
         DataError: as the source itself would raise it.
     """
     path = Path(config.path or "").expanduser()
-    if config.source == "npz":
-        _check_arrays(path, config)
+    if config.source in ("tfrecord", "lmdb"):
+        described(path, config)
+    elif config.source == "npz":
+        with open_archive(path) as archive:
+            small = sum(one.file_size for one in archive.infolist()) <= _MOST_BYTES["npz"]
+        if small:
+            ask_source(config.source, "open_source", object, config, 0)
+            return
+        names, inputs = array_names(path), config.inputs or ("x",)
+        suffixes, targets = layout(path, names, inputs), config.targets or ("y",)
+        wanted_targets(path, names, suffixes, inputs, targets, config.target == "label")
+        slice_columns(path, names, suffixes, config.slices or ())
     elif config.source == "csv" and not is_parquet(path):
-        small = path.is_file() and path.stat().st_size <= _MOST_BYTES_OF_A_TABLE
-        columns = list(read_table(path).cells) if small else read_header(path)
+        if path.is_file() and path.stat().st_size <= _MOST_BYTES["csv"]:
+            ask_source(config.source, "open_source", object, config, 0)
+            return
+        columns = read_header(path)
         feature_columns(path, columns, config)
         slice_columns(path, columns, {"": ""}, config.slices or ())
-    elif config.source in ("tfrecord", "lmdb"):
-        described(path, config)
-
-
-def _check_arrays(path: Path, config: DataConfig) -> None:
-    names, inputs = array_names(path), config.inputs or ("x",)
-    suffixes = layout(path, names, inputs)
-    targets = config.targets or ("y",)
-    wanted = wanted_targets(path, names, suffixes, inputs, targets, config.target == "label")
-    sliced = slice_columns(path, names, suffixes, config.slices or ()).values()
-    first, *_ = suffixes.values()
-    shapes: dict[str, tuple[int, ...]] = {}
-    for suffix in suffixes.values():
-        found = _shapes(path, [f"{name}{suffix}" for name in (*inputs, *wanted, *sliced)])
-        shapes |= found
-        counts = {name: shape[0] for name, shape in found.items() if shape}
-        for name, other in ((f"{n}{suffix}", f"{n}{first}") for n in inputs):
-            if name in shapes and other in shapes:
-                check_same_shape(path, name, shapes[name], other, shapes[other])
-        if len(set(counts.values())) > 1:
-            texts = (f"{name} has {count}" for name, count in counts.items())
-            raise DataError(
-                f"arrays of different numbers of examples: {', '.join(texts)}",
-                subject=path,
-                hint="each array needs one row for each example",
-            )

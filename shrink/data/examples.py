@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import abc
 import functools
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError
 from shrink.base.types import Specs, Tensors
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 T = TypeVar("T")
 SPLIT_NAMES = ("train", "validation", "test")
@@ -65,6 +67,8 @@ def single(values: tuple[T, ...]) -> T | tuple[T, ...]:
 
 def example_bytes(*specs: Specs) -> int:
     """Return the size of one example, given its `tf.TensorSpec`s in any structure."""
+    import tensorflow as tf
+
     flat = tf.nest.flatten(specs)
     return sum(int(np.prod(spec.shape.as_list() or [1])) * spec.dtype.size for spec in flat)
 
@@ -159,6 +163,8 @@ class DecodedExamples(abc.ABC):
         Raises:
             DataError: an example cannot be read or decoded.
         """
+        import tensorflow as tf
+
         chosen = np.asarray(indices, np.int64)
         try:
             x, y = tf.nest.map_structure(
@@ -177,6 +183,8 @@ class DecodedExamples(abc.ABC):
 
     @functools.cached_property
     def _load_compiled(self) -> tf.types.experimental.GenericFunction:
+        import tensorflow as tf
+
         # One op at a time, without a graph, decoding takes five times as long.
         def load(indices: tf.Tensor) -> Batch:
             with tf.device("CPU:0"):

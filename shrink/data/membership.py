@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
@@ -129,6 +128,8 @@ def membership_of(splits: dict[str, Examples], config: DataConfig, seed: int) ->
 def _identified_by(examples: Examples) -> str:
     if isinstance(examples, IdentifiedByContent):
         return examples.identified_by
+    import tensorflow as tf
+
     specs = [f"{s.dtype.name}{s.shape.as_list()}" for s in tf.nest.flatten(examples.input_spec)]
     return f"inputs {' '.join(specs)}"
 
@@ -152,6 +153,8 @@ def _chunk(examples: Examples) -> int:
 def _contents(examples: Examples, indices: np.ndarray) -> Sequence[bytes]:
     if isinstance(examples, IdentifiedByContent):
         return examples.contents(indices)
+    import tensorflow as tf
+
     inputs: list[Array] = tf.nest.flatten(examples.arrays(indices)[0])
     rows = [np.ascontiguousarray(array).reshape(len(indices), -1) for array in inputs]
     return [b"".join(array[index].tobytes() for array in rows) for index in range(len(indices))]

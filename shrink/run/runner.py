@@ -142,9 +142,10 @@ class Runner:
         with in_use, locked, holding_contents():
             reached("run-locked")
             state = _State(*self._keys())
-            check_early(self.plan.data_config)
             self.plan.check_installed()
             new = [s for s in self.steps if not self._is_stored(s, state)]
+            if new:  # what is stored was computed from the same data
+                check_early(self.plan.data_config)
             state.group_bytes = left_of_group()
             check_host(self.plan, new, state.group_bytes)
             self._check_models(new)

@@ -395,8 +395,10 @@ def _unfit(target: Target, loss: str | None = None) -> DataError:
         f"{wanted} outputs of shape {target.output} with targets of shape {target.shape} "
         f"({'integers' if target.integers else 'real numbers'})"
     )
-    if loss is None and target.form == "classes":
-        message += "; labels must be whole numbers"
+    if target.form == "classes" and not target.whole:
+        found = target.sample[target.sample != np.round(target.sample)][0]
+        message = f"labels must be whole numbers, 0 to {(target.width or 0) - 1} for a model with "
+        message += f"{target.width} outputs; found {found:g}"
     hint = f"store one target for each output, or a class number, {_SET_LOSS}"
     if target.form == "classes" and loss != "sparse_categorical_crossentropy":
         hint = "class numbers go with task.loss: sparse_categorical_crossentropy, which is taken "

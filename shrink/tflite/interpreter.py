@@ -173,13 +173,13 @@ def _cannot_prepare(error: RuntimeError) -> ModelError:
 def _details(details: list[_Stored], signature: dict[str, int]) -> tuple[TensorDetail, ...]:
     """Return what inputs or outputs are; arrays go by their names, so that these are unique."""
     by_index = {index: name for name, index in signature.items()}
-    names = [by_index.get(detail["index"], _plain(detail["name"])) for detail in details]
+    names = [by_index.get(detail["index"], plain_name(detail["name"])) for detail in details]
     if len(set(names)) < len(names):
         names = [f"{name}_{position}" for position, name in enumerate(names)]
     return tuple(_detail(*pair) for pair in zip(details, names, strict=True))
 
 
-def _plain(tensor: str) -> str:
+def plain_name(tensor: str) -> str:
     """Return a tensor's name without what TensorFlow's savers put around it."""
     return re.sub(r":\d+$", "", tensor.removeprefix("serving_default_"))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from shrink.base.errors import ModelError, StageError
 from shrink.base.host import machine
 from shrink.base.progress import Phase
+from shrink.contract.details import TensorType
 from shrink.contract.events import Send
 from shrink.contract.findings import (
     ArtifactInspection,
@@ -29,7 +30,7 @@ from shrink.measure.inference import latency
 from shrink.measure.memory import inference_peak_bytes
 from shrink.measure.size import operator_table
 from shrink.tflite.arena import ArenaFigure, arena_bytes
-from shrink.tflite.interpreter import describe_tensors
+from shrink.tflite.interpreter import plain_name
 from shrink.tflite.model import Subgraph, Tensor, read, read_file
 from shrink.tflite.offline_plan import ONLINE, read_plan
 from shrink.tflite.planner import tensor_bytes
@@ -203,26 +204,44 @@ def firmware_facts(job: FirmwareFactsJob, send: Send) -> Firmware:
     path = job.model.path
     send(Phase("asking TFLite Micro"))
     arena = arena_bytes(path)
-    operators = [operator for graph in read_file(path) for operator in graph.operators]
+    graphs = read_file(path)
+    operators = [operator for graph in graphs for operator in graph.operators]
     names = {operator.name for operator in operators}
     variables = {
         (operator.options.container, operator.options.sharedName)
         for operator in operators
         if operator.name == "VAR_HANDLE"
     }
-    inputs, outputs = describe_tensors(path.read_bytes())
     return Firmware(
         operators=tuple(sorted(map(resolver_method, names))),
         resource_variables=len(variables),
         arena_bytes=arena.value,
         arena_32_bytes=arena.estimate_32.value,
         arena_note=arena.reason,
-        inputs=inputs,
-        outputs=outputs,
+        inputs=tuple(_place(graphs[0].tensors[i]) for i in graphs[0].inputs),
+        outputs=tuple(_place(graphs[0].tensors[i]) for i in graphs[0].outputs),
+    )
+
+
+def _place(tensor: Tensor) -> TensorType:
+    """Return an input or output in the order that TFLite Micro gives them in, the file's own."""
+    found = _tensor(tensor)
+    return TensorType(
+        name=plain_name(found.name),
+        shape=found.shape,
+        dtype=found.dtype,
+        scale=found.scale,
+        zero_point=found.zero_point,
     )
 
 
 def resolver_method(operator: str) -> str:
     """Return the method that registers an operator, such as AddConv2D for CONV_2D."""
+    if operator in _WORDS:
+        return f"Add{_WORDS[operator]}"
+    if operator.startswith("Signal"):  # TFLite Micro's own custom operators
+        return f"Add{operator.removeprefix('Signal')}"
+    if not operator.isupper():
+        return f'AddCustom /* "{operator}", its TFLMRegistration */'
     words = "".join(word[0] + word[1:].lower() for word in operator.split("_") if word)
-    return f"Add{_WORDS.get(operator) or words.replace('2d', '2D').replace('3d', '3D')}"
+    return f"Add{words.replace('2d', '2D').replace('3d', '3D')}"

@@ -6,6 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.shell import command, environment, shrink
@@ -39,6 +40,15 @@ def test_validate_refuses_a_model_that_no_stage_can_use(folder: Path) -> None:
     assert "never.yaml: compact starts from a .tflite file" in done.stderr
     assert "static_wi8_ai8" in done.stderr
     assert "toy.yaml: valid" in done.stdout
+
+
+def test_validate_looks_at_the_values_of_small_data(folder: Path) -> None:
+    np.savez(folder / "toy.npz", x=np.full((60, 4), np.nan), y=np.arange(60) % 3)
+    done = shrink("validate", "toy.yaml", cwd=folder, store=folder, expect=2)
+    assert "x[0, 0] is nan: not a finite float32" in done.stderr
+    (folder / "toy.npz").unlink()
+    missing = shrink("validate", "toy.yaml", cwd=folder, store=folder)
+    assert "the data is not here" in missing.stderr
 
 
 def test_validate_of_several_is_one_document(folder: Path) -> None:

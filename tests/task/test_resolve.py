@@ -312,7 +312,12 @@ def test_labels_that_are_taken_as_numbers_are_a_warning(
             "labels 0 to 3, but the model has a single output",
             "mean_squared_error",
         ),
-        (X[:, :1], softmax, r"shape \(4,\) with targets of shape \(1,\)", "class number"),
+        (
+            X[:, :1] + 0.5,
+            softmax,
+            r"whole numbers, 0 to 3 for a model with 4 outputs; found ",
+            "class number",
+        ),
         (X[:, :3], softmax, r"shape \(4,\) with targets of shape \(3,\)", "task.loss"),
     ],
 )

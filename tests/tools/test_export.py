@@ -6,11 +6,13 @@ import dataclasses
 from pathlib import Path
 
 import tensorflow as tf
+from ai_edge_litert import schema_py_generated as schema
 
 from shrink.compact.graph import write_graph
 from shrink.compact.plan import plan
 from shrink.contract.job import FirmwareFactsJob
 from shrink.tflite.cc_array import cc_array
+from shrink.tflite.model import packed
 from shrink.tools.artifact import firmware_facts
 from tests.compact.runs import allocates
 from tests.compact.test_plan import banded_chain
@@ -59,3 +61,29 @@ def test_firmware_facts_count_the_variables_that_keep_state(tmp_path: Path) -> N
     assert "MicroResourceVariables::Create" in header
     without = dataclasses.replace(facts, resource_variables=0)
     assert "ResourceVariables" not in cc_array(b"", "ring", without, "ring.h")[0]
+
+
+def test_firmware_facts_need_no_kernel_and_keep_the_order_of_the_file(tmp_path: Path) -> None:
+    class Two(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec((1, 4), tf.float32, name="x")])
+        def __call__(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {"output_0": tf.nn.relu(x), "output_1": tf.reduce_sum(x, axis=1)}
+
+    two, path = Two(), tmp_path / "two.tflite"
+    functions = [two.__call__.get_concrete_function()]
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(functions, two)
+    model = schema.ModelT.InitFromPackedBuf(converter.convert(), 0)
+    (graph,) = model.subgraphs
+    graph.outputs = graph.outputs[::-1]  # TFLite Micro's output(0) is the file's first
+    relu = next(c for c in model.operatorCodes if c.builtinCode == schema.BuiltinOperator.RELU)
+    relu.builtinCode, relu.deprecatedBuiltinCode = schema.BuiltinOperator.CUSTOM, 32
+    relu.customCode = b"Foreign"
+    path.write_bytes(packed(model))
+    facts = firmware_facts(FirmwareFactsJob(name="two", model=source(path)), quiet)
+    shapes = {tuple(graph.tensors[i].shape) for i in graph.outputs}
+    assert shapes == {(1,), (1, 4)}
+    assert [one.shape for one in facts.outputs] == [
+        tuple(graph.tensors[i].shape) for i in graph.outputs
+    ]
+    assert [(one.shape, one.dtype) for one in facts.inputs] == [((1, 4), "float32")]
+    assert 'AddCustom /* "Foreign", its TFLMRegistration */' in facts.operators

@@ -1,12 +1,18 @@
-"""Files as others write them, before and after `shrink compact`.
+"""Files as others write them: all commands on published files, `compact` on generated ones.
 
-    python -m tests.benchmarks.bench_compact_foreign [--models NAME...] [--folder DIR]
+    python -m tests.benchmarks.bench_foreign --files DIR [--names PATTERN...] [--work DIR]
+    python -m tests.benchmarks.bench_foreign [--models NAME...] [--folder DIR]
 
-Models of the kinds that zoos hold, with random weights, as converters of other years left them:
-explicit PADs before convolutions with VALID, inputs and outputs of uint8 or float32, operator codes
-in the old field alone. Prints a line of JSON for each: the smallest arena of TFLite Micro's wheel
-before and after, whether names, shapes, types and scales of inputs and outputs are the same, and
-whether outputs are, to the byte, in LiteRT (reference, built-in, XNNPACK) and in TFLite Micro.
+The first runs every command that applies to the .tflite, .keras and .h5 files and SavedModel
+folders of DIR, with 40 random examples of matching shapes, and prints a line for each file and
+command: exit code, and the error, the warning or the result.
+
+The second makes models of the kinds that zoos hold, with random weights, as converters of other
+years left them: explicit PADs before convolutions with VALID, inputs and outputs of uint8 or
+float32, operator codes in the old field alone. It prints a line of JSON for each: the smallest
+arena of TFLite Micro's wheel before and after, whether names, shapes, types and scales of inputs
+and outputs are the same, and whether outputs are, to the byte, in LiteRT (reference, built-in,
+XNNPACK) and in TFLite Micro.
 """
 
 from __future__ import annotations
@@ -14,8 +20,13 @@ from __future__ import annotations
 import argparse
 import copy
 import dataclasses
-from collections.abc import Callable
+import fnmatch
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -27,6 +38,7 @@ from shrink.base.types import JsonObject
 from shrink.compact.compact import compact
 from shrink.compact.graph import Graph, Operator, OperatorCode, Tensor, read_graph, write_graph
 from shrink.compact.rows import CONVOLUTIONS, same_padding
+from tests import forks
 from tests.benchmarks.compact_models import (
     classified,
     converted,
@@ -35,7 +47,7 @@ from tests.benchmarks.compact_models import (
     mobilenet_v1,
     mobilenet_v2,
 )
-from tests.benchmarks.harness import say_json
+from tests.benchmarks.harness import say, say_json
 from tests.compact.runs import outputs_of
 from tests.compact.toys import with_old_codes
 
@@ -146,12 +158,100 @@ def measured(content: bytes) -> JsonObject:
     }
 
 
+_EXAMPLES = 40
+_SUMMARY = re.compile(r"^(arena|unchanged|outputs|latency|warning: )|^(prune|distill|quantize) ")
+
+
+def command(work: Path, *arguments: str) -> tuple[int, str, str]:
+    """Return exit code, stdout, and the lines that say most of what `shrink` did."""
+    done = forks.run(arguments, work, {**os.environ, "SHRINK_CACHE_DIR": str(work / "cache")})
+    lines = (done.stderr + done.stdout).splitlines()
+    best = [line for line in lines if line.startswith(("error", "  hint"))]
+    best = best or [line for line in lines if _SUMMARY.search(line)]
+    return done.returncode, done.stdout, " | ".join(line.strip()[:250] for line in best[:3])
+
+
+def _random(place: dict[str, Any], is_label: bool, random: np.random.Generator) -> Any:
+    shape = (_EXAMPLES, *(size or 16 for size in place["shape"][1:]))
+    if is_label and len(shape) == 2 and shape[1] > 1:
+        return random.integers(0, shape[1], _EXAMPLES)
+    if is_label and len(shape) == 2:
+        return random.integers(0, 2, shape)
+    if "float" in place["dtype"]:
+        return random.random(shape, "f4")
+    return random.integers(0, 2, shape).astype(place["dtype"])
+
+
+def try_file(path: Path, work: Path) -> None:
+    """Print a line for each command that applies to a model file."""
+
+    def row(name: str, *arguments: str) -> str:
+        code, printed, text = command(work, *arguments)
+        say(f"{path.name:<45} {name:<12} {code!s:<8} {text}")
+        return printed if code == 0 else ""
+
+    model, out, is_keras = str(path.resolve()), f"{path.stem}-", path.suffix != ".tflite"
+    found = row("inspect", "inspect", model, "--json")
+    data: list[str] = []
+    if found:
+        inspected, random = json.loads(found), np.random.default_rng(0)
+        inputs = {f"x{i}": n for i, n in enumerate(inspected["inputs"])}
+        outputs = {f"y{i}": n for i, n in enumerate(inspected["outputs"])}
+        arrays = {k: _random(n, False, random) for k, n in inputs.items()}
+        arrays |= {k: _random(n, True, random) for k, n in outputs.items()}
+        np.savez(work / f"{path.stem}.npz", **arrays)
+        data = ["--data", f"{path.stem}.npz", "--inputs", ",".join(inputs)]
+        targets = ["--targets", ",".join(outputs)]
+        for scheme in ("static_wi8_ai8", "dynamic_wi8_afp32", "float16"):
+            file = ["-o", f"{out}{scheme}.tflite", "--force"]
+            labels = ["--target", "litert", "--data-target", "none"]
+            row(scheme, "quantize", model, *data, *labels, "--scheme", scheme, *file)
+        row("evaluate", "evaluate", model, *data, *targets, "-o", f"{out}evaluate", "--force")
+    if is_keras and data:
+        again = [*data, *targets, "--epochs", "1", "--force"]
+        row(
+            "prune",
+            "prune",
+            model,
+            "--method",
+            "channels",
+            "--parameters",
+            "0.7",
+            *again,
+            "-o",
+            f"{out}prune",
+        )
+        row("distill", "distill", *f"--teacher {model} --student width=0.5".split(), *again)
+        row("export", "export", model, "--format", "keras3", "-o", f"{out}3.keras", "--force")
+    if not is_keras:
+        row("compact", "compact", model, "-o", f"{out}compact.tflite", "--force")
+        row("bench", "bench", model)
+        row("export", "export", model, "--format", "cc-array", "-o", f"{out}cc", "--force")
+
+
+def try_folder(folder: Path, names: Sequence[str], work: Path) -> None:
+    """Print a line for each command and model file of a folder."""
+    work = work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    kinds = (".tflite", ".keras", ".h5", ".hdf5")
+    for path in sorted(folder.iterdir()):
+        is_model = path.suffix in kinds or (path / "saved_model.pb").exists()
+        if is_model and any(fnmatch.fnmatch(path.name, name) for name in names):
+            try_file(path, work)
+
+
 def main() -> None:
     """Print a line for each file."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--files", type=Path, help="a folder of published model files")
+    parser.add_argument("--names", nargs="+", default=["*"], help="only files that match")
+    parser.add_argument("--work", type=Path, default=Path("foreign-work"))
     parser.add_argument("--models", nargs="+", choices=list(FILES), default=list(FILES))
     parser.add_argument("--folder", type=Path, default=Path("compact-models"))
     options = parser.parse_args()
+    if options.files:
+        try_folder(options.files, options.names, options.work)
+        return
     options.folder.mkdir(parents=True, exist_ok=True)
     for name in options.models:
         path = options.folder / f"foreign-{list(FILES).index(name)}.tflite"
