@@ -175,11 +175,6 @@ def sum_over_replicas(values: Tensors) -> Tensors:
     return replica.all_reduce(tf.distribute.ReduceOp.SUM, values, options)
 
 
-def zeros_of(variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
-    """Return accumulators for the variables' gradients, in their own dtype and shape."""
-    return [tf.zeros(variable.shape, variable.dtype) for variable in variables]
-
-
 def dense_gradients(
     tape: tf.GradientTape,
     loss: tf.Tensor,

@@ -7,9 +7,9 @@ the gradient is that of the mean loss over the global batch (see `shrink.engine.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import tensorflow as tf
 import tf_keras as keras
@@ -26,7 +26,6 @@ from shrink.engine.accumulate import (
     unpack,
 )
 from shrink.engine.batch_norm import layers_of
-from shrink.engine.cross_replica import cross_replica_update
 from shrink.engine.exactness import layers_that_compute, synchronising_layers
 from shrink.engine.losses import at_least_float32
 from shrink.engine.objective import (
@@ -39,7 +38,7 @@ from shrink.engine.objective import (
 )
 from shrink.engine.randomness import RandomSeeds
 from shrink.engine.recompute import steps_in_order
-from shrink.engine.recovery import NO_RETRIES, RecoveringStep, Retries
+from shrink.engine.recovery import RecoveringStep, Retries
 
 
 @functools.cache
@@ -59,26 +58,18 @@ def convert_nothing_of_shrink() -> None:
 
 convert_nothing_of_shrink()
 
-TrainFunction: TypeAlias = "Callable[[Iterator[Tensors]], dict[str, tf.Tensor]]"
-"""Makes one update on the next global batch of an iterator, and returns the metrics."""
-
 _MAX_POOLING = (keras.layers.MaxPooling1D, keras.layers.MaxPooling2D, keras.layers.MaxPooling3D)
 
 
 class AfterUpdate(Protocol):
-    """What follows every update, in graph and in cross-replica context, such as a mask.
+    """A function that runs after every update, in graph and cross-replica context, such as a mask.
 
-    One that changes with the updates has `settles_after`, the number of the update from which on
-    the model is what was asked for, such as as sparse: no epoch that ends before is kept.
+    A mask that changes with the updates has `settles_after`, the update from which on the model
+    is as sparse as the recipe says: no epoch that ends before is kept as the best.
     """
 
     def __call__(self, strategy: tf.distribute.Strategy, step: tf.Tensor) -> None:
-        """Act on variables through `strategy.extended.update`.
-
-        Args:
-            strategy: the strategy of the devices.
-            step: updates made so far, int64 ().
-        """
+        """Change variables through `strategy.extended.update`; `step`: updates so far, int64 ()."""
 
 
 class MicroBatchTrainer(keras.Model):
@@ -89,17 +80,18 @@ class MicroBatchTrainer(keras.Model):
         objective: what is minimised.
         metrics: names of metrics to follow beside the loss.
         micro_batch_size: examples per forward pass and replica.
-        most_rows: the most examples that a replica is given at once.
+        most_rows: the most examples of a replica in one step.
         never_empty: whether every replica has at least one example in every step.
         after_update: called in order after each update.
         seeds: counts the forward passes that draw random numbers, if there are any.
-        in_order: whether operations run one after the other, and so do the steps of recurrent
-            layers.
-        retries: how a step that runs out of memory is made again; by default it is an error.
+        in_order: whether operations, and the steps of recurrent layers, run one after the other.
+        retries: how a step that runs out of memory is repeated; by default it is an error.
 
     Attributes:
         recovering_step: makes the updates of `fit`, once it began.
-        after_evaluation: measures what is no mean over batches, where anything is.
+        after_evaluation: measures metrics that are no means over batches; None without any.
+        first_place: epoch and step, both from 0, at which `fit` begins.
+        most_micro_batches: variable, int64 (): a probe trains on so many of a step alone.
     """
 
     def __init__(
@@ -114,19 +106,20 @@ class MicroBatchTrainer(keras.Model):
         after_update: Sequence[AfterUpdate] = (),
         seeds: RandomSeeds | None = None,
         in_order: bool = False,
-        retries: Retries = NO_RETRIES,
+        retries: Retries | None = None,
     ) -> None:
         super().__init__()
-        self.train_function: TrainFunction | None = None
+        self.train_function: RecoveringStep | None = None
         self.model = model
         self.objective = objective
         self.after_update = tuple(after_update)
         self.seeds = seeds
         self._in_order = in_order
-        self._retries = retries
-        self._first_place = (0, 0)
+        self._retries = retries or Retries()
         self.recovering_step: RecoveringStep | None = None
         self.after_evaluation: Callable[[], dict[str, float]] | None = None
+        self.first_place = (0, 0)
+        self.most_micro_batches: tf.Variable | None = None
         self._loss_mean = keras.metrics.Mean(name="loss")
         self._metric_means = [keras.metrics.Mean(name=name) for name in metrics]
         # Known to Python, too: a heartbeat in every step must not wait for a device.
@@ -143,7 +136,14 @@ class MicroBatchTrainer(keras.Model):
         self._looped = micro_batch_size < most_rows or not never_empty
         self._sized_validation = False
         self._sums: Accumulators | None = None
-        self._begun = _begun_variable()
+        self._begun = tf.Variable(
+            0,
+            dtype=tf.int64,
+            trainable=False,
+            name="updates_begun",
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+        )
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
@@ -179,45 +179,48 @@ class MicroBatchTrainer(keras.Model):
                 self._make_sums()
                 self.recovering_step.retrace()
 
+    def take_batches_whole(self) -> None:
+        """Make each batch one micro-batch, without a loop, in the next train function."""
+        self._looped = False
+
     def evaluate(self, *arguments: Any, **settings: Any) -> Any:
-        """Return what Keras' `evaluate` does, with what is no mean over batches."""
+        """Return what Keras' `evaluate` does, with metrics that are no means over batches."""
         found = super().evaluate(*arguments, **settings)
         if self.after_evaluation is not None and isinstance(found, dict):
             found |= self.after_evaluation()
         return found
 
-    def start_at(self, epoch: int, step: int) -> None:
-        """Have `fit` begin at this step of this epoch, both from 0."""
-        self._first_place = (epoch, step)
-
     def _maybe_load_initial_counters_from_ckpt(
         self, steps_per_epoch: int, initial_epoch: int
     ) -> tuple[int, int]:
         """Tell Keras' `fit` where to begin: its one door to the middle of an epoch."""
-        return self._first_place
+        return self.first_place
 
     def call(self, inputs: Tensors, training: bool | None = None) -> Tensors:
         """Run the model on inputs as the data set stores them, cast to the model's dtypes."""
         with steps_in_order() if self._in_order else nullcontext():
             return self.model(cast_inputs(self.model, inputs), training=training)
 
-    def make_train_function(self, force: bool = False) -> TrainFunction:
-        """Return the function of an iterator that makes one update, past running out of memory."""
+    def make_train_function(self, force: bool = False) -> RecoveringStep:
+        """Return the function that makes one update on the next batch of an iterator."""
         if self.train_function is None or force:
             self._make_sums()
-            self.recovering_step = RecoveringStep(self, self._retries)
-            self.train_function = self.recovering_step
+            self.train_function = self.recovering_step = RecoveringStep(self, self._retries)
         return self.train_function
 
     def _make_sums(self) -> None:
-        """Have accumulators where they are needed, and only there: they take memory."""
+        """Create accumulators where they are needed, and only there: they take memory."""
         self._sums = None
         if self._looped and not self._loops_outside():
             with self.distribute_strategy.scope():
                 self._sums = Accumulators(self.model.trainable_variables)
 
     def _loops_outside(self) -> bool:
-        """Whether the loop over micro-batches is one over all replicas together."""
+        """Whether the loop over micro-batches runs outside of the replicas.
+
+        Layers that exchange values between replicas in their forward pass cannot do so inside a
+        loop of each replica's own.
+        """
         several = self.distribute_strategy.num_replicas_in_sync > 1
         return self._looped and several and bool(synchronising_layers(self.model))
 
@@ -229,27 +232,66 @@ class MicroBatchTrainer(keras.Model):
         """
         strategy = self.distribute_strategy
         if self._loops_outside():
-            return cross_replica_update(self, strategy, data)
+            return self._update_in_step(strategy, data)
         return strategy.run(self.train_step, args=(data,))
+
+    def _update_in_step(
+        self, strategy: tf.distribute.Strategy, data: Tensors
+    ) -> dict[str, tf.Tensor]:
+        """Make one update in which every micro-batch is a pass of all replicas together.
+
+        All replicas have the same number of micro-batches: each splits its examples evenly over
+        them. The accumulators stay with their replicas until the end.
+        """
+        size = self._micro_batch_size.read_value()
+
+        def begin(data: Tensors) -> tuple[Totals, list[tf.Tensor]]:
+            sums = [tf.zeros(v.shape, v.dtype) for v in self.model.trainable_variables]
+            return self._totals(unpack(data)), sums
+
+        def accumulate(
+            data: Tensors, index: tf.Tensor, count: tf.Tensor, totals: Totals, sums: list[tf.Tensor]
+        ) -> list[tf.Tensor]:
+            batch = unpack(data)
+            part = batch.part(index, count, self._rows_of(batch, size))
+            return [a + g for a, g in zip(sums, self._gradients(part, totals), strict=True)]
+
+        def update(sums: list[tf.Tensor]) -> dict[str, tf.Tensor]:
+            # What comes out of the loop is on no device yet, and cannot be reduced from there.
+            return self._update([tf.identity(one) for one in sums])
+
+        totals, sums = strategy.run(begin, args=(data,))
+        rows = strategy.experimental_local_results(totals.rows)[0]
+        largest_share = -(-rows // strategy.num_replicas_in_sync)
+        count = tf.maximum(-(-largest_share // size), 1)
+        _, sums = tf.while_loop(
+            lambda index, _: index < count,
+            lambda index, sums: (
+                index + 1,
+                strategy.run(accumulate, args=(data, index, count, totals, sums)),
+            ),
+            (tf.constant(0, tf.int64), sums),
+            parallel_iterations=1,  # see `shrink.engine.accumulate.micro_batches`
+        )
+        return strategy.run(update, args=(sums,))
 
     def train_step(self, data: Tensors) -> dict[str, tf.Tensor]:
         """Make one update on the global batch of which `data` is this replica's share."""
         batch = unpack(data)
-        totals = self.totals(batch)
-
+        totals = self._totals(batch)
         sums = self._sums
         if sums is None:
-            return self.update(self.gradients(batch, totals))
+            return self._update(self._gradients(batch, totals))
 
         def body(part: Batch, nothing: list[tf.Tensor]) -> list[tf.Tensor]:
-            self.gradients(part, totals, sums.add)
+            self._gradients(part, totals, sums.add)
             return nothing
 
-        size = self.micro_batch_size_in_graph()
+        size = self._micro_batch_size.read_value()
         sums.clear()
         inner = out_of_line(body) if self._pools_on_cpu() else body
-        micro_batches(batch, size, inner, [], self.rows_of(batch, size))
-        return self.update(sums.values())
+        micro_batches(batch, size, inner, [], self._rows_of(batch, size))
+        return self._update(sums.values())
 
     def _pools_on_cpu(self) -> bool:
         alone = self.distribute_strategy.num_replicas_in_sync == 1
@@ -259,15 +301,15 @@ class MicroBatchTrainer(keras.Model):
     def test_step(self, data: Tensors) -> dict[str, tf.Tensor]:
         """Measure loss and metrics on one batch, in micro-batches too."""
         batch = unpack(data)
-        totals = self.totals(batch)
+        totals = self._totals(batch)
 
-        def body(part: Batch, accumulators: list[tf.Tensor]) -> list[tf.Tensor]:
+        def body(part: Batch, nothing: list[tf.Tensor]) -> list[tf.Tensor]:
             outputs = self(part.x, training=False)
             mask_ignored(self.objective, part.y, outputs)
             weigh_masks(outputs, totals)
             losses = self.objective.validation_loss(part.y, outputs)
             self._follow(part, outputs, _weighted(losses, part), self._regularisation(losses.dtype))
-            return accumulators
+            return nothing
 
         if self._looped or self._sized_validation:
             micro_batches(batch, self._validation_size.read_value(), body, [])
@@ -275,16 +317,14 @@ class MicroBatchTrainer(keras.Model):
             body(batch, [])
         return {metric.name: metric.result() for metric in self.metrics}
 
-    def rows_of(self, batch: Batch, micro_batch_size: tf.Tensor) -> tf.Tensor:
-        """Return how many examples of a batch to train on, int64 (): all of them."""
-        return batch.rows
+    def _rows_of(self, batch: Batch, micro_batch_size: tf.Tensor) -> tf.Tensor:
+        """Return how many examples of a batch to train on, int64 ()."""
+        if self.most_micro_batches is None:
+            return batch.rows
+        return tf.minimum(batch.rows, self.most_micro_batches.read_value() * micro_batch_size)
 
-    def micro_batch_size_in_graph(self) -> tf.Tensor:
-        """Return the examples per forward pass and replica, int64 (), as they are at run time."""
-        return self._micro_batch_size.read_value()
-
-    def totals(self, batch: Batch) -> Totals:
-        """Return what the global batch holds of which `batch` is this replica's share."""
+    def _totals(self, batch: Batch) -> Totals:
+        """Return the sums over the global batch of which `batch` is this replica's share."""
         ignored = self.objective.ignored(len(getattr(self.model, "outputs", None) or ()))
         counts = [tf.constant(0, tf.int64)] * masked_outputs(self.model, ignored)
         if not counts:
@@ -299,22 +339,18 @@ class MicroBatchTrainer(keras.Model):
             return [a + b for a, b in zip(counts, valid, strict=True)]
 
         if self._looped:
-            counts = micro_batches(batch, self.micro_batch_size_in_graph(), count, counts)
+            counts = micro_batches(batch, self._micro_batch_size.read_value(), count, counts)
         else:
             counts = count(batch, counts)
         rows, *valid = sum_over_replicas([batch.rows, *counts])
         return Totals(rows, tuple(valid))
 
-    def gradients(
+    def _gradients(
         self, part: Batch, totals: Totals, use: Callable[[int, tf.Tensor], None] | None = None
     ) -> Sequence[tf.Tensor]:
-        """Return this micro-batch's part of the gradient, scaled where the optimizer scales.
+        """Return a micro-batch's part of the gradient, scaled where the optimizer scales.
 
-        Args:
-            part: the micro-batch.
-            totals: what the global batch holds.
-            use: called with each variable's index and its part of the gradient, which need not
-                be kept until the others are there.
+        `use` takes each variable's index and its part as soon as it is computed.
         """
         variables = self.model.trainable_variables
         targets, x = self._targets(part.x)
@@ -373,16 +409,11 @@ class MicroBatchTrainer(keras.Model):
         for mean in self._metric_means:
             mean.update_state(self.objective.metric(mean.name, part.y, outputs), part.valid)
 
-    def update(self, gradients: Sequence[tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Apply the sum of all replicas' gradients, and return the metrics."""
-        self._apply(sum_over_replicas(gradients))
-        return {metric.name: metric.result() for metric in self.metrics}
-
-    def _apply(self, gradients: Sequence[tf.Tensor]) -> None:
-        """Change the weights, wholly or not at all."""
-        variables = self.model.trainable_variables
-        # Nothing of the optimizer may start before every gradient is there: a step that runs
-        # out of memory would else count as an update already.
+    def _update(self, gradients: Sequence[tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Apply the sum of all replicas' gradients, wholly or not at all; return the metrics."""
+        gradients, variables = sum_over_replicas(gradients), self.model.trainable_variables
+        # The optimizer starts after the last gradient: a step that runs out of memory would
+        # else count as an update already.
         with tf.control_dependencies(gradients):
             begun = self._begun.assign_add(1)
         with tf.control_dependencies([begun]):
@@ -393,6 +424,7 @@ class MicroBatchTrainer(keras.Model):
             self.optimizer.apply_gradients(pairs, skip_gradients_aggregation=True)
         if self.after_update:
             tf.distribute.get_replica_context().merge_call(self._call_hooks)
+        return {metric.name: metric.result() for metric in self.metrics}
 
     def _call_hooks(self, strategy: tf.distribute.Strategy) -> None:
         step = self.optimizer.iterations.read_value()
@@ -423,14 +455,3 @@ def _weighted(losses: tf.Tensor, part: Batch) -> tf.Tensor:
 
 def _scales_loss(optimizer: keras.optimizers.Optimizer) -> bool:
     return isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer)
-
-
-def _begun_variable() -> tf.Variable:
-    return tf.Variable(
-        0,
-        dtype=tf.int64,
-        trainable=False,
-        name="updates_begun",
-        synchronization=tf.VariableSynchronization.ON_READ,
-        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -15,9 +15,7 @@ from shrink.base.types import Array, Tensors
 from shrink.data.arrays import load_arrays
 from shrink.data.examples import Examples
 from shrink.data.pipeline import batches_waiting, evaluation_batches, training_batches
-from shrink.engine.accumulate import Batch
 from shrink.engine.devices import distribute_batches
-from shrink.engine.microbatch import MicroBatchTrainer, TrainFunction
 from shrink.engine.planner import MARGIN, PREDICTION_TOLERANCE, BatchPlan, Floor, plan_batches
 from shrink.engine.recovery import Retries
 from shrink.engine.trainer import TrainingSetup, build_trainer
@@ -76,29 +74,6 @@ _SECONDS = 1.0
 _PER_STEP = 2
 _MORE_PER_STEP = 8
 _ENDLESS = 1 << 40
-
-
-class _ProbedTrainer(MicroBatchTrainer):
-    """Goes through the first few micro-batches of each batch: those after them hold as much."""
-
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, **settings)
-        self._per_step = tf.Variable(
-            _PER_STEP, dtype=tf.int64, trainable=False, name="micro_batches_per_step"
-        )
-
-    def set_accumulation_steps(self, count: int) -> None:
-        """Go through this many micro-batches from now on."""
-        self._per_step.assign(count)
-
-    def stop_looping(self) -> TrainFunction:
-        """Return the function of an iterator that takes each batch whole."""
-        self._looped = False
-        return self.make_train_function(force=True)
-
-    def rows_of(self, batch: Batch, micro_batch_size: tf.Tensor) -> tf.Tensor:
-        """Return how many examples of a batch to train on, int64 ()."""
-        return tf.minimum(batch.rows, self._per_step.read_value() * micro_batch_size)
 
 
 class MicroBatchProbe:
@@ -167,10 +142,13 @@ class TrainingStep:
         self.trainer = build_trainer(
             setup,
             rows,
-            trainer_class=_ProbedTrainer,
             total_updates=_ENDLESS,
             retries=Retries(replay=_give_up),
         )
+        with devices.scope():
+            # Micro-batches after the first few hold as much.
+            self._most = tf.Variable(_PER_STEP, dtype=tf.int64, trainable=False)
+        self.trainer.most_micro_batches = self._most
         self._function = self.trainer.make_train_function()
         self._loops = True
         # The accumulators are no part of it: a batch that is taken whole needs none.
@@ -245,7 +223,8 @@ class TrainingStep:
         """Take each batch whole from now on."""
         if self._loops:
             self._loops, self._small_held = False, None
-            self._function = self.trainer.stop_looping()
+            self.trainer.take_batches_whole()
+            self._function = self.trainer.make_train_function(force=True)
 
     def make_update(self, batches: Iterator[Tensors]) -> None:
         """Make one update on the next batch."""
@@ -267,9 +246,9 @@ class TrainingStep:
             return peak
         spent = time.perf_counter() - began
         affordable = (_SECONDS - spent) * _STEPS / spent * _PER_STEP / _MORE_PER_STEP
-        self.trainer.set_accumulation_steps(_MORE_PER_STEP)
+        self._most.assign(_MORE_PER_STEP)
         self._watched(lambda: self.make_update(batches), min(_MORE_STEPS, int(affordable)))
-        self.trainer.set_accumulation_steps(_PER_STEP)
+        self._most.assign(_PER_STEP)
         return max(peak, self.memory.parts().total or 0)
 
     def peak_of(self, step: Callable[[], object]) -> int:

@@ -24,8 +24,8 @@ class Throughput:
     """Examples per second of training, without validation and without the first step.
 
     Attributes:
-        examples: trained on while time counted.
-        seconds: that time.
+        examples: trained on while the timer ran.
+        seconds: the timer's.
     """
 
     def __init__(self) -> None:
@@ -33,12 +33,8 @@ class Throughput:
         self.seconds = 0.0
         self._since: float | None = None
 
-    def restore(self, examples: int, seconds: float) -> None:
-        """Go on from the counts of an earlier process."""
-        self.examples, self.seconds = examples, seconds
-
     def start(self) -> None:
-        """Let time count from now."""
+        """Start the timer."""
         self._since = time.perf_counter()
 
     def count(self, examples: int) -> None:
@@ -50,7 +46,7 @@ class Throughput:
         self._since = now
 
     def pause(self) -> None:
-        """Let no time count until `start`."""
+        """Stop the timer until `start`."""
         self._since = None
 
     @property
@@ -68,7 +64,7 @@ class ProgressCallback(keras.callbacks.Callback):
         epochs: epochs of the run.
         examples: training examples.
         global_batch_size: examples per update.
-        every_step: whether the loss is looked at in every step (cheap on a CPU, where steps are
+        every_step: whether the loss is checked in every step (cheap on a CPU, where steps are
             synchronous) or only as often as progress is reported.
     """
 
@@ -87,7 +83,7 @@ class ProgressCallback(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self.throughput = Throughput()
-        self._on_progress = on_progress or _ignore
+        self._on_progress = on_progress or (lambda progress: None)
         self._stage = stage
         self._epochs = epochs
         self._examples = examples
@@ -99,7 +95,7 @@ class ProgressCallback(keras.callbacks.Callback):
         self._reported_at = -math.inf
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Remember the epoch; let time count, once the first step has built the graph."""
+        """Start the timer, unless the first step has yet to build the graph."""
         self._epoch = epoch
         if self._built:
             self.throughput.start()
@@ -146,7 +142,7 @@ class ProgressCallback(keras.callbacks.Callback):
             self._fail(f"the loss is {loss} {by} step {step} of {self._steps} of epoch", "")
 
     def _check_weights(self) -> None:
-        """Look for weights that are NaN behind a ReLU, which makes 0 of it."""
+        """Check for NaN in weights: a ReLU makes 0 of it, which leaves the loss finite."""
         lost = [
             variable.name
             for variable in self.model.trainable_variables
@@ -164,116 +160,80 @@ class ProgressCallback(keras.callbacks.Callback):
         )
 
 
-def _ignore(progress: Progress) -> None:
-    """Report to nobody."""
+class BestEpoch(keras.callbacks.Callback):
+    """Restores the weights of the best epoch at the end, and ends training when it is long ago.
 
-
-class BestWeights(keras.callbacks.Callback):
-    """Keeps the weights of the epoch with the best validation metric, on the host.
+    Keras' `EarlyStopping` keeps all variables of what is fitted, the micro-batch size among them,
+    and begins anew after a restart. The first of equal epochs is the best. Add it before the
+    callback that appends to `history`.
 
     Args:
-        weights_of: the model whose weights are kept.
+        weights_of: the model whose weights are kept, on the host.
         monitor: a metric's name in the epoch's logs, such as `val_loss`.
-        higher_is_better: its direction.
-        first_epoch: the first one that may be kept, from 0.
-
-    Attributes:
-        score: of the best epoch so far, the higher the better.
-        weights: after that epoch; None before the first.
-    """
-
-    _supports_tf_logs = True
-
-    def __init__(
-        self, weights_of: keras.Model, monitor: str, *, higher_is_better: bool, first_epoch: int = 0
-    ) -> None:
-        super().__init__()
-        self._weights_of = weights_of
-        self._monitor = monitor
-        self._sign = 1.0 if higher_is_better else -1.0
-        self._first_epoch = first_epoch
-        self.score = -math.inf
-        self.weights: list[Array] | None = None
-
-    def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """Keep the weights if this epoch is the best so far; the earlier one of equals."""
-        if epoch < self._first_epoch:
-            return
-        score = self._sign * float((logs or {})[self._monitor])
-        if score > self.score:
-            self.score = score
-            self.weights = self._weights_of.get_weights()
-
-    def on_train_end(self, logs: Logs | None = None) -> None:
-        """Put the best weights back."""
-        if self.weights is not None:
-            self._weights_of.set_weights(self.weights)
-
-    def restore(self, score: float, weights: list[Array] | None) -> None:
-        """Go on from what an earlier process kept."""
-        self.score, self.weights = score, weights
-
-
-def epochs_since_best(values: Sequence[float], *, higher_is_better: bool) -> int:
-    """Return how many epochs came after the best one, the first of equals; 0 without epochs."""
-    if not values:
-        return 0
-    best = max(values) if higher_is_better else min(values)
-    return len(values) - 1 - list(values).index(best)
-
-
-def first_settled_epoch(hooks: Iterable[object], *, steps: int, epochs: int) -> int:
-    """Return the first epoch, from 0, whose weights are what was asked for; the last at the latest.
-
-    While a mask still becomes sparser an epoch may well be the best, and its weights are not the
-    ones that were asked for.
-
-    Args:
-        hooks: what follows every update; those that change have `settles_after`, an update.
-        steps: updates of an epoch.
-        epochs: of the training.
-    """
-    settled = max((getattr(hook, "settles_after", 0) for hook in hooks), default=0)
-    return max(0, min(math.ceil(settled / steps), epochs) - 1)
-
-
-class EarlyStop(keras.callbacks.Callback):
-    """Ends training after some epochs without a better one; stands before the checkpoints.
-
-    Args:
-        monitor: a metric's name in the epoch's logs, such as `val_loss`.
-        patience: epochs.
         higher_is_better: the metric's direction.
         history: metrics by name, one number per finished epoch, of earlier processes too.
-        first_epoch: the first one that counts, from 0; training does not end before it.
+        patience: epochs without a better one after which training ends; None for never.
+        first_epoch: the first one that may be kept, from 0; training does not end before it.
+
+    Attributes:
+        weights: after the best epoch; None before the first.
     """
 
     _supports_tf_logs = True
 
     def __init__(
         self,
+        weights_of: keras.Model,
         monitor: str,
-        patience: int,
         *,
         higher_is_better: bool,
         history: Mapping[str, Sequence[float]],
+        patience: int | None = None,
         first_epoch: int = 0,
     ) -> None:
         super().__init__()
+        self._weights_of = weights_of
         self._monitor = monitor
-        self._patience = patience
-        self._higher_is_better = higher_is_better
+        self._sign = 1.0 if higher_is_better else -1.0
         self._history = history
+        self._patience = math.inf if patience is None else patience
         self._first_epoch = first_epoch
+        self.weights: list[Array] | None = None
 
     def is_over(self, *more: float) -> bool:
-        """Whether training has ended, after the epochs of the history and `more`."""
-        values = [*self._history.get(self._monitor, ()), *more]
-        counted = values[self._first_epoch :]
-        since = epochs_since_best(counted, higher_is_better=self._higher_is_better)
-        return since >= self._patience
+        """Whether training has ended after the epochs of the history and `more`."""
+        return self._since_best(*more) >= self._patience
+
+    def _since_best(self, *more: float) -> int:
+        """Return how many epochs came after the best one; 0 before any may be kept."""
+        values = [*self._history.get(self._monitor, ()), *more][self._first_epoch :]
+        scores = [-math.inf if math.isnan(value) else self._sign * value for value in values]
+        return len(scores) - 1 - scores.index(max(scores)) if scores else 0
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        """End training if this epoch is one too many."""
-        if self.is_over(float((logs or {})[self._monitor])):
+        """Keep the weights if this epoch is the best so far, or end training."""
+        value = float((logs or {})[self._monitor])
+        if epoch >= self._first_epoch and self._since_best(value) == 0:
+            self.weights = self._weights_of.get_weights()
+        if self.is_over(value):
             self.model.stop_training = True
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        """Put the best weights back."""
+        if self.weights is not None:
+            self._weights_of.set_weights(self.weights)
+
+
+def first_settled_epoch(hooks: Iterable[object], *, steps: int, epochs: int) -> int:
+    """Return the first epoch, from 0, after which no hook changes any more; at most the last.
+
+    An epoch may be the best while a mask is still becoming sparser, but it is not as sparse as
+    the recipe says.
+
+    Args:
+        hooks: called after every update; those that change have `settles_after`, an update.
+        steps: updates of an epoch.
+        epochs: of the training.
+    """
+    settled = max((getattr(hook, "settles_after", 0) for hook in hooks), default=0)
+    return max(0, min(math.ceil(settled / steps), epochs) - 1)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import math
+import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import tf_keras as keras
 
-from shrink.base.types import Array
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.engine.checkpoint import Checkpoint, CheckpointFolder, TrainingState
 from shrink.engine.devices import Devices, broadcast_from_chief
 from shrink.engine.microbatch import MicroBatchTrainer
-from shrink.engine.progress import BestWeights, Logs, ProgressCallback
+from shrink.engine.progress import BestEpoch, Logs, Throughput
 from shrink.engine.recovery import Watcher
 from shrink.measure.training_peak import Parts, TrainingPeak
 
@@ -31,7 +30,7 @@ class Cadence:
         interval_s: seconds between two checkpoints within an epoch.
         share: at most this fraction of the time is spent on checkpoints.
         clock: seconds from some moment on.
-        cost_s: what the last one cost; at first a guess, so that a run of a second or two has none.
+        cost_s: duration of the last one; the first value keeps runs of a second or two from saving.
     """
 
     interval_s: float = 30.0
@@ -49,7 +48,7 @@ class Cadence:
         return now - self._saved_at >= (least if epoch_ends else max(least, self.interval_s))
 
     def saving(self, save: Callable[[], None]) -> None:
-        """Save, and remember what it cost."""
+        """Save, and remember how long it took."""
         began = self.clock()
         save()
         self._saved_at = self.clock()
@@ -58,42 +57,40 @@ class Cadence:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a training run knows of the attempts before it.
+    """Checkpoints of a training run, and what its earlier attempts found.
 
     Attributes:
-        folder: where its checkpoints are; without it there are none.
-        micro_batch_size: the largest that may be tried, if a larger one was too large.
-        events: why.
-        watcher: told of every step, and of what goes wrong.
+        folder: of the checkpoints; None for none.
+        micro_batch_size: the largest that may be tried, if a larger one ran out of memory.
+        events: when it did.
+        watcher: reports steps and fatal errors.
         cadence: when a checkpoint is due.
     """
 
     folder: Path | None = None
     micro_batch_size: int | None = None
     events: tuple[OutOfMemoryEvent, ...] = ()
-    watcher: Watcher | None = None
+    watcher: Watcher = field(default_factory=Watcher)
     cadence: Cadence = field(default_factory=Cadence)
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a checkpoint holds beside its arrays.
+    """Numbers of a checkpoint beside its arrays.
 
     Attributes:
         update: index of the next update.
         micro_batch_size: examples per forward pass and replica.
         oom_events: steps that ran out of memory.
         history: metrics by name, one number per epoch.
-        best_score: of the best epoch, the higher the better; None where none is looked for.
         peak: the most that any one device held.
-        throughput: examples trained on while time counted, and its seconds.
+        throughput: examples and seconds; see `Throughput`.
     """
 
     update: int
     micro_batch_size: int
     oom_events: tuple[OutOfMemoryEvent, ...]
     history: Mapping[str, list[float]]
-    best_score: float | None
     peak: Parts
     throughput: tuple[float, ...]
 
@@ -105,12 +102,12 @@ class Checkpointing(keras.callbacks.Callback):
         trainer: compiled, with a built optimizer.
         recovery: where checkpoints are and when one is due, and what happened before.
         steps: updates per epoch.
-        progress: its throughput is continued.
-        best: its weights are part of the state.
+        throughput: is continued.
         memory: its peak is continued.
         devices: where it runs; of several workers the chief alone saves, and says when.
 
     Attributes:
+        best: its weights are part of the state; None without it.
         history: metrics by name, one number per epoch, of earlier processes too.
         first_update: index of the first update that this process makes.
         notes: sentences for the report.
@@ -124,8 +121,7 @@ class Checkpointing(keras.callbacks.Callback):
         recovery: Recovery,
         *,
         steps: int,
-        progress: ProgressCallback,
-        best: BestWeights | None,
+        throughput: Throughput,
         memory: TrainingPeak,
         devices: Devices,
     ) -> None:
@@ -138,13 +134,12 @@ class Checkpointing(keras.callbacks.Callback):
         self._earlier_events = list(recovery.events)
         self._earlier_peak = Parts()
         self._steps = steps
-        self._progress = progress
-        self._best = best
+        self._throughput = throughput
+        self.best: BestEpoch | None = None
         self._memory = memory
         self._cadence = recovery.cadence
         self._devices = devices
         self._state = TrainingState(trainer, together=devices.workers > 1)
-        self._epoch = 0
         self._resumed: Checkpoint | None = None
         self._lower_micro_batch(recovery.micro_batch_size)
 
@@ -169,15 +164,35 @@ class Checkpointing(keras.callbacks.Callback):
         if checkpoint is None:
             self.notes += [self._folder.note] if self._folder.note else []
             return
-        problem = self._state.mismatch(checkpoint.shapes)
-        if problem:
+        if problem := self._state.mismatch(checkpoint.shapes):
             self.notes.append(f"a checkpoint that does not fit was ignored ({problem})")
             return
-        self._take(checkpoint)
+        saved = from_plain(Saved, checkpoint.content)
+        self._state.restore(checkpoint.arrays)
+        self._resumed = checkpoint
+        self.first_update = saved.update
+        self.history.update(saved.history)
+        later = [event for event in self._earlier_events if event not in saved.oom_events]
+        self._earlier_events = [*saved.oom_events, *later]
+        self._earlier_peak = saved.peak
+        examples, self._throughput.seconds = saved.throughput
+        self._throughput.examples = int(examples)
+        self._lower_micro_batch(saved.micro_batch_size)
+        if self.best is not None:
+            count = sum(name.startswith("best/") for name in checkpoint.arrays)
+            weights = [checkpoint.arrays[f"best/{index}"] for index in range(count)]
+            self.best.weights = weights or None
+        plural = "" if saved.update == 1 else "s"
+        self.notes.append(
+            f"training was continued from a checkpoint after {saved.update} update{plural}"
+        )
+
+    def _lower_micro_batch(self, size: int | None) -> None:
+        if size is not None and size < self._trainer.micro_batch_size:
+            self._trainer.set_micro_batch_size(size)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
-        """Put the metrics of an epoch that was begun back, which Keras has just reset."""
-        self._epoch = epoch
+        """Restore the metrics of an epoch in progress, which Keras has just reset."""
         if self._resumed is not None:
             if self.first_update % self._steps:
                 self._state.restore_metrics(self._resumed.arrays)
@@ -185,8 +200,10 @@ class Checkpointing(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         """Save if it is time; an epoch's last step is left to its end, after the validation."""
-        due = self._folder is not None and self._cadence.due(epoch_ends=False)
-        if batch + 1 < self._steps and self._agreed(due, batch + 1):
+        step, due = batch + 1, self._folder is not None and self._cadence.due(epoch_ends=False)
+        # Workers agree in some steps only, as that takes time.
+        may_ask = self._devices.workers == 1 or step % _STEPS_BETWEEN_QUESTIONS == 0
+        if step < self._steps and may_ask and broadcast_from_chief(self._devices, due):
             self._cadence.saving(self._save)
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
@@ -197,63 +214,19 @@ class Checkpointing(keras.callbacks.Callback):
         if broadcast_from_chief(self._devices, due):
             self._cadence.saving(self._save)
 
-    def _agreed(self, due: bool, step: int) -> bool:
-        """Whether to save now. Workers ask each other in some steps only: that takes time."""
-        if self._devices.workers > 1 and step % _STEPS_BETWEEN_QUESTIONS:
-            return False
-        return broadcast_from_chief(self._devices, due)
-
     def _save(self) -> None:
         if self._devices.worker != 0:
             self._state.take_part()
-        elif self._folder is not None:
-            self._folder.write(self._arrays(), to_plain(self._content()))
-
-    def _arrays(self) -> Iterator[tuple[str, Array]]:
-        yield from self._state.arrays()
-        if self._best is not None and self._best.weights is not None:
-            yield from ((f"best/{n}", weights) for n, weights in enumerate(self._best.weights))
-
-    def _content(self) -> Saved:
-        throughput = self._progress.throughput
-        return Saved(
+        if self._devices.worker != 0 or self._folder is None:
+            return
+        weights = (self.best.weights if self.best is not None else None) or ()
+        best = ((f"best/{index}", array) for index, array in enumerate(weights))
+        saved = Saved(
             update=int(self._trainer.optimizer.iterations.numpy()),
             micro_batch_size=self._trainer.micro_batch_size,
             oom_events=self.events,
             history=self.history,
-            best_score=None if self._best is None else self._best.score,
             peak=self.peak,
-            throughput=(throughput.examples, throughput.seconds),
+            throughput=(self._throughput.examples, self._throughput.seconds),
         )
-
-    def _take(self, checkpoint: Checkpoint) -> None:
-        saved = from_plain(Saved, checkpoint.content)
-        self._state.restore(checkpoint.arrays)
-        self._resumed = checkpoint
-        self.first_update = saved.update
-        self.history = {name: list(values) for name, values in saved.history.items()}
-        self._earlier_events = _merged(saved.oom_events, self._earlier_events)
-        self._earlier_peak = saved.peak
-        examples, seconds = saved.throughput
-        self._progress.throughput.restore(int(examples), seconds)
-        self._lower_micro_batch(saved.micro_batch_size)
-        if self._best is not None:
-            count = sum(name.startswith("best/") for name in checkpoint.arrays)
-            weights = [checkpoint.arrays[f"best/{index}"] for index in range(count)]
-            score = -math.inf if saved.best_score is None else saved.best_score
-            self._best.restore(score, weights or None)
-        self.notes.append(f"training was continued from a checkpoint after {self._made()}")
-
-    def _made(self) -> str:
-        return f"{self.first_update} update{'' if self.first_update == 1 else 's'}"
-
-    def _lower_micro_batch(self, size: int | None) -> None:
-        if size is not None and size < self._trainer.micro_batch_size:
-            self._trainer.set_micro_batch_size(size)
-
-
-def _merged(
-    saved: Sequence[OutOfMemoryEvent], earlier: Sequence[OutOfMemoryEvent]
-) -> list[OutOfMemoryEvent]:
-    """Return the events of the checkpoint, then those that happened after it."""
-    return [*saved, *(event for event in earlier if event not in saved)]
+        self._folder.write(itertools.chain(self._state.arrays(), best), to_plain(saved))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import tensorflow as tf
 import tf_keras as keras
@@ -16,7 +15,7 @@ from shrink.engine.objective import Objective
 from shrink.engine.operation_order import one_by_one
 from shrink.engine.planner import BatchPlan
 from shrink.engine.randomness import RandomSeeds, stateful_generators
-from shrink.engine.recovery import NO_RETRIES, Retries
+from shrink.engine.recovery import Retries
 from shrink.engine.whole_split import WholeSplit
 
 PI = 3.141592653589793
@@ -134,9 +133,6 @@ def _learning_rate(config: Optimizer, total_updates: int) -> float | WarmupDecay
     return WarmupDecay(config.learning_rate, config.schedule, warmup_updates, total_updates)
 
 
-Trainer = TypeVar("Trainer", bound=MicroBatchTrainer)
-
-
 @dataclass(frozen=True)
 class TrainingSetup:
     """What is trained: a model, and how a stage trains it.
@@ -148,7 +144,8 @@ class TrainingSetup:
         devices: where it runs.
         metrics: names of metrics to follow beside the loss.
         after_update: called after every update, in graph; see `AfterUpdate`.
-        whole: measures after every epoch what needs all validation examples at once.
+        epoch_metrics: metrics that are no means over batches, measured on the whole validation
+            split after every epoch.
     """
 
     model: keras.Model
@@ -157,30 +154,28 @@ class TrainingSetup:
     devices: Devices
     metrics: Sequence[str] = ()
     after_update: Sequence[AfterUpdate] = ()
-    whole: WholeSplit | None = None
+    epoch_metrics: WholeSplit | None = None
 
 
 def build_trainer(
     setup: TrainingSetup,
     plan: BatchPlan,
     *,
-    trainer_class: type[Trainer],
     total_updates: int,
-    retries: Retries = NO_RETRIES,
-) -> Trainer:
+    retries: Retries | None = None,
+) -> MicroBatchTrainer:
     """Return a compiled trainer whose optimizer has its slots.
 
     Args:
         setup: what is trained.
         plan: how the global batch is split.
-        trainer_class: what to build.
         total_updates: updates of the whole stage, over which the schedule runs.
-        retries: how a step that runs out of memory is made again; by default it is an error.
+        retries: how a step that runs out of memory is repeated; by default it is an error.
     """
     model, config, devices = setup.model, setup.config, setup.devices
     with devices.scope():
         seeds = RandomSeeds(config.seed) if stateful_generators(model) else None
-        trainer = trainer_class(
+        trainer = MicroBatchTrainer(
             model,
             setup.objective,
             setup.metrics,

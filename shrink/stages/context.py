@@ -14,7 +14,7 @@ from shrink.base.errors import ReportWarning, listed
 from shrink.base.host import UNUSED_GPU_HINT, unused_gpu
 from shrink.base.progress import Phase
 from shrink.contract.details import Usage
-from shrink.contract.events import Heartbeat, Lost, OutOfMemoryEvent, Send
+from shrink.contract.events import Heartbeat, Send
 from shrink.contract.job import MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Skipped
@@ -41,6 +41,7 @@ from shrink.engine.microbatch import AfterUpdate
 from shrink.engine.objective import METRICS, Objective
 from shrink.engine.plan_training import plan_training
 from shrink.engine.record import TrainingRecord
+from shrink.engine.recovery import Watcher
 from shrink.engine.resume import Recovery
 from shrink.engine.trainer import TrainingSetup
 from shrink.engine.whole_split import Outputs, WholeSplit
@@ -66,39 +67,6 @@ from shrink.task.config import TaskConfig
 from shrink.task.interface import Interface, check_mixup, describe_usage, keras_interface
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
-
-
-class ParentWatcher:
-    """A `shrink.engine.recovery.Watcher` whose news reach the parent, whatever ends the worker.
-
-    Args:
-        heartbeat: shared with the parent; None where there is none.
-        send: sends an event to the parent.
-    """
-
-    def __init__(self, heartbeat: Heartbeat | None, send: Send) -> None:
-        self._heartbeat = heartbeat
-        self._send = send
-
-    def begins(self, step: int, micro_batch_size: int) -> None:
-        """Note the update in memory that the parent sees."""
-        if self._heartbeat is not None:
-            self._heartbeat.beat(step, micro_batch_size)
-
-    def out_of_memory(self, event: OutOfMemoryEvent) -> None:
-        """Send the event."""
-        self._send(event)
-
-    def lost(self, evidence: str, *, memory: bool) -> None:
-        """Send what ended training, and in which update."""
-        beat = self._heartbeat.read() if self._heartbeat is not None else None
-        if beat is not None:
-            self._send(Lost(beat.step, beat.micro_batch_size, evidence, memory))
-
-    def rest(self) -> None:
-        """Say that training is over."""
-        if self._heartbeat is not None:
-            self._heartbeat.rest()
 
 
 @dataclass(frozen=True)
@@ -181,7 +149,7 @@ class StageContext:
         self._job = job
         self._send = send
         heartbeat = None if job.heartbeat is None else Heartbeat(job.heartbeat)
-        self._watcher = ParentWatcher(heartbeat, send)
+        self._watcher = Watcher(heartbeat, send)
         self._trainings = 0
         self._early: keras.Model | None = None
         self._names: ModelNames | None = None
@@ -390,7 +358,7 @@ class StageContext:
                 self.devices,
                 metrics=self.followed(task),
                 after_update=self._hooks(model, after_update),
-                whole=self._whole_split(task),
+                epoch_metrics=self._whole_split(task),
             ),
             dataset or self.dataset,
             epochs=epochs,
@@ -400,7 +368,7 @@ class StageContext:
             recovery=self._recovery(),
             validation_batch_size=self._validation_batch_size,
         )
-        self._watcher.rest()
+        self._watcher.end()
         return record
 
     def _task_to_train(self, model: keras.Model, task: Task | None) -> Task:

@@ -17,7 +17,6 @@ from shrink.contract.codec import from_plain
 from shrink.contract.training import Optimizer, Training
 from shrink.data.pipeline import training_batches
 from shrink.engine.devices import open_devices
-from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_step
 from shrink.engine.planner import BatchPlan
@@ -116,7 +115,6 @@ def trained(
     trainer = build_trainer(
         setup,
         plan,
-        trainer_class=MicroBatchTrainer,
         total_updates=steps,
         retries=Retries(lambda step: iter(batches(step))),
     )

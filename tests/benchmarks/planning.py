@@ -14,7 +14,6 @@ from shrink.contract.codec import from_plain
 from shrink.contract.training import Optimizer, Training
 from shrink.data.pipeline import training_batches
 from shrink.engine.devices import Devices, open_devices
-from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_step
 from shrink.engine.planner import BatchPlan, predict, search
@@ -94,7 +93,6 @@ def train(
             model, SupervisedObjective(loss_of(architecture), from_logits=True), config, devices
         ),
         BatchPlan(1, batch_size, micro_batch_size, never_empty=True),
-        trainer_class=MicroBatchTrainer,
         total_updates=steps,
         retries=Retries(replay if recovers else None),
     )

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import tf_keras as keras
 
-from shrink.engine.progress import EarlyStop, epochs_since_best, first_settled_epoch
+from shrink.engine.progress import BestEpoch, first_settled_epoch
+
+
+def best_epoch(history: dict[str, list[float]], **settings: Any) -> BestEpoch:
+    return BestEpoch(keras.Sequential(), "val_loss", history=history, **settings)
 
 
 @pytest.mark.parametrize(
-    ("values", "higher", "expected"),
+    ("values", "higher", "since_best"),
     [
         ([], True, 0),
         ([0.5], True, 0),
         ([0.5, 0.7, 0.6, 0.7], True, 2),
         ([0.5, 0.7, 0.6, 0.4], False, 0),
         ([0.5, 0.7, 0.6], False, 2),
+        ([float("nan"), 0.7, 0.6], True, 1),
+        ([0.5, float("nan")], False, 1),
     ],
 )
-def test_epochs_since_best_counts_from_the_first_of_equals(
-    values: list[float], higher: bool, expected: int
+def test_patience_counts_from_the_first_of_equal_epochs(
+    values: list[float], higher: bool, since_best: int
 ) -> None:
-    assert epochs_since_best(values, higher_is_better=higher) == expected
+    for patience in range(1, 4):
+        stop = best_epoch({"val_loss": values}, higher_is_better=higher, patience=patience)
+        assert stop.is_over() == (since_best >= patience)
+    assert not best_epoch({"val_loss": values}, higher_is_better=higher).is_over()
 
 
-def test_is_over_counts_epochs_of_earlier_processes() -> None:
-    history = {"val_loss": [0.3, 0.4]}
-    stop = EarlyStop("val_loss", 2, higher_is_better=False, history=history)
+def test_patience_counts_epochs_of_earlier_processes() -> None:
+    stop = best_epoch({"val_loss": [0.3, 0.4]}, higher_is_better=False, patience=2)
     assert not stop.is_over()
     assert stop.is_over(0.35)
     assert not stop.is_over(0.2)
@@ -49,9 +59,9 @@ def test_first_settled_epoch_is_the_last_when_none_is_settled() -> None:
     assert first_settled_epoch(hooks, steps=10, epochs=0) == 0
 
 
-def test_is_over_counts_from_the_first_settled_epoch() -> None:
+def test_patience_counts_from_the_first_settled_epoch() -> None:
     history = {"val_loss": [0.1, 0.2, 0.3]}
-    stop = EarlyStop("val_loss", 2, higher_is_better=False, history=history, first_epoch=2)
+    stop = best_epoch(history, higher_is_better=False, patience=2, first_epoch=2)
     assert not stop.is_over()
     assert not stop.is_over(0.4)
     assert stop.is_over(0.4, 0.5)

@@ -11,13 +11,17 @@ import tf_keras as keras
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.framework import ops
 
-from shrink.contract.events import OutOfMemoryEvent
 from shrink.contract.training import Training
 from shrink.engine.devices import open_devices
-from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import BatchPlan
-from shrink.engine.recovery import Retries, evidence_of, is_out_of_memory, needs_fresh_process
+from shrink.engine.recovery import (
+    Retries,
+    Watcher,
+    evidence_of,
+    is_out_of_memory,
+    needs_fresh_process,
+)
 from shrink.engine.trainer import TrainingSetup, build_trainer
 from tests.engine._run import run_in_fresh_process
 from tests.forks import call
@@ -93,20 +97,15 @@ class _Counting:
         return self._function(*arguments, **settings)
 
 
-class _Follows:
-    """A watcher that keeps what it is told."""
+class _Follows(Watcher):
+    """Keeps the steps that begin."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.steps: list[tuple[int, int]] = []
 
-    def begins(self, step: int, micro_batch_size: int) -> None:
+    def begin_step(self, step: int, micro_batch_size: int) -> None:
         self.steps.append((step, micro_batch_size))
-
-    def out_of_memory(self, event: OutOfMemoryEvent) -> None:
-        """Ignore it."""
-
-    def lost(self, evidence: str, *, memory: bool) -> None:
-        """Ignore it."""
 
 
 def test_a_step_is_two_operations_for_python_and_waits_for_no_value(
@@ -128,7 +127,6 @@ def test_a_step_is_two_operations_for_python_and_waits_for_no_value(
             metrics=("accuracy",),
         ),
         BatchPlan(4, 8, 2, never_empty=True),
-        trainer_class=MicroBatchTrainer,
         total_updates=4,
         retries=Retries(lambda update: iter(()), watcher),
     )

@@ -24,6 +24,7 @@ from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
+from shrink.engine.recovery import Watcher
 from shrink.engine.resume import Cadence, Recovery
 from shrink.engine.trainer import TrainingSetup
 from shrink.pruning.masks import Masks, polynomial
@@ -42,23 +43,18 @@ class Cut(BaseException):
     """What ends a training run in the middle, in place of a signal."""
 
 
-class CutBefore:
+class CutBefore(Watcher):
     """Ends the run before a given update."""
 
     def __init__(self, step: int | None) -> None:
+        super().__init__()
         self.steps: list[int] = []
         self._step = step
 
-    def begins(self, step: int, micro_batch_size: int) -> None:
+    def begin_step(self, step: int, micro_batch_size: int) -> None:
         if step == self._step:
             raise Cut
         self.steps.append(step)
-
-    def out_of_memory(self, event: OutOfMemoryEvent) -> None:
-        """Ignore it."""
-
-    def lost(self, evidence: str, *, memory: bool) -> None:
-        """Ignore it."""
 
 
 class Noise(keras.layers.Layer):
