@@ -14,9 +14,9 @@ from shrink.base.errors import DataError, ResourceError
 from shrink.base.types import Array, Tensors
 from shrink.data.arrays import load_arrays
 from shrink.data.examples import Examples
-from shrink.data.pipeline import batches_waiting, evaluation_batches, training_batches
+from shrink.data.pipeline import batches_waiting, training_batches
 from shrink.engine.devices import distribute_batches
-from shrink.engine.planner import MARGIN, PREDICTION_TOLERANCE, BatchPlan, Floor, plan_batches
+from shrink.engine.planner import MARGIN, PREDICTION_TOLERANCE, BatchPlan, plan_batches
 from shrink.engine.recovery import Retries
 from shrink.engine.trainer import TrainingSetup, build_trainer
 from shrink.measure.small_tensors import IN_PROBES, SMALL_BYTES, small_variables_bytes
@@ -24,10 +24,7 @@ from shrink.measure.training_peak import TrainingPeak
 
 
 class ZeroExamples:
-    """As many examples as another sequence has, or as asked, all of them zeros.
-
-    A batch of them takes the memory of a batch of the others in their stored dtype, and class 0
-    is a label of every classifier.
+    """Examples of zeros: they take the memory of real ones, and every classifier has a class 0.
 
     Args:
         input_spec: `tf.TensorSpec` of one example's input, or a structure of them.
@@ -41,12 +38,6 @@ class ZeroExamples:
         self.input_spec = input_spec
         self.target_spec = target_spec
         self._count = count
-
-    @classmethod
-    def like(cls, examples: Examples, count: int | None = None) -> ZeroExamples:
-        """Return zeros in place of `examples`."""
-        count = len(examples) if count is None else count
-        return cls(examples.input_spec, examples.target_spec, count)
 
     def __len__(self) -> int:
         return self._count
@@ -76,50 +67,12 @@ _MORE_PER_STEP = 8
 _ENDLESS = 1 << 40
 
 
-class MicroBatchProbe:
-    """Steps in micro-batches, beside a whole resident global batch; traced once.
-
-    Args:
-        step: the training step.
-    """
-
-    def __init__(self, step: TrainingStep) -> None:
-        self._step = step
-        self._batches = step.batches(step.plan.most_rows)
-        self._held = 0
-
-    @property
-    def floor(self) -> Floor:
-        """Resident bytes, accumulators among them; the update may hold two more of these."""
-        return Floor(low=self._held, slack=2 * self._step.gradient_bytes)
-
-    def peak(self, size: int) -> int:
-        """Return the peak, in bytes, of steps in micro-batches of `size`."""
-        self._step.use_loop(size)
-        peak = self._step.measure(self._batches)
-        self._held = max(self._held, self._step.held())
-        return peak
-
-
-class WholeBatchProbe:
-    """Steps whose batch is one micro-batch, which need neither loop nor accumulators."""
-
-    def __init__(self, step: TrainingStep) -> None:
-        self._step = step
-        self.floor = Floor(low=step.static_bytes)
-
-    def peak(self, size: int) -> int:
-        """Return the peak, in bytes, of steps on `size` examples per replica."""
-        self._step.use_no_loop()
-        return self._step.measure(self._step.batches(size))
-
-
 class TrainingStep:
-    """The real training step of a stage, on its own examples.
+    """The real training step of a stage, on its own examples, to measure its peak.
 
     Args:
         setup: what is trained.
-        examples: what shall be trained on: where they are read to decides what is counted.
+        examples: the training examples: where they are loaded to decides what is counted.
         never_empty: whether every replica has an example in every batch.
 
     Raises:
@@ -129,19 +82,18 @@ class TrainingStep:
     def __init__(
         self, setup: TrainingSetup, examples: Examples, *, never_empty: bool = True
     ) -> None:
-        devices = setup.devices
+        self.devices = devices = setup.devices
         self.plan = plan_batches(setup.config, devices.replicas, len(examples), 0)
         self.never_empty = never_empty
-        self._examples, self._devices = examples, devices
+        self._examples = examples
         self.memory = TrainingPeak(devices.device_names, IN_PROBES)
         self._small_held: int | None = None
         if self.memory.note:
             raise ResourceError(self.memory.note, subject="training.memory_limit")
-        rows = BatchPlan(1, self.plan.most_rows, 1, never_empty)
-        # As in a real run, each step keeps what it takes to be made again; but it is not.
+        # As in a real run, each step keeps what is needed to repeat it; but it is not repeated.
         self.trainer = build_trainer(
             setup,
-            rows,
+            BatchPlan(1, self.plan.most_rows, 1, never_empty),
             total_updates=_ENDLESS,
             retries=Retries(replay=_give_up),
         )
@@ -151,37 +103,28 @@ class TrainingStep:
         self.trainer.most_micro_batches = self._most
         self._function = self.trainer.make_train_function()
         self._loops = True
-        # The accumulators are no part of it: a batch that is taken whole needs none.
+        # The accumulators are no part of it: a batch that is one micro-batch needs none.
         self.static_bytes = max(0, self.held() - self.gradient_bytes)
         self._waiting: list[Tensors] = []
-
-    @property
-    def replicas(self) -> int:
-        """Copies of the model."""
-        return self._devices.replicas
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the devices are GPUs."""
-        return self._devices.on_gpu
+        self._whole: Iterator[Tensors] | None = None
 
     @property
     def margin(self) -> float:
-        """Part of a limit that has to stay free, because another step may have another peak."""
-        return 0.0 if self._devices.in_order else MARGIN
+        """Fraction of a limit that has to stay free, because another step may peak higher."""
+        return 0.0 if self.devices.in_order else MARGIN
 
     @property
-    def doubt(self) -> float:
-        """How far above a limit, in parts of it, an expected peak is measured all the same.
+    def tolerance(self) -> float:
+        """Sizes predicted up to this fraction over the limit are measured, too.
 
         An allocator with a limit lends a tensor all that is free where half of it would leave too
-        little to split off. A peak near the limit then says nothing of the next size's, which
-        is tried: it costs the 10 s that the allocator takes to give up. Not so on a GPU, which
+        little to split off. A peak near the limit then does not predict the next size's, which
+        is measured: it costs the 10 s that the allocator takes to give up. Not so on a GPU, which
         may not work any more after that.
         """
-        if self.on_gpu:
+        if self.devices.on_gpu:
             return 0.0
-        return math.inf if self._devices.enforced else PREDICTION_TOLERANCE
+        return math.inf if self.devices.enforced else PREDICTION_TOLERANCE
 
     @property
     def gradient_bytes(self) -> int:
@@ -191,27 +134,22 @@ class TrainingStep:
 
     @property
     def counts_all(self) -> bool:
-        """Whether peaks are those of all tensors; on a CPU they may be the large ones' alone."""
+        """Whether peaks include all tensors; on a CPU perhaps only those of 256 KiB and more."""
         return self.memory.is_complete
 
     def batches(self, rows: int) -> Iterator[Tensors]:
         """Return an endless iterator over one global batch of `rows` examples per replica.
 
-        As many others are held as wait in training, where reading them is as fast as it has to be.
+        As many others are held as wait in training.
         """
-        size = min(rows * self._devices.replicas, len(self._examples))
+        size = min(rows * self.devices.replicas, len(self._examples))
         batches = training_batches(
             self._examples, global_batch_size=size, seed=0, first_step=0, last_step=_ENDLESS
         )
         self._waiting.clear()
         self._waiting += batches.take(batches_waiting(self._examples, size))
         one = batches.take(1).cache().repeat()
-        return iter(distribute_batches(one, self._devices))
-
-    def validation_batches(self, examples: Examples, rows: int) -> Iterator[Tensors]:
-        """Return an iterator over `examples`, in batches of `rows` per replica."""
-        batches = evaluation_batches(examples, rows * self._devices.replicas)
-        return iter(distribute_batches(batches, self._devices))
+        return iter(distribute_batches(one, self.devices))
 
     def use_loop(self, micro_batch_size: int) -> None:
         """Take micro-batches of this size from now on."""
@@ -220,7 +158,7 @@ class TrainingStep:
         self.trainer.set_micro_batch_size(micro_batch_size)
 
     def use_no_loop(self) -> None:
-        """Take each batch whole from now on."""
+        """Make each batch one micro-batch from now on."""
         if self._loops:
             self._loops, self._small_held = False, None
             self.trainer.take_batches_whole()
@@ -230,7 +168,20 @@ class TrainingStep:
         """Make one update on the next batch."""
         self._function(batches)
 
-    def measure(self, batches: Iterator[Tensors]) -> int:
+    def looped_peak(self, size: int) -> int:
+        """Return the peak, in bytes, of steps in micro-batches of `size`, with the whole batch."""
+        if self._whole is None:
+            self._whole = self.batches(self.plan.most_rows)
+        self.use_loop(size)
+        return self._measure(self._whole)
+
+    def whole_peak(self, size: int) -> int:
+        """Return the peak, in bytes, of steps on batches of `size` per replica, without a loop."""
+        self.use_no_loop()
+        self._whole = None
+        return self._measure(self.batches(size))
+
+    def _measure(self, batches: Iterator[Tensors]) -> int:
         """Return the peak, in bytes, of a few steps after one that may trace.
 
         Where steps are fast there are more of them, of more micro-batches: what is left over of a
@@ -258,14 +209,14 @@ class TrainingStep:
         return self.memory.parts().total or 0
 
     def _watched(self, step: Callable[[], object], count: int) -> None:
-        """Call `step` so often, and look at what the allocator does not count."""
+        """Call `step` so often, and count small tensors."""
         with self.memory.small.window():
             for _ in range(count):
                 self.memory.small.mark()
                 step()
 
     def held(self) -> int:
-        """Return what is held between steps, in bytes."""
+        """Return the bytes between steps."""
         if self._small_held is None:
             counted = self.memory.counts_all or not self.counts_all
             self._small_held = 0 if counted else small_variables_bytes()

@@ -1,4 +1,4 @@
-"""What a stage works with: model, data, task, training, and its notes."""
+"""The context of a stage: model, data, task, devices, training and warnings."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from shrink.contract.trained_range import Brought
 from shrink.contract.training import Training
 from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.examples import Examples
 from shrink.data.fingerprint import fingerprint, section_by_content
 from shrink.data.matching import (
     ModelNames,
@@ -71,7 +72,7 @@ from shrink.task.task import Task
 
 @dataclass(frozen=True)
 class StageResult:
-    """What a stage hands back: a Keras model or a TFLite artifact, and what there is to say.
+    """The result of a stage: a Keras model or a TFLite artifact, and its entries in the report.
 
     Attributes:
         model: the trained or changed model; None where the stage made a TFLite artifact.
@@ -79,11 +80,11 @@ class StageResult:
         training: how it was trained, where it was.
         skipped: layers left alone, each with the reason.
         notes: sentences for the report.
-        details: what else the report keeps of the stage.
-        later: finds out more details, once the stage itself is done and its time is taken.
-        cpu_operators: of a file that was placed on an accelerator, how many stay on the CPU.
+        details: further sections of the report.
+        later: returns more details; called after the stage, outside of its duration.
+        cpu_operators: operators that stay on the CPU, of a file for an accelerator.
         not_run: why the artifact cannot be run and measured here; empty where it can.
-        brought: what the model brings along from where it was made.
+        brought: sparsity, clusters and ranges of an imported model.
     """
 
     model: keras.Model | None = None
@@ -99,7 +100,7 @@ class StageResult:
 
 
 class Planned(Exception):
-    """Ends a stage that was to be planned, at the place where it would train.
+    """Raised by a stage that is planned, where it would train.
 
     Args:
         plan: the micro-batch to train with.
@@ -115,13 +116,13 @@ class StageContext:
 
     Attributes:
         kind: of the stage.
-        brought: what the model brings along, beside what earlier stages made it keep.
-        planning: whether `train` only finds out what to train with.
-        untrained: whether sizes alone are asked for, of models whose values nobody has trained.
-        teachers: the folder of what teachers gave, shared by all runs.
-        sensitivities: the folder of what pruning groups costs, shared by all runs.
-        import_notes: by role, how near an imported or scaled model came to what it was; else empty.
-        warnings: what the report says on top.
+        brought: sparsity, clusters and ranges of an imported model.
+        planning: whether `train` only plans the training.
+        untrained: whether only sizes matter, as the model's values were never trained.
+        teachers: the cache of teacher outputs, shared by all runs.
+        sensitivities: the cache of the cost of pruning each group, shared by all runs.
+        import_notes: by role, how close an imported or scaled model is to the original; else empty.
+        warnings: of this stage.
 
     Args:
         job: the worker's job.
@@ -194,7 +195,7 @@ class StageContext:
             check_model_file(path, self.trust())
             return saved_model_names(path)
         if self._names is None:
-            self._early = self.load()  # given to the next who loads it: memory holds one of it
+            self._early = self.load()  # `load` returns it next: memory holds it once
             self._names = keras_names(self._early)
         return self._names
 
@@ -249,19 +250,18 @@ class StageContext:
         return ModelReference(source.kind, source.path).graph_only
 
     def has_recipes_model(self) -> bool:
-        """Whether this step begins with the recipe's own model file."""
+        """Whether this stage begins with the recipe's own model file."""
         source = self._job.inputs.get("model")
         return source is not None and source.path == self._job.task_model
 
     def trust(self) -> Trust:
-        """Return what the model files may hold that is not Keras' own."""
+        """Return the recipe's permissions for code in model files."""
         return self._job.inputs["model"].trust
 
     def code_of(self, role: str) -> dict[str, str | None]:
-        """Return hashes of the user's code that an input needs, beside its file's content.
+        """Return hashes of the user's code behind an input: custom layers and builders.
 
-        A model's weights and configuration do not say what a custom layer, or a builder's own
-        function, computes: what is remembered of the model has to hold these.
+        Weights and configuration do not determine what these compute; a cache key needs both.
         """
         source, custom = self._job.inputs[role], self.trust().custom_objects
         builder = source.path if source.kind == "builder" else None
@@ -269,11 +269,11 @@ class StageContext:
         return {name: None if path is None else code_digest(path) for name, path in paths.items()}
 
     def data_identity(self) -> dict[str, object]:
-        """Return what decides which examples are trained and measured on, as plain data."""
+        """Return the part of a cache key that determines the examples, as plain data."""
         specs = tf.nest.flatten(self.dataset.train.input_spec)
         return {
             "data": {**section_by_content(self.data_config), "cache": None},
-            # Images are brought to the shape that the stage's model takes.
+            # Images are resized to the stage's model.
             "inputs": [f"{spec.dtype.name}{spec.shape.as_list()}" for spec in specs],
             "fingerprint": fingerprint(self.data_config),
             "split_seed": self.split_seed,
@@ -281,7 +281,7 @@ class StageContext:
         }
 
     def task_identity(self) -> dict[str, object]:
-        """Return what decides, beside a model itself, its loss and metrics, as plain data."""
+        """Return the part of a cache key that determines loss and metrics, as plain data."""
         compiled = None if self._compiled is None else asdict(self._compiled)
         task = self.task_config.with_files(lambda file: f"{code_digest(Path(file))}.py")
         return {"task": task.model_dump(mode="json"), "compiled": compiled}
@@ -291,7 +291,7 @@ class StageContext:
         return self.task_of(keras_interface(model))
 
     def task_of(self, interface: Interface) -> Task:
-        """Return loss and metrics for a model of which this is known."""
+        """Return loss and metrics for a model with this interface."""
         task = resolve_task(self.task_config, self.dataset, interface, self._compiled)
         check_demands(self._job.demands, self.dataset, task, self.data_config)
         check_gated(self._job.gated, task)
@@ -299,12 +299,12 @@ class StageContext:
         return task
 
     def usage(self, content: bytes) -> Usage:
-        """Return how an artifact is used, of which this is the .tflite file."""
+        """Return the usage record of a .tflite file."""
         before = self._job.usage
         return describe_usage(content, self.dataset, self.data_config, self.task_config, before)
 
     def warn_of_data(self, usage: Usage) -> None:
-        """Warn at the first step of data that was read wrongly, or has too few classes."""
+        """Warn at the first stage of data that was read wrongly, or has too few classes."""
         names, labels = self.dataset.class_names, usage.labels or ()
         source = self._job.inputs.get("model")
         if not self.has_recipes_model() and (source is None or source.function is None):
@@ -325,7 +325,7 @@ class StageContext:
 
     @functools.cached_property
     def _compiled(self) -> Compiled | None:
-        """What the recipe's model was compiled with; later stages' models no longer say it."""
+        """The compiled arguments of the recipe's model, which later stages' models lack."""
         return None if self._job.task_model is None else read_compiled(self._job.task_model)
 
     def train(
@@ -338,7 +338,7 @@ class StageContext:
         task: Task | None = None,
         training: Training | None = None,
     ) -> TrainingRecord:
-        """Train `model` in place; zeros that an earlier stage promised to keep stay zero.
+        """Train `model` in place; what earlier stages made the model keep, it keeps.
 
         Args:
             model: what is trained.
@@ -346,110 +346,78 @@ class StageContext:
             epochs: passes over the training examples.
             after_update: called after every update, in graph.
             dataset: in place of the recipe's, the same examples with more to their targets.
-            task: in place of the model's own, where it gives more than the task's outputs.
+            task: in place of the model's own, where it has more outputs than the task.
             training: in place of the recipe's.
+
+        Raises:
+            Planned: the context is for planning; nothing was trained.
         """
-        task = self._task_to_train(model, task)
+        task, dataset = task or self.task(model), dataset or self.dataset
+        if self.data_config.augment is not None and self.data_config.augment.mixup is not None:
+            check_mixup(self.dataset, task.losses, model)
+        with self.devices.scope():
+            kept = [keep(model) for trait, keep in _KEEPERS.items() if trait in self.preserves]
+        setup = TrainingSetup(
+            model,
+            objective,
+            training or self.training,
+            self.devices,
+            metrics=[name for name in task.metrics if name in METRICS],
+            after_update=(*after_update, *kept),
+            epoch_metrics=_epoch_metrics(task, self.dataset.validation),
+        )
+        if self.planning:
+            raise Planned(plan_training(setup, dataset))
+        self._trainings += 1
+        checkpoints, earlier = self._job.checkpoints, self._job.attempts
         record = train(
-            TrainingSetup(
-                model,
-                objective,
-                training or self.training,
-                self.devices,
-                metrics=self.followed(task),
-                after_update=self._hooks(model, after_update),
-                epoch_metrics=self._whole_split(task),
-            ),
-            dataset or self.dataset,
+            setup,
+            dataset,
             epochs=epochs,
             monitor=task.monitor,
             on_progress=self._send,
             stage=self.name,
-            recovery=self._recovery(),
+            recovery=Recovery(
+                None if checkpoints is None else checkpoints / str(self._trainings),
+                earlier.micro_batch_size,
+                earlier.events,
+                self._watcher,
+            ),
             validation_batch_size=self._validation_batch_size,
         )
         self._watcher.end()
         return record
 
-    def _task_to_train(self, model: keras.Model, task: Task | None) -> Task:
-        """Return the task, by default the model's own, if the examples can be varied for it."""
-        task = task or self.task(model)
-        if self.data_config.augment is not None and self.data_config.augment.mixup is not None:
-            check_mixup(self.dataset, task.losses, model)
-        return task
-
-    def followed(self, task: Task) -> list[str]:
-        """Return the metrics that are means over batches, which every epoch has."""
-        return [name for name in task.metrics if name in METRICS]
-
-    def _whole_split(self, task: Task) -> WholeSplit | None:
-        """Return how a monitor that is no mean over batches is measured after every epoch."""
-        name = task.monitor.removeprefix("val_")
-        if name in METRICS or name not in task.metrics:
-            return None
-        examples, scored = self.dataset.validation, replace(task, metrics=(name,))
-
-        def score(batches: Iterator[Outputs]) -> Mapping[str, float | None]:
-            found = evaluate_batches(batches, len(examples), scored, with_intervals=False)
-            return found.metrics
-
-        return WholeSplit(examples, score, len(task.losses), (name,))
-
-    def _recovery(self) -> Recovery:
-        """Return what is known of earlier attempts; a folder for each training of the stage."""
-        self._trainings += 1
-        folder = None
-        if self._job.checkpoints is not None:
-            folder = self._job.checkpoints / str(self._trainings)
-        earlier = self._job.attempts
-        return Recovery(folder, earlier.micro_batch_size, earlier.events, self._watcher)
-
-    def _hooks(
-        self, model: keras.Model, after_update: Sequence[AfterUpdate]
-    ) -> tuple[AfterUpdate, ...]:
-        """Return what follows every update, with what keeps earlier zeros and clusters."""
-        keepers: dict[str, Callable[[keras.Model], AfterUpdate]] = {
-            "sparsity": frozen_masks,
-            "clusters": keep_shared,
-        }
-        with self.devices.scope():
-            hooks = [keep(model) for trait, keep in keepers.items() if trait in self.preserves]
-        return (*after_update, *hooks)
-
     def warn(self, code: str, message: str, hint: str | None = None) -> None:
-        """Say on top of the report that something is likely wrong; see `ReportWarning`."""
+        """Add a warning to the report; see `ReportWarning`."""
         self.warnings.append(ReportWarning(code, message, hint, self.name))
 
     def phase(self, name: str) -> None:
-        """Tell the user what happens now, in a word or two."""
+        """Show what the stage does now, in a word or two."""
         self._send(Phase(name))
 
 
 class PlanningContext(StageContext):
-    """Has a stage planned in place of trained: its `train` raises `Planned`."""
+    """Plans a stage: `train` raises `Planned`."""
 
     planning = True
 
-    def train(
-        self,
-        model: keras.Model,
-        objective: Objective,
-        epochs: int,
-        after_update: Sequence[AfterUpdate] = (),
-        dataset: Dataset | None = None,
-        task: Task | None = None,
-        training: Training | None = None,
-    ) -> TrainingRecord:
-        """Plan what training would do, and raise `Planned`."""
-        plan = plan_training(
-            TrainingSetup(
-                model,
-                objective,
-                training or self.training,
-                self.devices,
-                metrics=self.followed(self._task_to_train(model, task)),
-                after_update=self._hooks(model, after_update),
-            ),
-            dataset or self.dataset,
-        )
-        raise Planned(plan)
+
+_KEEPERS: Mapping[str, Callable[[keras.Model], AfterUpdate]] = {
+    "sparsity": frozen_masks,
+    "clusters": keep_shared,
+}
+"""What keeps a trait of earlier stages after every update, by the trait."""
+
+
+def _epoch_metrics(task: Task, examples: Examples) -> WholeSplit | None:
+    """Return how a monitor that is no mean over batches is measured after every epoch."""
+    name = task.monitor.removeprefix("val_")
+    if name in METRICS or name not in task.metrics:
+        return None
+    scored = replace(task, metrics=(name,))
+
+    def score(batches: Iterator[Outputs]) -> Mapping[str, float | None]:
+        return evaluate_batches(batches, len(examples), scored, with_intervals=False).metrics
+
+    return WholeSplit(examples, score, len(task.losses), (name,))

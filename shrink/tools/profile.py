@@ -19,8 +19,8 @@ from shrink.contract.job import ProfileJob
 from shrink.contract.training import Training
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.planner import Floor, largest_that_fits, predict, search, usable
-from shrink.engine.probe import TrainingStep, WholeBatchProbe, ZeroExamples, counted_bytes
+from shrink.engine.planner import largest_that_fits, predict, search, usable
+from shrink.engine.probe import TrainingStep, ZeroExamples, counted_bytes
 from shrink.engine.trainer import TrainingSetup
 from shrink.measure.training_peak import TrainingPeak
 from shrink.model.load import check_stateless, load_source
@@ -64,10 +64,8 @@ _BEYOND = 4
 def profile(job: ProfileJob, send: Send) -> Profile:
     """Make a few training steps and return what memory they took.
 
-    Batch sizes double, with some between where the curve bends.
-
-    The loss is the mean square of the outputs and the optimizer Adam: what a training step holds
-    hardly depends on either. The trace is written to the job's folder `trace`, if it has one.
+    Batch sizes double. The loss is the mean square of the outputs and the optimizer Adam: the
+    memory of a step hardly depends on either. The trace is written to the job's folder `trace`.
     """
     batch_size, limit = job.batch_size, job.memory_limit
     config = Training(global_batch_size=batch_size, memory_limit=limit)
@@ -78,7 +76,7 @@ def profile(job: ProfileJob, send: Send) -> Profile:
         check_stateless(model, job.model.path)
     layers = layer_memory(model, batch_size)
     probed: dict[int, int] = {}
-    floor, split, trace = Floor(), None, []
+    split, trace = None, []
     memory = TrainingPeak(devices.device_names)
     note, missing = memory.note, "" if memory.is_complete else memory.small.note
     if not note:
@@ -86,25 +84,24 @@ def profile(job: ProfileJob, send: Send) -> Profile:
         step = TrainingStep(
             TrainingSetup(model, objective, config, devices), zeros_for(model, batch_size)
         )
-        probe = WholeBatchProbe(step)
         within = None if limit is None else usable(limit, step.margin)
-        probed, floor = search(probe, step.plan.most_rows, within), probe.floor
+        probed = search(step.whole_peak, step.plan.most_rows, within)
         if probed:
             split = split_peak(step, probed[max(probed)])
         if probed and job.trace is not None:
             work = job.work / "trace"
             trace = write_trace(step, max(probed), job.trace, work)
     rows = -(-batch_size // devices.replicas)
-    fits = None if limit is None or note else largest_that_fits(probed, floor, limit)
+    fits = None if limit is None or note else largest_that_fits(probed, limit)
     return Profile(
         model=job.name,
         batch_size=batch_size,
         training_peak_bytes=probed.get(rows) or None,
-        training_peak_predicted_bytes=predict(probed, rows, floor) or None,
+        training_peak_predicted_bytes=predict(probed, rows) or None,
         largest_batch_size=None if fits is None else fits * devices.replicas,
         memory_limit_bytes=limit,
         training_host_peak_bytes=host_peak_bytes(),
-        curve=tuple(peak_curve(probed, rows, floor, devices.replicas)),
+        curve=tuple(peak_curve(probed, rows, devices.replicas)),
         split=split,
         layers=tuple(layers),
         devices=tuple(devices.device_names),
@@ -126,20 +123,19 @@ def _notes(
         notes.append("training_peak_bytes: all tensors are too small for the allocator to count")
     elif rows not in probed:
         notes.append("training_peak_bytes: not measured, it is expected to exceed the limit")
-    if not any(2 * size <= rows for size in probed):
-        notes.append("training_peak_predicted_bytes: there is nothing smaller to predict it from")
+    if predict(probed, rows) is None:
+        notes.append("training_peak_predicted_bytes: predictions need two smaller batch sizes")
     if limit is None:
         notes.append("largest_batch_size: there is no limit; give --memory-limit")
     return notes
 
 
-def peak_curve(probed: Mapping[int, int], rows: int, floor: Floor, replicas: int) -> list[PeakRow]:
+def peak_curve(probed: Mapping[int, int], rows: int, replicas: int) -> list[PeakRow]:
     """Return peak against batch size: measured where it was, and predicted, also beyond.
 
     Args:
         probed: peaks in bytes by examples per replica.
-        rows: the examples per replica that were asked about.
-        floor: see `shrink.engine.planner.predict`.
+        rows: the requested examples per replica.
         replicas: copies of the model.
     """
     last = max(probed, default=rows)
@@ -148,7 +144,7 @@ def peak_curve(probed: Mapping[int, int], rows: int, floor: Floor, replicas: int
         PeakRow(
             batch_size=size * replicas,
             training_peak_bytes=probed.get(size) or None,  # 0 is what was too small to count
-            training_peak_predicted_bytes=predict(probed, size, floor) or None,
+            training_peak_predicted_bytes=predict(probed, size) or None,
         )
         for size in sizes
     ]

@@ -17,7 +17,7 @@ from shrink.engine.devices import Devices, open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_step
 from shrink.engine.planner import BatchPlan, predict, search
-from shrink.engine.probe import MicroBatchProbe, TrainingStep, ZeroExamples
+from shrink.engine.probe import TrainingStep, ZeroExamples
 from shrink.engine.recovery import Retries
 from shrink.engine.small_tensors_watch import SmallTensorsWatch
 from shrink.engine.trainer import TrainingSetup, build_trainer
@@ -47,9 +47,8 @@ def predictions(
 ) -> dict[str, Any]:
     """Return the predicted peak of each micro-batch, from probes of at most half of it."""
     step = training_step(architecture, optimizer, batch_size, memory_limit)
-    probe = MicroBatchProbe(step)
-    probed = search(probe, max(sizes) // 2, None)
-    predicted = {size: predict(probed, size, probe.floor) for size in sizes}
+    probed = search(step.looped_peak, max(sizes) // 2, None)
+    predicted = {size: predict(probed, size) for size in sizes}
     return {"predicted": predicted, "probed": probed}
 
 

@@ -13,7 +13,7 @@ from shrink.contract.training import Training
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_validation
-from shrink.engine.probe import MicroBatchProbe, TrainingStep, ZeroExamples
+from shrink.engine.probe import TrainingStep, ZeroExamples
 from shrink.engine.trainer import TrainingSetup
 
 MICRO_BATCH = 16
@@ -41,7 +41,7 @@ def _examples(count: int) -> ZeroExamples:
 
 def test_plan_validation_takes_more_examples_at_once_than_training(step: TrainingStep) -> None:
     # Training holds the outputs and gradients of every layer, validation those of two.
-    peak = MicroBatchProbe(step).peak(MICRO_BATCH)
+    peak = step.looped_peak(MICRO_BATCH)
     size = plan_validation(step, _examples(64), MicroBatchPlan(MICRO_BATCH, None, peak))
     assert MICRO_BATCH < size <= 64
 
