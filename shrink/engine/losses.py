@@ -18,9 +18,7 @@ from shrink.base.types import Array
 from shrink.engine.user_loss import check_finite, user_loss
 
 _EPSILON = 1e-7
-"""Keras keeps what it takes a logarithm of this far from 0."""
-_LEAST_NORM = 1e-12
-"""Of `tf.math.l2_normalize`, squared."""
+"""Keras' distance from 0 for arguments of logarithms."""
 
 LossFunction = Callable[[tf.Tensor, tf.Tensor, bool], tf.Tensor]
 """(labels, outputs, from_logits) to one number per element of the outputs but their last axis."""
@@ -35,7 +33,7 @@ def loss_values(key: str, y: tf.Tensor, output: tf.Tensor, from_logits: bool) ->
     Args:
         key: of the loss.
         y: labels or targets, (n, ...).
-        output: what the model gave, (n, ...).
+        output: of the model, (n, ...).
         from_logits: whether the output is logits, where the loss is of probabilities.
     """
     loss = loss_of(key)
@@ -49,33 +47,18 @@ def loss_values(key: str, y: tf.Tensor, output: tf.Tensor, from_logits: bool) ->
 def loss_function(key: str) -> LossFunction:
     """Return the function of a loss that is a mean over elements: of all but `dice`."""
     loss = loss_of(key)
-    if loss.function is not None:
-        return _of_user(user_loss(*loss.function), loss.kind or "values")
-    return functools.partial(_called, FUNCTIONS[loss.name], loss.arguments)
-
-
-def _called(
-    function: Function,
-    arguments: Arguments,
-    y: tf.Tensor,
-    outputs: tf.Tensor,
-    from_logits: bool,
-) -> tf.Tensor:
-    return function(y, outputs, from_logits, arguments)
-
-
-def _of_user(function: Callable[[tf.Tensor, tf.Tensor], tf.Tensor], kind: Kind) -> LossFunction:
-    def loss(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
-        return function(user_targets(y, outputs, kind), outputs)
-
-    return loss
+    if loss.function is None:
+        function, arguments = FUNCTIONS[loss.name], loss.arguments
+        return lambda y, outputs, from_logits: function(y, outputs, from_logits, arguments)
+    own, kind = user_loss(*loss.function), loss.kind or "values"
+    return lambda y, outputs, from_logits: own(user_targets(y, outputs, kind), outputs)
 
 
 def check_user_loss(key: str, y: Array, outputs: Array) -> None:
-    """Raise `StageError` where a user's function gives no loss of examples, or none that is finite.
+    """Raise `StageError` where a user's function returns no finite loss of each example.
 
     Args:
-        key: of the loss; nothing is done where it is none of a user's.
+        key: of the loss; one of shrink's own is not checked.
         y, outputs: of some examples, (n, ...).
     """
     loss = loss_of(key)
@@ -119,7 +102,7 @@ def masked(values: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
 
     Args:
         values: one number per element of the output, (n, ...).
-        output: what the model gave; its mask has the leading axes of `values`.
+        output: of the model; its mask has the leading axes of `values`.
     """
     mask = getattr(output, "_keras_mask", None)
     if mask is None:
@@ -133,11 +116,11 @@ def _spread(mask: tf.Tensor, rank: int) -> tf.Tensor:
 
 
 def _as_stated(outputs: tf.Tensor, operator: str, from_logits: bool) -> tf.Tensor:
-    """Return the outputs such that Keras takes them for what they are said to be.
+    """Return the outputs such that Keras does not look behind them for logits.
 
-    Keras looks behind outputs for the logits of an activation, and takes those: of a sigmoid
-    for the loss of a softmax too, of a softmax over any axis, and where the outputs are said to be
-    logits. What is not the very softmax or sigmoid that the loss is of is hidden from it.
+    It would take the logits of a sigmoid for the loss of a softmax too, those of a softmax over any
+    axis, and those behind outputs that are logits themselves. Only the very activation of the
+    loss, `operator`, stays visible.
     """
     made_by = "" if tf.executing_eagerly() else outputs.op.type
     return outputs if made_by == operator and not from_logits else tf.identity(outputs)
@@ -185,27 +168,28 @@ def _sparse_categorical_crossentropy(
 
 
 def _of_classes(function: Callable[..., tf.Tensor]) -> Function:
-    """Return a loss of tf-keras that is of the probabilities of classes."""
-
-    def loss(
-        y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-    ) -> tf.Tensor:
-        stated = _as_stated(outputs, "Softmax", from_logits)
-        return function(class_shares(y, outputs), stated, from_logits=from_logits, **arguments)
-
-    return loss
+    """Return a loss of tf-keras on the probabilities of classes."""
+    return lambda y, outputs, from_logits, arguments: function(
+        class_shares(y, outputs),
+        _as_stated(outputs, "Softmax", from_logits),
+        from_logits=from_logits,
+        **arguments,
+    )
 
 
 def _of_labels(function: Callable[..., tf.Tensor]) -> Function:
-    """Return a loss of tf-keras that is of the probability of each label."""
+    """Return a loss of tf-keras on the probability of each label."""
+    return lambda y, outputs, from_logits, arguments: function(
+        values_of(y, outputs),
+        _as_stated(outputs, "Sigmoid", from_logits),
+        from_logits=from_logits,
+        **arguments,
+    )
 
-    def loss(
-        y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-    ) -> tf.Tensor:
-        stated = _as_stated(outputs, "Sigmoid", from_logits)
-        return function(values_of(y, outputs), stated, from_logits=from_logits, **arguments)
 
-    return loss
+def _of_values(function: Callable[..., tf.Tensor]) -> Function:
+    """Return a loss on real targets, from a function of targets, outputs and arguments."""
+    return lambda y, outputs, _, arguments: function(values_of(y, outputs), outputs, **arguments)
 
 
 def _kl_divergence(
@@ -237,97 +221,44 @@ def _dice(
     return tf.reduce_mean(1.0 - (2.0 * shared + smooth) / (both + smooth), axis=-1)
 
 
-def _margins(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-    y = values_of(y, outputs)
+def _hinge(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     return tf.maximum(1.0 - tf.where(y == 0, -tf.ones_like(y), y) * outputs, 0.0)
 
 
-def _hinge(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments) -> tf.Tensor:
-    return _margins(y, outputs)
-
-
-def _squared_hinge(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    return tf.square(_margins(y, outputs))
-
-
-def _categorical_hinge(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    return keras.losses.categorical_hinge(class_shares(y, outputs), outputs)
-
-
-def _squared(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    return tf.square(values_of(y, outputs) - outputs)
-
-
-def _absolute(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    return tf.abs(values_of(y, outputs) - outputs)
-
-
-def _huber(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments) -> tf.Tensor:
+def _huber(y: tf.Tensor, outputs: tf.Tensor, delta: float) -> tf.Tensor:
     # tf-keras' own turns float64 into float32.
-    delta = tf.constant(arguments["delta"], outputs.dtype)
-    apart = tf.abs(outputs - values_of(y, outputs))
+    delta, apart = tf.constant(delta, outputs.dtype), tf.abs(outputs - y)
     return tf.where(apart <= delta, 0.5 * apart**2, delta * (apart - 0.5 * delta))
 
 
-def _log_cosh(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    x = outputs - values_of(y, outputs)
+def _log_cosh(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
+    x = outputs - y
     return x + tf.math.softplus(-2.0 * x) - tf.constant(math.log(2.0), x.dtype)
 
 
-def _cosine_similarity(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    y = tf.math.l2_normalize(values_of(y, outputs), axis=-1, epsilon=_LEAST_NORM)
-    return -tf.reduce_sum(y * tf.math.l2_normalize(outputs, axis=-1, epsilon=_LEAST_NORM), axis=-1)
-
-
-def _poisson(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    return outputs - values_of(y, outputs) * tf.math.log(outputs + _EPSILON)
-
-
-def _relative(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    y = values_of(y, outputs)
-    return 100.0 * tf.abs((y - outputs) / tf.maximum(tf.abs(y), _EPSILON))
-
-
-def _squared_logarithmic(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    logs = (tf.math.log1p(tf.maximum(x, _EPSILON)) for x in (outputs, values_of(y, outputs)))
-    return tf.square(next(logs) - next(logs))
+def _log1p(x: tf.Tensor) -> tf.Tensor:
+    return tf.math.log1p(tf.maximum(x, _EPSILON))
 
 
 FUNCTIONS: Mapping[str, Function] = {
     "sparse_categorical_crossentropy": _sparse_categorical_crossentropy,
     "categorical_crossentropy": _of_classes(keras.losses.categorical_crossentropy),
     "binary_crossentropy": _of_labels(keras.losses.binary_crossentropy),
-    "mean_squared_error": _squared,
-    "mean_absolute_error": _absolute,
+    "mean_squared_error": _of_values(lambda y, x: tf.square(y - x)),
+    "mean_absolute_error": _of_values(lambda y, x: tf.abs(y - x)),
     "binary_focal_crossentropy": _of_labels(keras.losses.binary_focal_crossentropy),
     "categorical_focal_crossentropy": _of_classes(keras.losses.categorical_focal_crossentropy),
     "kl_divergence": _kl_divergence,
-    "hinge": _hinge,
-    "squared_hinge": _squared_hinge,
-    "categorical_hinge": _categorical_hinge,
-    "huber": _huber,
-    "log_cosh": _log_cosh,
-    "cosine_similarity": _cosine_similarity,
-    "poisson": _poisson,
-    "mean_absolute_percentage_error": _relative,
-    "mean_squared_logarithmic_error": _squared_logarithmic,
+    "hinge": _of_values(_hinge),
+    "squared_hinge": _of_values(lambda y, x: tf.square(_hinge(y, x))),
+    "categorical_hinge": lambda y, x, *_: keras.losses.categorical_hinge(class_shares(y, x), x),
+    "huber": _of_values(_huber),
+    "log_cosh": _of_values(_log_cosh),
+    "cosine_similarity": _of_values(keras.losses.cosine_similarity),
+    "poisson": _of_values(lambda y, x: x - y * tf.math.log(x + _EPSILON)),
+    "mean_absolute_percentage_error": _of_values(
+        lambda y, x: 100.0 * tf.abs((y - x) / tf.maximum(tf.abs(y), _EPSILON))
+    ),
+    "mean_squared_logarithmic_error": _of_values(lambda y, x: tf.square(_log1p(x) - _log1p(y))),
 }
 """Those of `shrink.base.losses.LOSSES` that are means over elements, with their arguments."""

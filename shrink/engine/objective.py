@@ -1,4 +1,4 @@
-"""What training minimises: a loss for each example, masked, with or without a teacher's targets.
+"""The objective of training: a loss for each example, masked, with or without a teacher's targets.
 
 tf-keras' layers carry a mask of the elements that count from the inputs to the outputs, such as
 that of `Embedding(mask_zero=True)`. The mean over valid elements is no mean over examples: the
@@ -8,7 +8,7 @@ number of valid elements of the whole global batch has to be known before any pa
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras as keras
@@ -29,7 +29,7 @@ from shrink.engine.losses import (
 
 
 class Totals(NamedTuple):
-    """What a global batch holds, over all replicas.
+    """Sums over a global batch, of all replicas.
 
     Attributes:
         rows: examples, int64 ().
@@ -58,7 +58,7 @@ def mask_ignored(
     """Mask, in place, the elements of outputs whose labels the loss leaves out.
 
     Args:
-        objective: says which class of each output it leaves out.
+        objective: its `ignored` classes are left out.
         y: labels, as the objective takes them.
         outputs: of the model; a mask that they have is narrowed.
         valid: bool (n,), false for a row that is no example; None where all are.
@@ -105,36 +105,44 @@ def _has_mask(output: tf.Tensor) -> bool:
     return getattr(output, "_keras_mask", None) is not None
 
 
-class Objective(Protocol):
+class Objective:
     """The loss of a stage, example by example, so that its mean is exact however it is split."""
 
     def begin(self, iterations: tf.Variable, total_updates: int) -> None:
-        """Be told of the variable that counts updates, int64 (), and how many there will be.
+        """Called before the loss is traced, for losses that change with the updates.
 
-        Called once the optimizer is there, before the loss is traced; a loss may change with it.
+        Args:
+            iterations: counts updates, int64 ().
+            total_updates: of the whole training.
         """
 
     def targets(self, x: Tensors) -> Tensors:
-        """Return what the loss needs of the inputs, such as a teacher's outputs, or None.
+        """Return targets that depend on the inputs, such as a teacher's outputs; by default None.
 
         Called once for each micro-batch, outside the gradient tape and before the model runs,
         so that its activations are gone by then.
         """
+        return None
 
     def loss(self, y: Tensors, outputs: Tensors, targets: Tensors) -> tf.Tensor:
         """Return the loss of each example, (n,), float32 (float64 for float64 outputs)."""
+        return self.validation_loss(y, outputs)
 
     def validation_loss(self, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the loss on the labels alone, (n,), by which epochs are compared."""
+        raise NotImplementedError
 
     def metric(self, name: str, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the named metric of each example, (n,)."""
+        raise NotImplementedError
 
     def ignored(self, outputs: int) -> Sequence[int | None]:
         """Return the class number of each output whose elements do not count; None for none."""
+        return [None] * outputs
 
     def user_losses(self) -> Sequence[str]:
         """Return the losses that are a user's functions, which may compute anything."""
+        return ()
 
 
 def _sparse_labels(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
@@ -163,21 +171,15 @@ def _binary_accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.
 
 
 def _top5_accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
-    return _among_best(y, outputs, 5)
+    """Return the probability that the true class is among the best 5, ties broken at random.
 
-
-def _among_best(y: tf.Tensor, outputs: tf.Tensor, top: int) -> tf.Tensor:
-    """Return the chance that the own class is among the best, ties broken at random.
-
-    As the report's metrics do (`shrink.task.accuracy`): outputs that all became equal, or NaN,
-    are no hits.
+    As the report's metrics do (`shrink.task.accuracy`): constant outputs and NaN are no hits.
     """
-    own = tf.gather(
-        outputs, _sparse_labels(y, outputs)[..., None], batch_dims=outputs.shape.rank - 1
-    )
+    labels = _sparse_labels(y, outputs)[..., None]
+    own = tf.gather(outputs, labels, batch_dims=outputs.shape.rank - 1)
     better = tf.math.count_nonzero(outputs > own, axis=-1, dtype=tf.float32)
     equal = tf.math.count_nonzero(outputs == own, axis=-1, dtype=tf.float32)
-    chance = tf.clip_by_value((top - better) / tf.maximum(equal, 1.0), 0.0, 1.0)
+    chance = tf.clip_by_value((5.0 - better) / tf.maximum(equal, 1.0), 0.0, 1.0)
     return tf.where(tf.reduce_any(tf.math.is_nan(outputs), axis=-1), 0.0, chance)
 
 
@@ -197,7 +199,7 @@ METRICS: Mapping[str, LossFunction] = {
 """The metrics that training can follow."""
 
 
-class SupervisedObjective:
+class SupervisedObjective(Objective):
     """The mean loss on labels or targets, over the elements that the outputs' masks leave.
 
     A model of several outputs is trained on the weighted sum of their losses, as Keras does, and
@@ -219,17 +221,6 @@ class SupervisedObjective:
         self._losses = loss
         self._from_logits = from_logits
         self._weights: float | Sequence[float] = 1.0 if weights is None else weights
-
-    def begin(self, iterations: tf.Variable, total_updates: int) -> None:
-        """Change nothing: the loss is the same throughout."""
-
-    def targets(self, x: Tensors) -> None:
-        """Return None: labels are all it needs."""
-        return None
-
-    def loss(self, y: Tensors, outputs: Tensors, targets: Tensors) -> tf.Tensor:
-        """Return the loss of each example, (n,)."""
-        return self.validation_loss(y, outputs)
 
     def validation_loss(self, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the loss of each example, (n,)."""

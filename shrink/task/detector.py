@@ -17,6 +17,7 @@ from shrink.detection.head import Head, HeadKind, HeadSettings, head_of
 from shrink.detection.loss import DetectionLoss, detection_loss
 from shrink.detection.teaching import teacher_loss
 from shrink.engine.losses import at_least_float32
+from shrink.engine.objective import Objective
 from shrink.task.decode_config import DecodeConfig, DetectionLossConfig
 
 _NO_PLACES = "task.decode has no strides, and nobody knows which candidate stands where"
@@ -123,7 +124,7 @@ def detector_of(
     )
 
 
-class DetectionObjective:
+class DetectionObjective(Objective):
     """The mean over the examples of a detector's loss on boxes.
 
     Args:
@@ -142,29 +143,10 @@ class DetectionObjective:
             )
         self._detector = detector
 
-    def begin(self, iterations: tf.Variable, total_updates: int) -> None:
-        """Change nothing: the loss is the same throughout."""
-
-    def targets(self, x: Tensors) -> None:
-        """Return None: boxes are all it needs."""
-        return None
-
-    def loss(self, y: Tensors, outputs: Tensors, targets: Tensors) -> tf.Tensor:
-        """Return the loss of each example, (n,)."""
-        return self.validation_loss(y, outputs)
-
     def validation_loss(self, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the loss of each example, (n,), in float32 at least."""
         own = [at_least_float32(one) for one in tf.nest.flatten(outputs)]
         return self._detector.losses(tf.nest.flatten(y)[0], own)
-
-    def ignored(self, outputs: int) -> Sequence[int | None]:
-        """Return that no output has a class that does not count."""
-        return [None] * outputs
-
-    def user_losses(self) -> Sequence[str]:
-        """Return nothing: no part of it is a user's."""
-        return ()
 
     def metric(self, name: str, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the loss, which is all that a batch tells.

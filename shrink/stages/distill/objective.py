@@ -18,7 +18,7 @@ from shrink.contract.choices import Choice
 from shrink.distillation.losses import FEATURE_LOSSES, SOFT_LOSSES, Case, squared_error
 from shrink.engine.losses import at_least_float32, masked, per_example
 from shrink.engine.microbatch import cast_inputs
-from shrink.engine.objective import SupervisedObjective, for_each
+from shrink.engine.objective import Objective, SupervisedObjective, for_each
 from shrink.model.logits import logits_of, takes_logarithm
 from shrink.stages.distill.config import Ramp
 from shrink.task.detector import DetectionObjective
@@ -86,7 +86,7 @@ Together = Callable[[Sequence[tf.Tensor], Sequence[tf.Tensor], tf.Tensor], tf.Te
 """Outputs of student and teacher, and a temperature, to the loss of each example, (n,)."""
 
 
-class DistillationObjective:
+class DistillationObjective(Objective):
     """alpha · loss(labels) + (1 - alpha) · loss(teacher) + weight · loss(features), per example.
 
     Args:
@@ -104,7 +104,7 @@ class DistillationObjective:
     def __init__(
         self,
         teach: Callable[[Tensors], TeacherOutputs] | None,
-        hard: SupervisedObjective | DetectionObjective,
+        hard: Objective,
         distillation_loss: DistillationLoss,
         decode: Callable[[tf.Tensor], TeacherOutputs] | None = None,
         outputs: int = 1,
@@ -119,12 +119,7 @@ class DistillationObjective:
         self._progress: Callable[[], tf.Tensor] = lambda: tf.zeros(())
 
     def begin(self, iterations: tf.Variable, total_updates: int) -> None:
-        """Be told how far the training is.
-
-        Args:
-            iterations: the variable that counts updates, int64 ().
-            total_updates: of the whole training.
-        """
+        """Let schedules follow the updates."""
         self._progress = lambda: tf.cast(iterations, tf.float32) / max(total_updates, 1)
 
     def targets(self, x: Tensors) -> TeacherOutputs | None:
@@ -269,7 +264,7 @@ def opened_task(task: Task) -> Task:
     return replace(task, from_logits=tuple(takes_logits(loss) or logits for loss, logits in pairs))
 
 
-def hard_loss(task: Task) -> SupervisedObjective | DetectionObjective:
+def hard_loss(task: Task) -> Objective:
     """Return the loss on the labels of what `open_outputs` yields."""
     if task.detector is not None:
         return DetectionObjective(task.detector)
