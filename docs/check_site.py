@@ -81,6 +81,8 @@ def unlike_github(folder: Path) -> Iterator[str]:
     for source in sorted((ROOT / "docs").rglob("*.md")):
         name = source.relative_to(ROOT / "docs").as_posix()
         built = folder / (re.sub("README$", "index", name.removesuffix(".md")) + ".html")
+        if not built.is_file():  # excluded in mkdocs.yml
+            continue
         html = built.read_text(encoding="utf-8")
         shown = _counted(html[html.index("<article") : html.index("</article>")])
         wanted = _counted(github.render(source.read_text(encoding="utf-8")))

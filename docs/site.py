@@ -90,6 +90,8 @@ def with_links(markdown: str, place: str) -> str:
 
     def moved(match: re.Match[str]) -> str:
         target = _joined(source, match[2])
+        if target == "docs/decisions.md":  # the log is not on the site, the records are
+            target = "docs/decisions/README.md"
         new = target.removeprefix("docs/") if target.startswith("docs/") else f"{_FOLDER}/{target}"
         return match[1] + os.path.relpath(new, PurePosixPath(place).parent)
 
