@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from shrink.data.examples import Examples
 
-class UnlabelledExamples:
+
+class UnlabelledExamples(Examples):
     """Arrays of examples, one for each input of a model.
 
     Args:
         arrays: (n, ...) each.
     """
-
-    labels = None
 
     def __init__(self, *arrays: np.ndarray) -> None:
         self._arrays = arrays

@@ -1,84 +1,21 @@
-"""Examples in arrays, checked, in host memory.
-
-A batch waits in host memory whatever the device. On a CPU the device's allocator is the host's,
-and batches that came and went during a step took its free chunks, up to twice their own size: the
-same step then had another peak.
-"""
+"""Examples in arrays, checked."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from shrink.base.errors import DataError
-from shrink.base.types import Specs, Tensors
-from shrink.data.examples import Batch, first_problem
+from shrink.base.types import Specs
+from shrink.data.examples import Batch, Examples
 
 if TYPE_CHECKING:
     import tensorflow as tf
-
-_ALIGNMENT = 64
-"""Bytes, what Eigen asks for; arrays that begin elsewhere are copied into TensorFlow's memory."""
-
-
-def in_host_memory(batch: Tensors) -> Tensors:
-    """Return a structure of tensors, (n, ...) each, copied into numpy's memory; in a graph.
-
-    Strings stay where they are.
-    """
-    import tensorflow as tf
-
-    tensors = tf.nest.flatten(batch)
-    moved = [i for i, tensor in enumerate(tensors) if tensor.dtype != tf.string]
-    copies = tf.numpy_function(
-        _aligned, [tensors[i] for i in moved], [tensors[i].dtype for i in moved]
-    )
-    for i, copy in zip(moved, copies, strict=True):
-        copy.set_shape(tensors[i].shape)
-        tensors[i] = copy
-    return tf.nest.pack_sequence_as(batch, tensors)
-
-
-def load_arrays(
-    arrays: Callable[[np.ndarray], Batch], indices: tf.Tensor, specs: tuple[Specs, Specs]
-) -> Batch:
-    """Return what `arrays` returns for int64 (b,) indices as tensors; in a graph.
-
-    Args:
-        arrays: from indices to a structure of arrays, (b, ...) each.
-        indices: int64 (b,).
-        specs: a `tf.TensorSpec` of one example for each array.
-    """
-    import tensorflow as tf
-
-    flat = tf.nest.flatten(specs)
-
-    def load(rows: np.ndarray) -> list[np.ndarray]:
-        return [aligned_copy(array) for array in tf.nest.flatten(arrays(rows))]
-
-    batch = tf.numpy_function(load, [indices], [spec.dtype for spec in flat])
-    for tensor, spec in zip(batch, flat, strict=True):
-        tensor.set_shape((indices.shape[0], *spec.shape))
-    return tf.nest.pack_sequence_as(specs, batch)
-
-
-def _aligned(*arrays: np.ndarray) -> list[np.ndarray]:
-    return [aligned_copy(array) for array in arrays]
-
-
-def aligned_copy(array: np.ndarray) -> np.ndarray:
-    """Return a copy whose first byte is at a multiple of 64; strings and objects as they are."""
-    if array.dtype.kind in "OSU":
-        return array
-    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
-
 
 RowNumbers: TypeAlias = "np.ndarray | slice"
 """Which rows of an array: int (n,), or a slice."""
@@ -103,7 +40,34 @@ class Rows(Protocol):
     def __getitem__(self, rows: RowNumbers) -> np.ndarray: ...
 
 
-class ArrayExamples:
+class LazyRows:
+    """Rows of an array that are read, or computed, when they are asked for.
+
+    Args:
+        read: from numbers of rows, int64 (n,), to an array (n, ...) of its own.
+        shape: of the whole array.
+        dtype: of its values.
+        is_decoded: whether reading takes much longer than copying, as that of pictures does.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[np.ndarray], np.ndarray],
+        shape: Sequence[int],
+        dtype: DTypeLike,
+        is_decoded: bool = False,
+    ) -> None:
+        self._read, self.is_decoded = read, is_decoded
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: RowNumbers) -> np.ndarray:
+        return self._read(row_numbers(rows, len(self)))
+
+
+class ArrayExamples(Examples):
     """Some rows of input arrays and target arrays; batches are gathered, never copied whole.
 
     Args:
@@ -129,22 +93,24 @@ class ArrayExamples:
         self._y_dtype = y_dtype or _each(_native, y)
         self.labels: np.ndarray | None = y[indices] if are_labels(y) else None
 
-    def __len__(self) -> int:
-        return len(self._indices)
-
     @property
+    def is_decoded(self) -> bool:
+        """Whether inputs or targets take long to read."""
+        flat = [rows for side in (self._x, self._y) for rows in _all(side)]
+        return any(getattr(rows, "is_decoded", False) for rows in flat)
+
+    @functools.cached_property
     def input_spec(self) -> Specs:
         """One row of `x`."""
         return _each(_row_spec, self._x, self._x_dtype)
 
-    @property
+    @functools.cached_property
     def target_spec(self) -> Specs:
         """One row of `y`."""
         return _each(_row_spec, self._y, self._y_dtype)
 
-    def load(self, indices: tf.Tensor) -> Batch:
-        """Return a batch as tensors: one gather, in numpy."""
-        return load_arrays(self.arrays, indices, (self.input_spec, self.target_spec))
+    def __len__(self) -> int:
+        return len(self._indices)
 
     def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as arrays of its own.
@@ -158,15 +124,6 @@ class ArrayExamples:
             return np.asarray(array[rows], dtype)
 
         return _each(gather, self._x, self._x_dtype), _each(gather, self._y, self._y_dtype)
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first row that cannot be used; arrays were checked before."""
-        parts = [
-            rows for of in (self._x, self._y) for rows in (of if isinstance(of, tuple) else (of,))
-        ]
-        if all(isinstance(array, np.ndarray) for array in parts):
-            return None
-        return first_problem(self, indices)
 
 
 def are_labels(y: object) -> TypeGuard[np.ndarray]:
@@ -193,6 +150,10 @@ def _each(function: Callable[..., T], *values: Several[Any]) -> Several[T]:
     if isinstance(values[0], tuple):
         return tuple(map(function, *values))
     return function(*values)
+
+
+def _all(values: Several[T]) -> tuple[T, ...]:
+    return values if isinstance(values, tuple) else (values,)
 
 
 def _row_spec(array: Rows, dtype: np.dtype) -> tf.TensorSpec:
@@ -283,15 +244,7 @@ def check_not_constant(path: Path, name: str, y: Rows) -> None:
 def _check_same_shape(
     path: Path, name: str, shape: Sequence[int], other: str, reference: Sequence[int]
 ) -> None:
-    """Raise `DataError` where examples of two splits have different shapes.
-
-    Args:
-        path: of the file, for messages.
-        name: of an array.
-        shape: of all its rows.
-        other: name of the array of the other split.
-        reference: shape of that.
-    """
+    """Raise `DataError` where examples of two splits have different shapes."""
     if tuple(shape[1:]) != tuple(reference[1:]):
         raise DataError(
             f"one example of {name} has the shape {tuple(shape[1:])}, one of {other} has "

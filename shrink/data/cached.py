@@ -24,9 +24,10 @@ from shrink.base.host import available_memory_bytes
 from shrink.base.packages import versions
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
-from shrink.data.examples import Batch, DerivedExamples, Examples, example_bytes, reading_batch
+from shrink.data.examples import Batch, Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
+from shrink.data.views import View
 
 ALL = "all"
 """The split of examples that are not divided."""
@@ -153,7 +154,7 @@ _AUTO_BYTES = 200 * 1000**2
 _MOST_OF_MEMORY = 0.5
 
 
-class CachedExamples(DerivedExamples):
+class CachedExamples(View):
     """Examples that are read once, in order, before the first batch is asked for.
 
     What reads single examples outside of training, such as calibration, does not fill the cache.
@@ -189,10 +190,6 @@ class CachedExamples(DerivedExamples):
     def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as arrays, from the cache where it is filled."""
         return (self._kept or self._base).arrays(indices)
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first example that cannot be read, or None."""
-        return (self._kept or self._base).explain(indices)
 
     def _in_memory(self, specs: list[tf.TensorSpec]) -> list[np.ndarray]:
         needed, available = _decoded_bytes(self._base), available_memory_bytes()
@@ -242,7 +239,7 @@ def cached(examples: Examples, split: str, config: DataConfig, seed: int) -> Exa
     if config.cache == "memory":
         return CachedExamples(examples, None)
     if config.cache in ("auto", split):
-        decoded = not isinstance(examples, ArrayExamples)
+        decoded = not isinstance(examples, ArrayExamples) or examples.is_decoded
         return CachedExamples(examples, None) if decoded and _fits(examples) else examples
     if config.cache != "disk":
         return examples

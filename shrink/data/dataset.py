@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shrink.base.errors import DataError, ReportWarning
 from shrink.base.foreign import Json
 from shrink.contract.result import SharedExamples
-from shrink.data.examples import SPLIT_NAMES, Batch, DerivedExamples, Examples, PreparedExamples
+from shrink.data.arrays import ArrayExamples, Rows, Several
+from shrink.data.examples import SPLIT_NAMES, Examples
 from shrink.data.membership import Membership
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 
 @dataclass(frozen=True)
@@ -62,42 +59,6 @@ def left_out(own: Membership, earlier: Sequence[Membership]) -> LeftOut:
         if not masks[split].any():
             masks[split] = np.ones_like(masks[split])
     return LeftOut(masks, len(alike) == len(earlier), len(trained))
-
-
-class Subset(DerivedExamples):
-    """Some examples of others.
-
-    Args:
-        base: the others.
-        indices: int64 (n,), which of them.
-    """
-
-    def __init__(self, base: Examples, indices: np.ndarray) -> None:
-        super().__init__(base)
-        self._indices = indices
-        self.labels = None if base.labels is None else base.labels[indices]
-
-    def __len__(self) -> int:
-        return len(self._indices)
-
-    def prepare(self) -> None:
-        """Have the examples below do what they do before their first batch."""
-        if isinstance(self._base, PreparedExamples):
-            self._base.prepare()
-
-    def load(self, indices: tf.Tensor) -> Batch:
-        """Return a batch as tensors."""
-        import tensorflow as tf
-
-        return self._base.load(tf.gather(tf.constant(self._indices, tf.int64), indices))
-
-    def arrays(self, indices: np.ndarray) -> Batch:
-        """Return a batch as arrays."""
-        return self._base.arrays(self._indices[indices])
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first example that cannot be read, or None."""
-        return self._base.explain(self._indices[indices])
 
 
 @dataclass(frozen=True)
@@ -164,3 +125,53 @@ class Dataset:
     slice_values: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     membership: Callable[[], Membership] | None = None
     warnings: tuple[ReportWarning, ...] = ()
+
+
+def dataset_of(
+    rows: Mapping[str, tuple[str, np.ndarray]],
+    x: Several[Rows],
+    y: Several[Rows],
+    class_names: tuple[str, ...],
+    *,
+    slices: Mapping[str, np.ndarray] | None = None,
+    contents: np.ndarray | None = None,
+    identified_by: str = "file",
+    file: Callable[[int], str] | None = None,
+) -> Dataset:
+    """Return the data set of a table of rows.
+
+    Args:
+        rows: of each split, see `chosen_rows`.
+        x: inputs of all rows.
+        y: targets of all rows.
+        class_names: by label, empty where targets are real.
+        slices: by slicing a text or a number for each row.
+        contents: what identifies each row, uint64; None for the values of its inputs.
+        identified_by: what that is.
+        file: returns the path of a row's file, for messages.
+    """
+    own = {split: chosen for split, (_, chosen) in rows.items()}
+    known = None
+    if contents is not None:
+        name = None if file is None else lambda split, place: file(int(own[split][place]))
+        known = Membership(
+            identified_by, {split: contents[chosen] for split, chosen in own.items()}, name
+        )
+    return Dataset(
+        train=ArrayExamples(x, y, own["train"]),
+        validation=ArrayExamples(x, y, own["validation"]),
+        test=ArrayExamples(x, y, own["test"]),
+        class_names=class_names,
+        num_classes=len(class_names) or None,
+        given=given_splits(rows),
+        known_membership=known,
+        slice_values={
+            split: {by: values[chosen] for by, values in (slices or {}).items()}
+            for split, chosen in own.items()
+        },
+    )
+
+
+def given_splits(rows: Mapping[str, tuple[str, np.ndarray]]) -> frozenset[str]:
+    """Return the splits beside train that the source has of its own."""
+    return frozenset(split for split, (given, _) in rows.items() if given == split) - {"train"}

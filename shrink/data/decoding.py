@@ -1,15 +1,14 @@
-"""Images: their bytes, headers and pixels.
-
-TensorFlow decodes JPEG and PNG fast, but knows no EXIF orientation and converts no bitmaps:
-those few go through Pillow and become plain bitmaps. A header is believed only within limits.
-"""
+"""Images: their bytes and pixels, by Pillow, which lets other threads run while it decodes."""
 
 from __future__ import annotations
 
+import functools
 import io
 import os
-import struct
+import re
 import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,62 +19,21 @@ from shrink.base.errors import DataError
 from shrink.data.folders import shown
 
 _MOST = 300
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG")
+_GRAY_MODES = {"1", "I", "I;16", "I;16B", "I;16L", "L", "LA", "La"}
+_MOST_PIXELS = 2 * 89_478_485
+"""Larger images are refused unread, as by Pillow: a header of 50 bytes can ask for gigabytes."""
+_DECODING_BYTES = 32 * 1000**2
+_MOST_PARALLEL = 16
+_HINT = "remove or replace the file"
+# What Pillow thinks of odd palettes and EXIF changes no pixel.
+warnings.filterwarnings("ignore", module="PIL")
 
 
 def reason(error: tf.errors.OpError) -> str:
     """Return the part of TensorFlow's message that is about the data."""
     text = str(error.message).partition(" [Op:")[0].partition("\n\t [[{{")[0]
     return text.rpartition("}} ")[2].strip()[:_MOST] or type(error).__name__
-
-
-MOST_PIXELS = 2 * 89_478_485
-"""Larger images are refused unread, as by Pillow: a header of 50 bytes can ask for gigabytes."""
-
-_FORMATS = ("BMP", "GIF", "JPEG", "PNG")
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_STANDALONE = frozenset({0x01, *range(0xD0, 0xD8)})
-_ORIENTATION = 0x0112
-_FAST: dict[str, int] = {"compress_level": 1}
-_HINT = "remove or replace the file"
-_TILES_HINT = "use source: tiles for images of this size, or scale it down"
-
-
-@dataclass(frozen=True)
-class Header:
-    """What a file's first bytes declare.
-
-    Attributes:
-        format: JPEG, PNG, BMP or GIF; empty for anything else.
-        height: pixels, 0 where unknown.
-        width: pixels, 0 where unknown.
-        is_plain: whether TensorFlow's decoder gives the right pixels.
-        is_cmyk: whether it is a JPEG of four colours.
-    """
-
-    format: str
-    height: int = 0
-    width: int = 0
-    is_plain: bool = False
-    is_cmyk: bool = False
-
-
-def read_header(content: bytes) -> Header:
-    """Return what the first bytes of a file declare; never raises, whatever they are."""
-    try:
-        if content.startswith(b"\xff\xd8"):
-            return _jpeg(content)
-        if content.startswith(b"\x89PNG\r\n\x1a\n"):
-            width, height = struct.unpack_from(">II", content, 16)
-            return Header("PNG", height, width, is_plain=b"eXIf" not in content[:4096])
-        if content.startswith(b"BM"):
-            width, height = struct.unpack_from("<ii", content, 18)
-            return Header("BMP", abs(height), abs(width))
-        if content.startswith((b"GIF87a", b"GIF89a")):
-            width, height = struct.unpack_from("<HH", content, 6)
-            return Header("GIF", height, width)
-    except (struct.error, IndexError):
-        pass
-    return Header("")
 
 
 def read_content(path: str | bytes) -> bytes:
@@ -99,103 +57,76 @@ def read_content(path: str | bytes) -> bytes:
         raise DataError(f"cannot be read: {error.strerror}", hint=_HINT) from error
 
 
-def decodable(content: bytes, channels: int) -> bytes:
-    """Return an image's content as a JPEG, PNG or BMP that TensorFlow decodes right.
+def undecodable(error: Exception, kind: str = "an image") -> DataError:
+    """Return what is wrong with the content of an image that Pillow raised an error for."""
+    if isinstance(error, Image.DecompressionBombError):
+        declared = int((re.findall(r"\d+", str(error)) or ["0"])[0])
+        return DataError(
+            f"the image declares {declared:,} pixels, and {_MOST_PIXELS:,} are the most that is "
+            "decoded whole",
+            hint="use source: tiles for images of this size, or scale it down",
+        )
+    return DataError(f"not {kind} that can be decoded: {str(error).partition(' <_io')[0]}")
+
+
+def decoded(
+    content: bytes, channels: int | None = None, size: tuple[int, int] | None = None
+) -> np.ndarray:
+    """Return the pixels of an image, uint8 (height, width, channels), turned as its EXIF says.
 
     Args:
-        content: of the file.
-        channels: 1 or 3, of a BMP; the decoder converts the others.
+        content: of a JPEG, PNG, BMP or GIF file, of which the first frame is taken.
+        channels: 1 or 3; by default those of the image.
+        size: height and width that it is resized to (bilinear, antialiased), where they differ.
 
     Raises:
-        DataError: no image of a known format, too large, in CMYK, or damaged.
+        DataError: no such image, too large, in CMYK, or damaged; without a subject.
     """
-    header = read_header(content)
-    check_header(header, content)
-    return content if header.is_plain else _bitmap(content, channels)
-
-
-def check_header(header: Header, content: bytes) -> None:
-    """Raise `DataError` for what must not be decoded."""
     if not content:
         raise DataError("the file is empty", hint=_HINT)
-    if header.height * header.width > MOST_PIXELS:
-        raise DataError(
-            f"the image declares {header.height:,} x {header.width:,} pixels, and "
-            f"{MOST_PIXELS:,} are the most that is decoded whole",
-            hint=_TILES_HINT,
-        )
-    if header.is_cmyk:
-        raise DataError(
-            "not an image that can be decoded: its colours are for printing (CMYK)",
-            hint="convert it to RGB with its colour profile",
-        )
-
-
-def oriented(image: Image.Image) -> Image.Image:
-    """Return an image turned as its EXIF orientation asks."""
-    return ImageOps.exif_transpose(image)
-
-
-def _bitmap(content: bytes, channels: int) -> bytes:
-    buffer = io.BytesIO()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
-                converted = oriented(image).convert("L" if channels == 1 else "RGB")
-                # TensorFlow takes gray images from PNG only; bitmaps need no compression.
-                gray = channels == 1
-                converted.save(buffer, "PNG" if gray else "BMP", **_FAST if gray else {})
-    except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
-        reason = str(error).partition(" <_io")[0]
-        raise DataError(f"not an image that can be decoded: {reason}", hint=_HINT) from error
-    return buffer.getvalue()
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
+            if image.mode == "CMYK":
+                raise DataError(
+                    "not an image that can be decoded: its colours are for printing (CMYK)",
+                    hint="convert it to RGB with its colour profile",
+                )
+            if image.format == "PNG":  # which decodes with wrong checksums, too
+                with Image.open(io.BytesIO(content), formats=("PNG",)) as checked:
+                    checked.verify()
+            is_gray = image.mode in _GRAY_MODES and image.format != "GIF"
+            upright = ImageOps.exif_transpose(image)
+            if upright.mode.startswith("I"):  # 16 bits, of which the higher ones are taken
+                upright = Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8))
+            channels = channels or (1 if is_gray else 3)
+            upright = upright.convert("L" if channels == 1 else "RGB")
+            if size is not None and upright.size != (size[1], size[0]):
+                upright = upright.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+            return np.array(upright).reshape(upright.height, upright.width, channels)
+    except (DataError, MemoryError):
+        raise
+    except Exception as error:  # what decoders make of damaged bytes is of many kinds
+        wrong = undecodable(error)
+        raise DataError(wrong.message, hint=wrong.hint or _HINT) from error
 
 
-def _jpeg(content: bytes) -> Header:
-    """Walk the segments up to the frame's header (ITU-T T.81, annex B)."""
-    offset, orientation = 2, 1
-    while content[offset] == 0xFF:
-        code = content[offset + 1]
-        if code == 0xFF or code in _STANDALONE:  # fill bytes, and markers without a segment
-            offset += 1 if code == 0xFF else 2
-            continue
-        if code in _FRAMES:
-            height, width, components = struct.unpack_from(">HHB", content, offset + 5)
-            plain = orientation == 1
-            return Header("JPEG", height, width, is_plain=plain, is_cmyk=components == 4)
-        if code == 0xE1 and content[offset + 4 : offset + 10] == b"Exif\0\0":
-            orientation = _exif_orientation(content, offset + 10)
-        offset += 2 + int.from_bytes(content[offset + 2 : offset + 4], "big")
-    return Header("JPEG", is_plain=True)  # damaged: the decoder says how
+def read_image(
+    path: str, channels: int | None = None, size: tuple[int, int] | None = None
+) -> np.ndarray:
+    """Return the pixels of an image file, see `decoded`.
 
-
-def _exif_orientation(content: bytes, start: int) -> int:
-    """Return the orientation in the first directory of a TIFF header, 1 where there is none."""
-    order = "<" if content[start : start + 2] == b"II" else ">"
+    Raises:
+        DataError: it cannot be read or decoded; its subject is the file.
+    """
     try:
-        directory = start + struct.unpack_from(f"{order}I", content, start + 4)[0]
-        (count,) = struct.unpack_from(f"{order}H", content, directory)
-        for entry in range(min(count, 100)):
-            tag, _, _, value = struct.unpack_from(
-                f"{order}HHIH", content, directory + 2 + 12 * entry
-            )
-            if tag == _ORIENTATION:
-                return int(value)
-    except struct.error:
-        pass
-    return 1
-
-
-_GRAY_MODES = {"1", "F", "I", "I;16", "I;16B", "I;16L", "L", "LA", "La"}
-_SMALL_PIXELS = 128 * 128
-_DECODING_BYTES = 32 * 1000**2
-_MOST_PARALLEL = 16
+        return decoded(read_content(path), channels, size)
+    except DataError as error:
+        raise DataError(error.message, subject=shown(path), hint=error.hint) from error
 
 
 @dataclass(frozen=True)
 class ImageDecoder:
-    """Turns the content of files into images of one shape, uint8 (height, width, channels).
+    """Reads image files as pixels of one shape, uint8 (height, width, channels).
 
     Attributes:
         resize: whether other sizes are resized (bilinear, antialiased) or refused.
@@ -215,102 +146,46 @@ class ImageDecoder:
         """One image."""
         return tf.TensorSpec((self.height, self.width, self.channels), tf.uint8)
 
-    @property
-    def reads_batches(self) -> bool:
-        """Whether files are small enough to be read by the batch, and not one by one."""
-        return self.first_size[0] * self.first_size[1] <= _SMALL_PIXELS
-
-    @property
-    def parallel_decodes(self) -> int:
-        """Images of a batch that are decoded at once: fewer where they are large."""
-        image_bytes = self.first_size[0] * self.first_size[1] * 3
-        return int(np.clip(_DECODING_BYTES // max(image_bytes, 1), 1, _MOST_PARALLEL))
-
-    def read(self, path: bytes) -> bytes:
-        """Return a file's content as TensorFlow can decode it.
+    def read(self, path: str) -> np.ndarray:
+        """Return the pixels of a file.
 
         Raises:
-            DataError: it cannot be read, or is no image.
+            DataError: it cannot be read or decoded, or is of another size; its subject is the file.
         """
-        return decodable(read_content(path), self.channels)
-
-    def decode(self, content: tf.Tensor) -> tf.Tensor:
-        """Return the image of a content that `read` gave; can be traced.
-
-        Raises:
-            tf.errors.OpError: corrupt, or of another size.
-        """
-        image = tf.io.decode_image(content, channels=self.channels, expand_animations=False)
-        image = tf.ensure_shape(image, (None, None, self.channels))
-        if self.resize:
-            size = (self.height, self.width)
-            resized = tf.image.resize(image, size, method="bilinear", antialias=True)
-            image = tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)
-        return tf.ensure_shape(image, self.spec.shape)
-
-    def explain(self, path: str, content: bytes | None = None) -> DataError | None:
-        """Return why the image in a file cannot be used, or None where it can.
-
-        Args:
-            path: of the file, for messages.
-            content: of it, where it is at hand.
-        """
-        try:
-            encoded = read_content(path) if content is None else content
-            prepared = decodable(encoded, self.channels)
-        except DataError as error:
-            return DataError(error.message, subject=shown(path), hint=error.hint)
-        try:
-            image = tf.io.decode_image(prepared, self.channels, expand_animations=False)
-            if not self.resize and tuple(image.shape[:2]) != (self.height, self.width):
-                return self._other_size(path, image)
-            self.decode(tf.constant(prepared))
-        except tf.errors.OpError as error:
-            return DataError(
-                f"not an image that can be decoded: {reason(error)}",
+        image = read_image(path, self.channels, (self.height, self.width) if self.resize else None)
+        if image.shape != (self.height, self.width, self.channels):
+            raise DataError(
+                f"the image is {image.shape[0]} x {image.shape[1]} pixels (height x width), and "
+                f"the first one, {shown(self.first)}, is {self.height} x {self.width}",
                 subject=shown(path),
-                hint=_HINT,
+                hint=f"set data.image_size: [{self.height}, {self.width}] to resize all of them",
             )
-        return None
+        return image
 
-    def _other_size(self, path: str, image: tf.Tensor) -> DataError:
-        height, width = image.shape[:2]
-        return DataError(
-            f"the image is {height} x {width} pixels (height x width), and the first one, "
-            f"{shown(self.first)}, is {self.height} x {self.width}",
-            subject=shown(path),
-            hint=f"set data.image_size: [{self.height}, {self.width}] to resize all of them",
+    def read_all(self, paths: Sequence[str]) -> np.ndarray:
+        """Return the pixels of some files, (n, height, width, channels), decoded in threads."""
+        images = np.empty((len(paths), self.height, self.width, self.channels), np.uint8)
+        for row, image in enumerate(self._threads.map(self.read, paths)):
+            images[row] = image
+        return images
+
+    def errors_of(self, paths: Sequence[str]) -> dict[str, str]:
+        """Return why files cannot be used, by path, of those that cannot."""
+
+        def error(path: str) -> str | None:
+            try:
+                self.read(path)
+            except DataError as wrong:
+                return str(wrong)
+            return None
+
+        found = zip(paths, self._threads.map(error, paths), strict=True)
+        return {path: text for path, text in found if text is not None}
+
+    @functools.cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        # Fewer where images are large: each holds the whole image before it is resized.
+        image_bytes = max(self.first_size[0] * self.first_size[1] * 3, 1)
+        return ThreadPoolExecutor(
+            min(len(os.sched_getaffinity(0)), _MOST_PARALLEL, _DECODING_BYTES // image_bytes) or 1
         )
-
-
-def read_first_image(path: str) -> tuple[int, int, int]:
-    """Return height, width and channels (1 or 3) of an image.
-
-    By Pillow, so that opening a data set leaves TensorFlow's runtime untouched: devices can be
-    configured only before its first operation.
-
-    Raises:
-        DataError: the file is no image, or cut short.
-    """
-    try:
-        content = read_content(os.fsencode(path))
-        check_header(read_header(content), content)
-        return _shape(content)
-    except DataError as error:
-        raise DataError(error.message, subject=shown(path), hint=error.hint) from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(
-            f"not an image that can be decoded: {str(error).partition(' <_io')[0]}",
-            subject=shown(path),
-            hint=_HINT,
-        ) from error
-
-
-def _shape(content: bytes) -> tuple[int, int, int]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with Image.open(io.BytesIO(content)) as image:
-            image.load()
-            width, height = oriented(image).size
-            is_gray = image.mode in _GRAY_MODES and image.format != "GIF"
-    return height, width, 1 if is_gray else 3

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import abc
 import functools
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -26,38 +27,129 @@ Batch: TypeAlias = tuple[Tensors, Tensors]
 """Inputs and targets of some examples, (n, ...) each: tensors in a graph, else arrays."""
 
 
-class Examples(Protocol):
-    """A sequence of examples, read by index; inputs and targets in their stored dtype."""
+_ALIGNMENT = 64
+"""Bytes, what Eigen asks for; arrays that begin elsewhere are copied into TensorFlow's memory."""
 
-    def __len__(self) -> int: ...
 
-    @property
-    def labels(self) -> np.ndarray | None:
-        """Integer labels, int64 (n,), known without reading inputs; None for other targets."""
+def in_host_memory(batch: Tensors) -> Tensors:
+    """Return a structure of tensors, (n, ...) each, copied into numpy's memory; in a graph.
 
-    @property
+    A batch waits in host memory whatever the device. On a CPU the device's allocator is the host's:
+    batches that come and go during a step take its free chunks, so that equal steps would have
+    different peaks. Strings stay where they are.
+    """
+    import tensorflow as tf
+
+    tensors = tf.nest.flatten(batch)
+    moved = [i for i, tensor in enumerate(tensors) if tensor.dtype != tf.string]
+    copies = tf.numpy_function(
+        lambda *arrays: [aligned_copy(array) for array in arrays],
+        [tensors[i] for i in moved],
+        [tensors[i].dtype for i in moved],
+    )
+    for i, copy in zip(moved, copies, strict=True):
+        copy.set_shape(tensors[i].shape)
+        tensors[i] = copy
+    return tf.nest.pack_sequence_as(batch, tensors)
+
+
+def aligned_copy(array: np.ndarray) -> np.ndarray:
+    """Return a copy whose first byte is at a multiple of 64; strings and objects as they are."""
+    if array.dtype.kind in "OSU":
+        return array
+    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
+class Examples(abc.ABC):
+    """A sequence of examples, read by index; inputs and targets in their stored dtype.
+
+    Attributes:
+        labels: integer labels, int64 (n,), known without reading inputs; None for other targets.
+        is_augmented: whether they differ from epoch to epoch when they are trained on.
+    """
+
+    labels: np.ndarray | None = None
+    is_augmented = False
+
+    @functools.cached_property
     def input_spec(self) -> Specs:
         """`tf.TensorSpec` of one example's input (images: uint8), or a structure of them."""
+        return ()
 
-    @property
+    @functools.cached_property
     def target_spec(self) -> Specs:
-        """`tf.TensorSpec` of one example's target, or a structure of them."""
+        """The same of its target."""
+        return ()
 
-    def load(self, indices: tf.Tensor) -> Batch:
-        """Return the batch `(x, y)` of int64 (b,) indices; can be traced by `tf.data`."""
+    @abc.abstractmethod
+    def __len__(self) -> int: ...
 
+    @abc.abstractmethod
     def arrays(self, indices: np.ndarray) -> Batch:
-        """Return the batch `(x, y)` of int64 (b,) indices as numpy arrays, equal to `load`'s.
+        """Return the batch `(x, y)` of int64 (b,) indices as numpy arrays.
 
         Raises:
             DataError: an example cannot be read.
         """
+
+    def load(self, indices: tf.Tensor) -> Batch:
+        """Return the batch `(x, y)` of int64 (b,) indices as tensors; can be traced."""
+        import tensorflow as tf
+
+        specs = (self.input_spec, self.target_spec)
+        flat = tf.nest.flatten(specs)
+
+        def read(rows: np.ndarray) -> list[np.ndarray]:
+            return [aligned_copy(array) for array in tf.nest.flatten(self.arrays(rows))]
+
+        batch = tf.numpy_function(read, [indices], [spec.dtype for spec in flat])
+        for tensor, spec in zip(batch, flat, strict=True):
+            tensor.set_shape((indices.shape[0], *spec.shape))
+        return tf.nest.pack_sequence_as(specs, batch)
 
     def explain(self, indices: np.ndarray) -> DataError | None:
         """Return the error of the first of these examples that cannot be read, or None.
 
         An error inside a `tf.data` graph does not say which file it is about; this does.
         """
+        step = reading_batch(self.input_spec, self.target_spec)
+        for start in range(0, len(indices), step):
+            try:
+                self.arrays(indices[start : start + step])
+            except DataError as error:
+                return error
+        return None
+
+    @property
+    def identified_by(self) -> str:
+        """What `contents` are; only the same can be compared."""
+        import tensorflow as tf
+
+        specs = tf.nest.flatten(self.input_spec)
+        return f"inputs {' '.join(f'{s.dtype.name}{s.shape.as_list()}' for s in specs)}"
+
+    def contents(self, indices: np.ndarray) -> Sequence[bytes]:
+        """Return what identifies each of some examples: by default its inputs as stored."""
+        import tensorflow as tf
+
+        inputs = tf.nest.flatten(self.arrays(indices)[0])
+        rows = [np.ascontiguousarray(array).reshape(len(indices), -1) for array in inputs]
+        return [b"".join(part[row].tobytes() for part in rows) for row in range(len(indices))]
+
+    def prepare(self) -> None:  # noqa: B027  most have nothing to do
+        """Do what has to be done before the first batch, such as filling a cache, once."""
+
+    def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
+        """Return the random numbers of some augmented examples, float32 (n, k)."""
+        raise TypeError("the examples are not augmented")
+
+    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
+        """Return the batch `(x, y)`, changed by the numbers drawn for it; can be traced."""
+        raise TypeError("the examples are not augmented")
 
 
 def single(values: tuple[T, ...]) -> T | tuple[T, ...]:
@@ -79,115 +171,3 @@ def reading_batch(*specs: Specs) -> int:
     Between 1 and 512: a batch that is counted alone takes gigabytes where examples are large.
     """
     return int(np.clip(_READING_BYTES // max(example_bytes(specs), 1), 1, _MOST_READ))
-
-
-def first_problem(examples: Examples, indices: np.ndarray) -> DataError | None:
-    """Return the error of the first of these examples, int64 (n,), that cannot be read, or None."""
-    step = reading_batch(examples.input_spec, examples.target_spec)
-    for start in range(0, len(indices), step):
-        try:
-            examples.arrays(indices[start : start + step])
-        except DataError as error:
-            return error
-    return None
-
-
-@runtime_checkable
-class AugmentedExamples(Protocol):
-    """Examples that differ from epoch to epoch when they are trained on."""
-
-    def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
-        """Return the random numbers of some examples, float32 (n, k), by seed, epoch, index."""
-
-    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
-        """Return the batch `(x, y)`, changed by the numbers drawn for it; can be traced."""
-
-
-@runtime_checkable
-class PreparedExamples(Protocol):
-    """Examples that have something to do before their first batch, such as filling a cache."""
-
-    def prepare(self) -> None:
-        """Do it, unless it is done."""
-
-
-class DerivedExamples:
-    """Examples that others become, one for one; what a class does not change is theirs.
-
-    Args:
-        base: the others.
-    """
-
-    def __init__(self, base: Examples) -> None:
-        self._base = base
-        self.labels: np.ndarray | None = base.labels
-        self.input_spec: Specs = base.input_spec
-        self.target_spec: Specs = base.target_spec
-
-    def __len__(self) -> int:
-        return len(self._base)
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first example that cannot be read, or None."""
-        return self._base.explain(indices)
-
-
-class DecodedExamples(abc.ABC):
-    """Examples that are read and decoded by `load`; arrays of them are what it gives on the CPU.
-
-    Args:
-        labels: integer labels, int64 (n,), or None.
-        input_spec: see `Examples`.
-        target_spec: see `Examples`.
-    """
-
-    def __init__(self, labels: np.ndarray | None, input_spec: Specs, target_spec: Specs) -> None:
-        self.labels = labels
-        self.input_spec = input_spec
-        self.target_spec = target_spec
-
-    @abc.abstractmethod
-    def __len__(self) -> int: ...
-
-    @abc.abstractmethod
-    def load(self, indices: tf.Tensor) -> Batch:
-        """Return a batch as tensors."""
-
-    @abc.abstractmethod
-    def why_unreadable(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first of these examples, decoded one by one, or None."""
-
-    def arrays(self, indices: np.ndarray) -> Batch:
-        """Return a batch as arrays.
-
-        Raises:
-            DataError: an example cannot be read or decoded.
-        """
-        import tensorflow as tf
-
-        chosen = np.asarray(indices, np.int64)
-        try:
-            x, y = tf.nest.map_structure(
-                lambda tensor: tensor.numpy(), self._load_compiled(tf.constant(chosen))
-            )
-        except tf.errors.OpError as error:
-            unreadable = self.why_unreadable(chosen)
-            if unreadable is None:
-                raise
-            raise unreadable from error
-        return x, y
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first of these examples that cannot be used, or None."""
-        return first_problem(self, indices)
-
-    @functools.cached_property
-    def _load_compiled(self) -> tf.types.experimental.GenericFunction:
-        import tensorflow as tf
-
-        # One op at a time, without a graph, decoding takes five times as long.
-        def load(indices: tf.Tensor) -> Batch:
-            with tf.device("CPU:0"):
-                return self.load(indices)
-
-        return tf.function(load, input_signature=[tf.TensorSpec([None], tf.int64)])

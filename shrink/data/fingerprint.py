@@ -23,7 +23,7 @@ from shrink.data.config import (
     ask_source,
     source_code,
 )
-from shrink.data.folders import CLIPS, IMAGES, TEXTS, Names, find_images, shown
+from shrink.data.folders import CLIPS, IMAGES, TEXTS, find_images, shown
 from shrink.data.pairs import find_pairs
 from shrink.data.shards import find_shards, prepared_folder
 from shrink.data.table import read_listing
@@ -150,7 +150,7 @@ def _check_there(path: Path) -> None:
         )
 
 
-def _found(config: DataConfig) -> tuple[Path, Names, list[str]]:
+def _found(config: DataConfig) -> tuple[Path, Sequence[str], list[str]]:
     """Return the files of a source `images`, `audio`, `tiles` or `text`, each once.
 
     Returns:
@@ -162,7 +162,7 @@ def _found(config: DataConfig) -> tuple[Path, Names, list[str]]:
     """
     path = Path(config.path or "").expanduser().absolute()
     if not path.is_dir():
-        return path.parent, read_listing(path, ()).files.unique(), []
+        return path.parent, list(dict.fromkeys(read_listing(path, ()).cells["path"])), []
     found = find_images(path, {"audio": CLIPS, "text": TEXTS}.get(config.source, IMAGES))
     classes = (
         (split, name, files) for split, own in found.splits.items() for name, files in own.items()

@@ -1,17 +1,12 @@
-"""The names of a data set's files and classes: folders by class, maybe within folders by split.
-
-A list of 500,000 names takes 50 MB as Python's strings, and half of that in one piece.
-"""
+"""The names of a data set's files and classes: folders by class, maybe within folders by split."""
 
 from __future__ import annotations
 
 import os
-from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import overload
 
 from shrink.base.errors import DataError, did_you_mean
 
@@ -19,97 +14,6 @@ from shrink.base.errors import DataError, did_you_mean
 def shown(path: str | Path) -> str:
     """Return a path as text that can be printed, whatever bytes it is made of."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
-class Names(Sequence[str]):
-    """File names, kept as bytes one after the other: 8 bytes each beside the name itself.
-
-    Args:
-        names: to begin with.
-    """
-
-    def __init__(self, names: Iterable[str] = ()) -> None:
-        self._bytes = bytearray()
-        self._ends = array("q", [0])
-        self._rows: array[int] | None = None
-        self._folder = b""
-        for name in names:
-            self.append(name)
-
-    def append(self, name: str) -> None:
-        """Add a name at the end.
-
-        Raises:
-            TypeError: these names were taken from others, and share their memory.
-        """
-        if self._rows is not None or self._folder:
-            raise TypeError("names that were taken from others cannot grow")
-        self._bytes += os.fsencode(name)
-        self._ends.append(len(self._bytes))
-
-    def encoded(self, index: int) -> bytes:
-        """Return the bytes of one name; `index` counts from 0."""
-        row = self._row(index)
-        name = bytes(self._bytes[self._ends[row] : self._ends[row + 1]])
-        return name if name.startswith(b"/") else self._folder + name
-
-    def take(self, indices: Iterable[int]) -> Names:
-        """Return some of the names, in the order asked for; they share this one's memory."""
-        taken = self._sharing(self._folder)
-        taken._rows = array("q", (self._row(int(index)) for index in indices))
-        return taken
-
-    def under(self, folder: str) -> Names:
-        """Return the names as paths in a folder, but for those that are absolute."""
-        paths = self._sharing(os.fsencode(folder) + b"/")
-        paths._rows = self._rows
-        return paths
-
-    def _sharing(self, folder: bytes) -> Names:
-        names = Names()
-        names._bytes, names._ends, names._folder = self._bytes, self._ends, folder
-        return names
-
-    def unique(self) -> Names:
-        """Return each name once, in the order they appear in first."""
-        seen: set[int] = set()  # 64 bits of each name, for the names themselves take thrice as much
-        first = array("q")
-        for index, name in enumerate(self):
-            if (key := hash(name)) not in seen:
-                seen.add(key)
-                first.append(index)
-        return self.take(first)
-
-    def _row(self, index: int) -> int:
-        return index if self._rows is None else self._rows[index]
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1 if self._rows is None else len(self._rows)
-
-    def __iter__(self) -> Iterator[str]:
-        for index in range(len(self)):
-            yield os.fsdecode(self.encoded(index))
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Names: ...
-
-    def __getitem__(self, index: int | slice) -> str | Names:
-        if isinstance(index, slice):
-            return self.take(range(*index.indices(len(self))))
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        return os.fsdecode(self.encoded(index % len(self)))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]  # it can grow
-
-    def __repr__(self) -> str:
-        return f"Names({list(self)})"
 
 
 IMAGE_ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
@@ -160,14 +64,14 @@ class ImageFolders:
         splits: by split (`train`, `validation`, `test`, or `all` where images are not divided),
             then by class, each in sorted order: file names relative to the root.
         ignored: what was left alone, by kind, with its number.
-        names: all of them, sorted by folder, class and name, whose memory `splits` share.
+        names: all of them, sorted by folder, class and name.
         kind: of the files.
     """
 
     root: Path
-    splits: Mapping[str, Mapping[str, Names]]
+    splits: Mapping[str, Mapping[str, Sequence[str]]]
     ignored: Mapping[str, int]
-    names: Names
+    names: Sequence[str]
     kind: FileKind = IMAGES
 
     def notes(self) -> tuple[str, ...]:
@@ -227,9 +131,9 @@ class _Finder:
 
     def __init__(self, root: Path, kind: FileKind, ignored: Counter[str]) -> None:
         self._root, self._kind, self._ignored = root, kind, ignored
-        self.names = Names()
+        self.names: list[str] = []
 
-    def splits(self, top: _Listing) -> dict[str, dict[str, Names]]:
+    def splits(self, top: _Listing) -> dict[str, dict[str, list[str]]]:
         """Return the names in folders by split, by split and class."""
         self._count_outside(top)
         named = named_splits(self._root, top.folders.__contains__)
@@ -238,7 +142,7 @@ class _Finder:
         by_name = sorted(named.items(), key=lambda pair: pair[1])
         return {split: self.classes(name, self.listed(name)) for split, name in by_name}
 
-    def classes(self, split: str, listing: _Listing) -> dict[str, Names]:
+    def classes(self, split: str, listing: _Listing) -> dict[str, list[str]]:
         """Return the names in folders by class."""
         self._count_outside(listing)
         classes = {}
@@ -247,10 +151,8 @@ class _Finder:
             inside = self.listed(relative)
             if inside.folders:
                 self._ignored["folders inside class folders"] += len(inside.folders)
-            first = len(self.names)
-            for file in sorted(inside.files):
-                self.names.append(f"{relative}/{file}")
-            classes[name] = self.names.take(range(first, len(self.names)))
+            classes[name] = [f"{relative}/{file}" for file in sorted(inside.files)]
+            self.names += classes[name]
         return classes
 
     def _count_outside(self, listing: _Listing) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
 
 from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
-from shrink.data.decoding import check_header, read_content, read_first_image, read_header
+from shrink.data.decoding import read_content, read_image, undecodable
 from shrink.data.folders import shown
 
 _HINT = "save it as a PNG of class numbers: with a palette, or gray with the number as value"
@@ -29,7 +27,7 @@ _GRAY = 0
 """PNG's colour type of gray without alpha."""
 
 
-def read_mask(path: str | bytes) -> np.ndarray:
+def read_mask(path: str) -> np.ndarray:
     """Return the class numbers of a mask, uint8 (height, width).
 
     A palette's index is the number, whatever the colour; of a gray image the value is; of a
@@ -39,32 +37,27 @@ def read_mask(path: str | bytes) -> np.ndarray:
         DataError: no PNG, in colours, beyond 255, or damaged; its subject is the file.
     """
     try:
-        content = read_content(path)
-        header = read_header(content)
-        check_header(header, content)
-        if header.format != "PNG":
-            raise DataError("a mask has to be a PNG file", hint=_HINT)
-        return _numbers(content)
+        return _numbers(read_content(path))
     except DataError as error:
-        raise DataError(error.message, subject=shown(os.fsdecode(path)), hint=error.hint) from error
+        raise DataError(error.message, subject=shown(path), hint=error.hint or _HINT) from error
 
 
 def _numbers(content: bytes) -> np.ndarray:
+    if not content:
+        raise DataError("the file is empty")
+    if not content.startswith(b"\x89PNG\r\n\x1a\n"):
+        raise DataError("a mask has to be a PNG file")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
-                mode, values = image.mode, np.asarray(image) // _gray_step(content)
+        with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
+            mode, values = image.mode, np.asarray(image) // _gray_step(content)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = str(error).partition(" <_io")[0]
-        raise DataError(f"not a PNG that can be decoded: {reason}", hint=_HINT) from error
+        raise undecodable(error, "a PNG") from error
     if values.ndim != 2:
-        raise DataError(f"the mask is in colours ({mode}), not class numbers", hint=_HINT)
+        raise DataError(f"the mask is in colours ({mode}), not class numbers")
     if values.size and int(values.max()) >= _MOST_CLASSES:
         raise DataError(
             f"the mask has the class number {int(values.max())}, and {_MOST_CLASSES - 1} is the "
-            "largest",
-            hint=_HINT,
+            "largest"
         )
     return values.astype(np.uint8)
 
@@ -85,15 +78,8 @@ def resized_mask(mask: np.ndarray, height: int, width: int) -> np.ndarray:
     return mask[rows[:, None], columns[None, :]]
 
 
-@dataclass(frozen=True)
-class MaskFacts:
-    """The largest and the second largest class number of each mask, int64 (n, 2)."""
-
-    highest: np.ndarray
-
-
-def examined(images: Sequence[str], masks: Sequence[str], digests: bytes) -> MaskFacts:
-    """Look at every mask, and whether it is of its image's size; at the same files but once.
+def examined(images: Sequence[str], masks: Sequence[str], digests: bytes) -> np.ndarray:
+    """Return the two largest class numbers of each mask, int64 (n, 2), after checking its size.
 
     Args:
         images: absolute paths.
@@ -107,19 +93,19 @@ def examined(images: Sequence[str], masks: Sequence[str], digests: bytes) -> Mas
     try:
         remembered = json.loads(memory.read_text(encoding="utf-8"))
         if len(remembered) == len(masks):
-            return MaskFacts(np.array(remembered, np.int64))
+            return np.array(remembered, np.int64)
     except (OSError, ValueError, TypeError):
         pass
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
         highest = list(pool.map(_examine, images, masks))
     keep(memory, json.dumps(highest).encode())
-    return MaskFacts(np.array(highest, np.int64))
+    return np.array(highest, np.int64)
 
 
 def _examine(image: str, mask: str) -> list[int]:
     """Return the two largest class numbers of a mask, after checking its size."""
     numbers = read_mask(mask)
-    height, width, _ = read_first_image(image)
+    height, width, _ = read_image(image).shape
     if numbers.shape != (height, width):
         raise DataError(
             f"the mask is {numbers.shape[0]} x {numbers.shape[1]} pixels (height x width), and "

@@ -10,20 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError
-from shrink.base.types import Tensors
 from shrink.data.dataset import Dataset
-from shrink.data.examples import (
-    AugmentedExamples,
-    Batch,
-    DerivedExamples,
-    Examples,
-    PreparedExamples,
-)
+from shrink.data.examples import Examples
+from shrink.data.views import View
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import natural_order, signature_names
 from shrink.tflite.names import output_names as signature_outputs
@@ -122,62 +114,7 @@ def _first(
 def _arranged(examples: Examples, inputs: list[int], targets: list[int]) -> Examples:
     if inputs == sorted(inputs) and targets == sorted(targets):
         return examples
-    if isinstance(examples, AugmentedExamples):
-        return _ArrangedViews(examples, examples, inputs, targets)
-    return _Arranged(examples, inputs, targets)
-
-
-class _Arranged(DerivedExamples):
-    """Examples with their inputs and targets in another order."""
-
-    def __init__(self, base: Examples, inputs: Sequence[int], targets: Sequence[int]) -> None:
-        super().__init__(base)
-        self._inputs, self._targets = inputs, targets
-        self.input_spec = _picked(base.input_spec, inputs)
-        self.target_spec = _picked(base.target_spec, targets)
-
-    def load(self, indices: tf.Tensor) -> Batch:
-        """Return the batch of these indices, (n,), in the model's order."""
-        return self._swapped(self._base.load(indices))
-
-    def arrays(self, indices: np.ndarray) -> Batch:
-        """Return the batch as arrays."""
-        return self._swapped(self._base.arrays(indices))
-
-    def prepare(self) -> None:
-        """Prepare the examples underneath, where they have to be."""
-        if isinstance(self._base, PreparedExamples):
-            self._base.prepare()
-
-    def _swapped(self, batch: Batch) -> Batch:
-        x, y = batch
-        return _picked(x, self._inputs), _picked(y, self._targets)
-
-
-class _ArrangedViews(_Arranged):
-    """The same of examples that differ from epoch to epoch."""
-
-    def __init__(
-        self,
-        base: Examples,
-        views: AugmentedExamples,
-        inputs: Sequence[int],
-        targets: Sequence[int],
-    ) -> None:
-        super().__init__(base, inputs, targets)
-        self._views = views
-
-    def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
-        """Return the random numbers of these examples in an epoch."""
-        return self._views.draw(seed, epoch, indices)
-
-    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
-        """Return the augmented batch, in the model's order."""
-        return self._swapped(self._views.load_augmented(indices, numbers))
-
-
-def _picked(values: Tensors, indices: Sequence[int]) -> Tensors:
-    return tuple(values[index] for index in indices) if isinstance(values, tuple) else values
+    return View(examples, inputs=inputs, targets=targets)
 
 
 def keras_names(model: keras.Model) -> ModelNames:

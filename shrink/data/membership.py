@@ -10,38 +10,24 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
-from shrink.base.file_hashes import DIGEST_BYTES
+from shrink.base.file_hashes import DIGEST_BYTES, hash_files
 from shrink.base.packages import versions
-from shrink.base.types import Array
 from shrink.contract.result import SharedExamples
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
-from shrink.data.examples import SPLIT_NAMES, Examples, example_bytes, reading_batch
+from shrink.data.examples import SPLIT_NAMES, Examples, reading_batch
 from shrink.data.fingerprint import fingerprint
 from shrink.data.folders import shown
 
 _VERSION = 1
 _BYTES = 8
-
-
-@runtime_checkable
-class IdentifiedByContent(Protocol):
-    """Examples that are identified by something shorter than their inputs."""
-
-    @property
-    def identified_by(self) -> str:
-        """By what, such as `file`; only the same can be compared."""
-
-    def contents(self, indices: np.ndarray) -> Sequence[bytes]:
-        """Return what identifies each of some examples."""
 
 
 @dataclass(frozen=True)
@@ -51,16 +37,16 @@ class Membership:
     Attributes:
         identified_by: what examples are identified by; only the same can be compared.
         splits: uint64 (n,) for train, validation and test, in the order of their examples.
-        files: the file of each example by split, for messages; empty where there is none.
+        file: returns the file of an example by its split and place, for messages.
     """
 
     identified_by: str
     splits: dict[str, np.ndarray]
-    files: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    file: Callable[[str, int], str] | None = None
 
     def name(self, split: str, row: int) -> str:
         """Return what an example is called: its file, or its split and number."""
-        return shown(self.files[split][row]) if self.files else f"{split} example {row}"
+        return shown(self.file(split, row)) if self.file else f"{split} example {row}"
 
     def trained(self) -> np.ndarray:
         """Return those that training has seen, by its gradients or by its choices."""
@@ -117,47 +103,19 @@ def membership_of(splits: dict[str, Examples], config: DataConfig, seed: int) ->
     memory = entry_path("splits", key, ".bin")
     with contextlib.suppress(DataError):
         return read_membership(memory)
-    identified_by = _identified_by(splits["train"])
-    membership = Membership(
-        identified_by, {split: _hashes(examples) for split, examples in splits.items()}
-    )
+    hashes = {split: _hashes(examples) for split, examples in splits.items()}
+    membership = Membership(splits["train"].identified_by, hashes)
     keep(memory, membership.content())
     return membership
-
-
-def _identified_by(examples: Examples) -> str:
-    if isinstance(examples, IdentifiedByContent):
-        return examples.identified_by
-    import tensorflow as tf
-
-    specs = [f"{s.dtype.name}{s.shape.as_list()}" for s in tf.nest.flatten(examples.input_spec)]
-    return f"inputs {' '.join(specs)}"
 
 
 def _hashes(examples: Examples) -> np.ndarray:
     hashes = np.empty(len(examples), np.uint64)
     step = reading_batch(examples.input_spec, examples.target_spec)
-    if isinstance(examples, IdentifiedByContent):
-        step = max(step, _chunk(examples))
     for start in range(0, len(examples), step):
         indices = np.arange(start, min(start + step, len(examples)))
-        hashes[indices] = [content_hash(content) for content in _contents(examples, indices)]
+        hashes[indices] = [content_hash(content) for content in examples.contents(indices)]
     return hashes
-
-
-def _chunk(examples: Examples) -> int:
-    """Return how many contents to read at once: records are no larger than what they hold."""
-    return int(np.clip(16 * 1000**2 // max(example_bytes(examples.input_spec), 1), 1, 4096))
-
-
-def _contents(examples: Examples, indices: np.ndarray) -> Sequence[bytes]:
-    if isinstance(examples, IdentifiedByContent):
-        return examples.contents(indices)
-    import tensorflow as tf
-
-    inputs: list[Array] = tf.nest.flatten(examples.arrays(indices)[0])
-    rows = [np.ascontiguousarray(array).reshape(len(indices), -1) for array in inputs]
-    return [b"".join(array[index].tobytes() for array in rows) for index in range(len(indices))]
 
 
 def content_hash(content: bytes) -> int:
@@ -219,23 +177,17 @@ def without_shared(membership: Membership) -> dict[str, np.ndarray]:
     return masks
 
 
-def contents_of(
-    splits: Mapping[str, Sequence[str]], paths: Iterable[str], digests: bytes
-) -> dict[str, np.ndarray]:
-    """Return what stands for the content of each file of a split, uint64 (n,).
+def file_contents(root: Path, names: Sequence[str], owner: Path) -> np.ndarray:
+    """Return what stands for the content of each file, uint64 (n,): 8 bytes of its SHA-256.
 
     Args:
-        splits: files by split.
-        paths: of files whose content is known, all of `splits` among them.
-        digests: SHA-256 of each file's content, 32 bytes each, of which 8 are taken.
-
-    Files are matched by 64 bits of their path: a mapping by path would take more than the paths.
+        root: the folder that names are relative to, where they are not absolute.
+        names: of the files; one may be there twice.
+        owner: what they belong to, see `hash_files`.
     """
-    known = np.frombuffer(digests, np.uint64)[:: DIGEST_BYTES // 8]
-    keys = np.fromiter(map(hash, paths), np.int64, len(known))
-    order = np.argsort(keys)
-    contents = {}
-    for split, paths_of_split in splits.items():
-        wanted = np.fromiter(map(hash, paths_of_split), np.int64, len(paths_of_split))
-        contents[split] = known[order[np.searchsorted(keys, wanted, sorter=order)]]
-    return contents
+    unique = list(dict.fromkeys(names))
+    contents = np.frombuffer(hash_files(root, unique, owner), np.uint64)[:: DIGEST_BYTES // 8]
+    if len(unique) == len(names):
+        return contents
+    number = {name: index for index, name in enumerate(unique)}
+    return contents[[number[name] for name in names]]

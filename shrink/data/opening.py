@@ -10,13 +10,11 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from shrink.base.errors import DataError
-from shrink.base.types import Tensors
 from shrink.data.augment import Augmentation
 from shrink.data.cached import cached
-from shrink.data.config import DataConfig, NormalizeConfig, ask_source
-from shrink.data.dataset import Dataset, Subset, left_out
-from shrink.data.examples import SPLIT_NAMES, Batch, DerivedExamples, Examples, PreparedExamples
+from shrink.data.config import DataConfig, ask_source
+from shrink.data.dataset import Dataset, left_out
+from shrink.data.examples import SPLIT_NAMES, Examples
 from shrink.data.folders import named_classes
 from shrink.data.membership import (
     Membership,
@@ -25,90 +23,7 @@ from shrink.data.membership import (
     shared_examples,
     without_shared,
 )
-
-
-class View(DerivedExamples):
-    """Examples with normalized inputs, or with the input as the target, or both.
-
-    Args:
-        base: the examples as stored.
-        normalize: how inputs become float32, or None.
-        target_is_input: whether examples have no other target, and so no labels.
-    """
-
-    def __init__(
-        self,
-        base: Examples,
-        normalize: NormalizeConfig | None,
-        target_is_input: bool,
-    ) -> None:
-        super().__init__(base)
-        self._normalize = normalize
-        self._target_is_input = target_is_input
-        if normalize is not None:
-            self.input_spec = tf.nest.map_structure(
-                lambda s: tf.TensorSpec(s.shape, tf.float32), base.input_spec
-            )
-        if target_is_input:
-            self.labels, self.target_spec = None, self.input_spec
-
-    def prepare(self) -> None:
-        """Have the examples below do what they do before their first batch."""
-        if isinstance(self._base, PreparedExamples):
-            self._base.prepare()
-
-    def load(self, indices: tf.Tensor) -> Batch:
-        """Return a batch as tensors."""
-        return self._transformed(*self._base.load(indices), _float_tensor)
-
-    def arrays(self, indices: np.ndarray) -> Batch:
-        """Return a batch as numpy arrays."""
-        return self._transformed(*self._base.arrays(indices), _float_array)
-
-    def _transformed(self, x: Tensors, y: Tensors, to_float: Callable[[Tensors], Tensors]) -> Batch:
-        if self._normalize is not None:
-            scale, offset = np.float32(self._normalize.scale), np.float32(self._normalize.offset)
-            x = tf.nest.map_structure(lambda part: to_float(part) * scale + offset, x)
-        return x, (x if self._target_is_input else y)
-
-
-class AugmentedView(View):
-    """A view with random changes where its examples are trained on: `load_augmented`.
-
-    They work on inputs as stored, before they are normalized; `load` and `arrays` are free of
-    them.
-    """
-
-    def __init__(
-        self,
-        base: Examples,
-        normalize: NormalizeConfig | None,
-        target_is_input: bool,
-        augmentation: Augmentation,
-    ) -> None:
-        super().__init__(base, normalize, target_is_input)
-        self._augmentation = augmentation
-
-    def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
-        """Return the random numbers of some examples, float32 (n, k)."""
-        return self._augmentation.draw(seed, epoch, indices)
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the user's function, or of the first unreadable example, or None."""
-        return self._augmentation.failure or super().explain(indices)
-
-    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
-        """Return a batch as tensors, changed by the numbers drawn for it."""
-        changed = self._augmentation.apply(*self._base.load(indices), numbers)
-        return self._transformed(*changed, _float_tensor)
-
-
-def _float_tensor(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.float32)
-
-
-def _float_array(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x, np.float32)
+from shrink.data.views import View
 
 
 def _width_of_rows(dataset: Dataset) -> int | None:
@@ -194,18 +109,15 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
         return dataset
     classes = None if inputs_are_targets else dataset.num_classes
 
-    def view(examples: Examples) -> Examples:
-        return View(examples, config.normalize, inputs_are_targets)
-
-    train = view(dataset.train)
+    view = functools.partial(View, normalize=config.normalize, target_is_input=inputs_are_targets)
+    augmentation = None
     if config.augment is not None:
         specs = dataset.train.input_spec, dataset.train.target_spec
         targets = () if inputs_are_targets else specs[1]
         augmentation = Augmentation(config.augment, specs[0], classes, targets, dataset.has_boxes)
-        train = AugmentedView(dataset.train, config.normalize, inputs_are_targets, augmentation)
     return replace(
         dataset,
-        train=train,
+        train=view(dataset.train, augmentation=augmentation),
         validation=view(dataset.validation),
         test=view(dataset.test),
         class_names=() if inputs_are_targets else dataset.class_names,
@@ -233,4 +145,4 @@ def _splits(dataset: Dataset) -> dict[str, Examples]:
 
 
 def _without(examples: Examples, mask: np.ndarray) -> Examples:
-    return examples if mask.all() else Subset(examples, np.flatnonzero(mask))
+    return examples if mask.all() else View(examples, rows=np.flatnonzero(mask))

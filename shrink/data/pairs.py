@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base.errors import DataError
-from shrink.data.folders import ALL, IMAGE_ENDINGS, SPLIT_OF_NAME, Names, named_splits, shown
+from shrink.data.folders import ALL, IMAGE_ENDINGS, SPLIT_OF_NAME, named_splits, shown
 
 IMAGES, MASKS = "images", "masks"
 MASK_ENDING = ".png"
@@ -26,12 +26,11 @@ class Pairs:
     """
 
     root: Path
-    splits: Mapping[str, tuple[Names, Names]]
+    splits: Mapping[str, tuple[Sequence[str], Sequence[str]]]
 
-    def names(self) -> Names:
+    def names(self) -> list[str]:
         """Return all names: of each split the images, then the masks."""
-        parts = (part for pair in self.splits.values() for part in pair)
-        return Names(name for part in parts for name in part)
+        return [name for pair in self.splits.values() for names in pair for name in names]
 
 
 def holds_masks(path: Path) -> bool:
@@ -64,7 +63,7 @@ def find_pairs(root: Path) -> Pairs:
     return Pairs(root, {split: _paired(root, f"{folder}/") for split, folder in by_folder})
 
 
-def _paired(root: Path, prefix: str) -> tuple[Names, Names]:
+def _paired(root: Path, prefix: str) -> tuple[list[str], list[str]]:
     images = _by_stem(root, f"{prefix}{IMAGES}", IMAGE_ENDINGS)
     masks = _by_stem(root, f"{prefix}{MASKS}", (MASK_ENDING,))
     for stem in sorted(images.keys() ^ masks.keys()):
@@ -77,7 +76,7 @@ def _paired(root: Path, prefix: str) -> tuple[Names, Names]:
     if not images:
         raise DataError("no images", subject=shown(root / f"{prefix}{IMAGES}"), hint=_HINT)
     stems = sorted(images)
-    return Names(images[stem] for stem in stems), Names(masks[stem] for stem in stems)
+    return [images[stem] for stem in stems], [masks[stem] for stem in stems]
 
 
 def _by_stem(root: Path, folder: str, endings: tuple[str, ...]) -> dict[str, str]:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import tensorflow as tf
 
-from shrink.data.arrays import in_host_memory
-from shrink.data.examples import AugmentedExamples, Batch, Examples, PreparedExamples, example_bytes
+from shrink.data.examples import Batch, Examples, example_bytes, in_host_memory
 from shrink.data.splits import permutation
 
 PREFETCH_BYTES = 16 * 1000**2
@@ -57,7 +56,7 @@ def training_batches(
         return order_of(epoch)[start : start + global_batch_size]
 
     load = _loader(examples, indices_of)
-    if isinstance(examples, AugmentedExamples):
+    if examples.is_augmented:
         load = _augmented_loader(examples, indices_of, seed, per_epoch)
     steps = tf.data.Dataset.range(first_step, last_step)
     return _batches(examples, steps, load, min(n, global_batch_size))
@@ -106,8 +105,7 @@ def naming_bad_examples(*parts: Examples) -> Iterator[None]:
 
 
 def _loader(examples: Examples, indices_of: Callable[[int], np.ndarray]) -> Loader:
-    if isinstance(examples, PreparedExamples):
-        examples.prepare()
+    examples.prepare()
 
     def load(step: tf.Tensor) -> Batch:
         indices = tf.numpy_function(indices_of, [step], tf.int64)
@@ -117,7 +115,7 @@ def _loader(examples: Examples, indices_of: Callable[[int], np.ndarray]) -> Load
 
 
 def _augmented_loader(
-    examples: AugmentedExamples,
+    examples: Examples,
     indices_of: Callable[[int], np.ndarray],
     seed: int,
     per_epoch: int,

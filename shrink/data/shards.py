@@ -7,7 +7,6 @@ import itertools
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base.errors import DataError
@@ -19,25 +18,6 @@ _HINT = (
     "name a file, a folder of files such as train-0.tfrecord, train-00000-of-00010 or a.tfrec, "
     "or a pattern such as 'data/*.records'"
 )
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """The features of a data set of records.
-
-    Attributes:
-        features: by name.
-        inputs: names of the features that are inputs, in order.
-        targets: the same of targets.
-        class_names: of integer labels.
-        num_classes: None where targets are real.
-    """
-
-    features: Mapping[str, FeatureConfig]
-    inputs: tuple[str, ...]
-    targets: tuple[str, ...]
-    class_names: tuple[str, ...]
-    num_classes: int | None
 
 
 _RECORD_NAME = re.compile(
@@ -104,8 +84,10 @@ def _split(relative: Path) -> str:
     return ALL
 
 
-def described(path: Path, config: DataConfig) -> Manifest:
-    """Return the features that the recipe declares.
+def described(
+    path: Path, config: DataConfig
+) -> tuple[Mapping[str, FeatureConfig], tuple[str, ...], tuple[str, ...]]:
+    """Return the features that the recipe declares, and the names of inputs and targets.
 
     Raises:
         DataError: it declares none, or an input or target is not among them.
@@ -128,7 +110,7 @@ def described(path: Path, config: DataConfig) -> Manifest:
                 subject=path,
                 hint="declare it in data.features, or correct data.inputs and data.targets",
             )
-    return Manifest(features, inputs, targets, (), None)
+    return features, inputs, targets
 
 
 INFO = "dataset_info.json"

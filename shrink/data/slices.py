@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -155,7 +155,7 @@ def column_values(path: Path, name: str, column: Array, count: int) -> Array:
 
 
 def path_values(
-    slices: Sequence[SliceConfig], files: Sequence[str], root: Path
+    slices: Sequence[SliceConfig], files: Iterable[str], root: Path
 ) -> dict[str, Array]:
     """Return the values of slicings by folder and by pattern, (n,) texts each, by their names.
 

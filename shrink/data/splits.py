@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
+from shrink.data.folders import ALL
 
 
 @dataclass(frozen=True)
@@ -68,41 +69,52 @@ def split_examples(
     return Split(train=by_split[0], validation=by_split[2], test=by_split[1])
 
 
-def derived_splits(
-    labels: np.ndarray | None,
-    total: int,
+def chosen_rows(
+    given: Mapping[str, np.ndarray],
+    targets: np.ndarray | None,
     seed: int,
     config: DataConfig,
-    given: Container[str],
     subject: str | Path,
-) -> dict[str, np.ndarray]:
-    """Divide the examples that train among `train`, `validation` and `test`.
+) -> dict[str, tuple[str, np.ndarray]]:
+    """Return which examples train, validate and test, by the split that the source gives them as.
 
     Args:
-        labels: int64 (total,) to stratify by, or None for a plain shuffled split.
-        total: number of examples.
-        seed: decides the split.
+        given: rows that the source gives as train, validation and test, or as `all`, int64 (n,)
+            each; what it does not give is taken from train or `all`.
+        targets: of all rows that train or `all` is of; labels, int64 (rows,), are stratified by.
+        seed: decides what is taken.
         config: says the fractions.
-        given: splits that the source has of its own, for which nothing is taken here.
         subject: the source, for messages.
 
     Returns:
-        Indices by split, as `split_examples` gives them; of given splits an empty array.
+        By split: the given split that its rows are of, and these rows.
 
     Raises:
         DataError: too few examples for the splits.
     """
+    main = ALL if ALL in given else "train"
+    if main not in given:
+        names = ", ".join(sorted(given))
+        raise DataError(
+            f"there is {names}, and no split train", subject=subject, hint="add a split train"
+        )
     try:
         split = split_examples(
-            labels,
-            total,
+            targets[given[main]] if targets is not None and targets.ndim == 1 else None,
+            len(given[main]),
             seed,
             validation=0.0 if "validation" in given else config.validation_split,
             test=0.0 if "test" in given else config.test_split,
         )
     except DataError as error:
         raise DataError(error.message, subject=subject, hint=error.hint) from error
-    return {"train": split.train, "validation": split.validation, "test": split.test}
+    chosen = {"train": split.train, "validation": split.validation, "test": split.test}
+    return {
+        name: (name, given[name])
+        if name in given and name != "train"
+        else (main, given[main][places])
+        for name, places in chosen.items()
+    }
 
 
 def stratified_sample(labels: np.ndarray | None, total: int, count: int, seed: int) -> np.ndarray:

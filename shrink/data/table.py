@@ -1,18 +1,18 @@
-"""CSV files: tables of numbers, and lists of images; light."""
+"""CSV files: tables of numbers, and lists of images."""
 
 from __future__ import annotations
 
 import csv
-import itertools
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from shrink.base.errors import DataError, hint_for
 from shrink.data.config import DataConfig
-from shrink.data.folders import SPLIT_OF_NAME, Names
+from shrink.data.folders import SPLIT_OF_NAME
 
 PARQUET_ENDINGS = (".parquet", ".pq")
 _LIST_HINT = "the first line is: path,label (and may have a column split)"
@@ -23,23 +23,6 @@ def is_parquet(path: Path) -> bool:
     return path.suffix.lower() in PARQUET_ENDINGS
 
 
-@dataclass(frozen=True)
-class Listing:
-    """The rows of a CSV file.
-
-    Attributes:
-        path: of the CSV file.
-        files: of the images, relative to the CSV file's folder, or absolute.
-        columns: every other column by name.
-        splits: the split of each row, or None where there is no column `split`.
-    """
-
-    path: Path
-    files: Names
-    columns: Mapping[str, tuple[str, ...]]
-    splits: tuple[str, ...] | None
-
-
 def lists_images(path: Path) -> bool:
     """Whether a CSV file lists images, by its column `path`; any other is a table."""
     try:
@@ -47,25 +30,6 @@ def lists_images(path: Path) -> bool:
             return "path" in next(csv.reader(stream), [])
     except (OSError, UnicodeDecodeError, csv.Error):
         return True  # read_listing says what is wrong
-
-
-def read_listing(path: Path, targets: Sequence[str]) -> Listing:
-    """Read a CSV file with a column `path` and the columns of the targets.
-
-    Raises:
-        DataError: missing, no CSV file, without rows, or without such columns.
-    """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = numbered_rows(stream)
-            _, header = next(rows, (1, list[str]()))
-            _check_header(path, header, targets)
-            files, columns = _columns(path, header, rows)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"cannot be read as CSV: {error}", subject=path, hint=_LIST_HINT) from error
-    if not files:
-        raise DataError("no images are listed", subject=path, hint=_LIST_HINT)
-    return Listing(path, files, columns, _split(path, columns))
 
 
 def numbered_rows(stream: TextIO) -> Iterator[tuple[int, list[str]]]:
@@ -79,44 +43,6 @@ def numbered_rows(stream: TextIO) -> Iterator[tuple[int, list[str]]]:
         if row:
             yield line, row
         line = reader.line_num + 1
-
-
-def _check_header(path: Path, header: Sequence[str], targets: Sequence[str]) -> None:
-    for name in ("path", *targets):
-        if name not in header:
-            raise DataError(
-                f"no column {name}; there are {', '.join(header) or 'none'}",
-                subject=path,
-                hint=_LIST_HINT
-                if name != "path"
-                else "name the column of the files path; a table of numbers is source: csv",
-            )
-
-
-def _columns(
-    path: Path, header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]
-) -> tuple[Names, dict[str, tuple[str, ...]]]:
-    """Return the paths and each other column; a row is dropped as soon as it is read."""
-    files = Names()
-    cells: list[list[str]] = [[] for _ in header]
-    index = header.index("path")
-    for line, row in rows:
-        if len(row) != len(header) or not row[index]:
-            raise DataError(
-                f"line {line} has not one value for each column", subject=path, hint=_LIST_HINT
-            )
-        for column, cell in zip(cells, row, strict=True):
-            if column is cells[index]:
-                files.append(cell)
-            else:
-                column.append(sys.intern(cell))  # labels are kept once
-    columns = {name: tuple(column) for name, column in zip(header, cells, strict=True)}
-    columns.pop("path")
-    return files, columns
-
-
-def _split(path: Path, columns: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
-    return split_names(path, columns["split"]) if "split" in columns else None
 
 
 def split_names(path: Path, cells: Sequence[str]) -> tuple[str, ...]:
@@ -151,47 +77,76 @@ class Table:
     """
 
     cells: Mapping[str, tuple[str, ...]]
-    lines: tuple[int, ...]
+    lines: Sequence[int]
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path, hint: str = _HINT) -> Table:
     """Read a table.
 
     Raises:
         DataError: it is no CSV file, has no rows, two columns of one name, or a row of another
             length.
     """
-    (_, header), *rows = _read(path, None)
-    if not rows or len(set(header)) < len(header):
-        problem = "no rows" if not rows else "two columns of one name"
-        raise DataError(f"{problem} in this table", subject=path, hint=_HINT)
-    for line, row in rows:
-        if len(row) != len(header):
+    lines, columns = array("q"), list[list[str]]()
+    header: list[str] = []
+    for line, row in _rows(path, hint):
+        if not header:
+            header, columns = row, [[] for _ in row]
+        elif len(row) != len(header):
             raise DataError(
                 f"line {line} has {len(row)} values for {len(header)} columns",
                 subject=path,
-                hint=_HINT,
+                hint=hint,
             )
-    columns = zip(*(row for _, row in rows), strict=True)
-    return Table(dict(zip(header, columns, strict=True)), tuple(line for line, _ in rows))
+        else:
+            lines.append(line)
+            for column, cell in zip(columns, row, strict=True):
+                column.append(sys.intern(cell))  # labels are kept once
+    if not lines or len(set(header)) < len(header):
+        problem = "two columns of one name" if lines else "no rows"
+        raise DataError(f"{problem} in this table", subject=path, hint=hint)
+    return Table(dict(zip(header, map(tuple, columns), strict=True)), lines)
 
 
-def read_header(path: Path) -> list[str]:
+def read_listing(path: Path, targets: Sequence[str]) -> Table:
+    """Read a CSV file with a column `path` and the columns of the targets.
+
+    Raises:
+        DataError: missing, no CSV file, without rows, or without such columns.
+    """
+    header = read_header(path, _LIST_HINT)
+    for name in ("path", *targets):
+        if name not in header:
+            raise DataError(
+                f"no column {name}; there are {', '.join(header) or 'none'}",
+                subject=path,
+                hint=_LIST_HINT
+                if name != "path"
+                else "name the column of the files path; a table of numbers is source: csv",
+            )
+    table = read_table(path, _LIST_HINT)
+    if "" in table.cells["path"]:
+        line = table.lines[table.cells["path"].index("")]
+        raise DataError(f"line {line} names no file", subject=path, hint=_LIST_HINT)
+    return table
+
+
+def read_header(path: Path, hint: str = _HINT) -> list[str]:
     """Return the names of a table's columns.
 
     Raises:
         DataError: it is no CSV file.
     """
-    return _read(path, 1)[0][1]
+    return next(_rows(path, hint), (1, list[str]()))[1]
 
 
-def _read(path: Path, most: int | None) -> list[tuple[int, list[str]]]:
-    """Return at most so many rows with their lines, the first of them the header."""
+def _rows(path: Path, hint: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a CSV file with their lines, the header first."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            return list(itertools.islice(numbered_rows(stream), most)) or [(1, [])]
+            yield from numbered_rows(stream)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"cannot be read as CSV: {error}", subject=path, hint=_HINT) from error
+        raise DataError(f"cannot be read as CSV: {error}", subject=path, hint=hint) from error
 
 
 def feature_columns(

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError
-from shrink.data.arrays import load_arrays
-from shrink.data.examples import SPLIT_NAMES, Batch
+from shrink.data.arrays import LazyRows
+from shrink.data.examples import SPLIT_NAMES
 from shrink.data.series_config import SeriesConfig
 
 
@@ -28,43 +27,6 @@ class Rows:
     x: np.ndarray
     y: np.ndarray
     run: np.ndarray
-
-
-class WindowExamples:
-    """Windows as inputs (window, d), with the rows behind as targets (horizon,) or (horizon, k).
-
-    Args:
-        rows: the series.
-        starts: int64 (n,), the first row of each window.
-        config: window and horizon.
-    """
-
-    labels: np.ndarray | None = None
-
-    def __init__(self, rows: Rows, starts: np.ndarray, config: SeriesConfig) -> None:
-        self._rows, self._starts, self._config = rows, starts, config
-        wide = rows.y.shape[1]
-        target = (config.horizon,) if wide == 1 else (config.horizon, wide)
-        self.input_spec = tf.TensorSpec((config.window, rows.x.shape[1]), tf.float32)
-        self.target_spec = tf.TensorSpec(target, tf.float32)
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def load(self, indices: tf.Tensor) -> Batch:
-        """Return a batch as tensors."""
-        return load_arrays(self.arrays, indices, (self.input_spec, self.target_spec))
-
-    def arrays(self, indices: np.ndarray) -> Batch:
-        """Return a batch as arrays."""
-        config, first = self._config, self._starts[indices][:, None]
-        x = self._rows.x[first + np.arange(config.window)]
-        y = self._rows.y[first + config.window + np.arange(config.horizon)]
-        return x, y.reshape(len(x), *self.target_spec.shape)
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return None: rows were checked when they were read."""
-        return None
 
 
 def splits_by_time(run: np.ndarray, validation: float, test: float) -> np.ndarray:
@@ -96,8 +58,10 @@ def stretches(values: np.ndarray) -> list[tuple[int, int]]:
 
 def windows(
     rows: Rows, split: np.ndarray, config: SeriesConfig, subject: str
-) -> dict[str, WindowExamples]:
-    """Return the windows of each split; none crosses the border of a series or of a split.
+) -> tuple[LazyRows, LazyRows, dict[str, np.ndarray]]:
+    """Return windows (window, d), the rows behind as targets, and the windows of each split.
+
+    Targets are (horizon,) or (horizon, k). No window crosses the border of a series or of a split.
 
     Args:
         rows: the series.
@@ -120,7 +84,23 @@ def windows(
                 hint="give a longer series, a larger part of it (data.validation_split, "
                 "data.test_split), or a smaller data.series.window",
             )
-    return {name: WindowExamples(rows, starts[name], config) for name in SPLIT_NAMES}
+    first = np.concatenate([starts[name] for name in SPLIT_NAMES])[:, None]
+    wide = rows.y.shape[1]
+    target = (config.horizon,) if wide == 1 else (config.horizon, wide)
+
+    def inputs(chosen: np.ndarray) -> np.ndarray:
+        return np.asarray(rows.x[first[chosen] + np.arange(config.window)])
+
+    def targets(chosen: np.ndarray) -> np.ndarray:
+        y = rows.y[first[chosen] + config.window + np.arange(config.horizon)]
+        return np.asarray(y.reshape(len(chosen), *target))
+
+    count, width = len(first), rows.x.shape[1]
+    x = LazyRows(inputs, (count, config.window, width), np.float32, is_decoded=True)
+    y = LazyRows(targets, (count, *target), np.float32)
+    ends = np.cumsum([len(starts[name]) for name in SPLIT_NAMES])
+    own = np.split(np.arange(count), ends[:-1])
+    return x, y, dict(zip(SPLIT_NAMES, own, strict=True))
 
 
 def _starts(

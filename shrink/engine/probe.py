@@ -10,9 +10,8 @@ from typing import NoReturn
 import numpy as np
 import tensorflow as tf
 
-from shrink.base.errors import DataError, ResourceError
+from shrink.base.errors import ResourceError
 from shrink.base.types import Array, Tensors
-from shrink.data.arrays import load_arrays
 from shrink.data.examples import Examples
 from shrink.data.pipeline import batches_waiting, training_batches
 from shrink.engine.devices import distribute_batches
@@ -23,7 +22,7 @@ from shrink.measure.small_tensors import IN_PROBES, SMALL_BYTES, small_variables
 from shrink.measure.training_peak import TrainingPeak
 
 
-class ZeroExamples:
+class ZeroExamples(Examples):
     """Examples of zeros: they take the memory of real ones, and every classifier has a class 0.
 
     Args:
@@ -31,8 +30,6 @@ class ZeroExamples:
         target_spec: the same of its target.
         count: how many examples.
     """
-
-    labels: Array | None = None
 
     def __init__(self, input_spec: Tensors, target_spec: Tensors, count: int) -> None:
         self.input_spec = input_spec
@@ -42,10 +39,6 @@ class ZeroExamples:
     def __len__(self) -> int:
         return self._count
 
-    def load(self, indices: tf.Tensor) -> tuple[Tensors, Tensors]:
-        """Return a batch of zeros."""
-        return load_arrays(self.arrays, indices, (self.input_spec, self.target_spec))
-
     def arrays(self, indices: Array) -> tuple[Tensors, Tensors]:
         """Return a batch of zeros as arrays."""
 
@@ -53,10 +46,6 @@ class ZeroExamples:
             return np.zeros((len(indices), *spec.shape), spec.dtype.as_numpy_dtype)
 
         return tf.nest.map_structure(zeros, (self.input_spec, self.target_spec))
-
-    def explain(self, indices: Array) -> DataError | None:
-        """Return None: there is nothing to read."""
-        return None
 
 
 _STEPS = 3

@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 
 from shrink.base.errors import DataError
 from shrink.base.progress import Share
@@ -24,7 +24,6 @@ from shrink.contract.result import HeldOut
 from shrink.data.bad_examples import SkippedNote, remembered_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.decoding import Header, read_header
 from shrink.data.examples import SPLIT_NAMES, Examples, reading_batch
 from shrink.data.fingerprint import content_hashes
 from shrink.data.folders import shown
@@ -35,7 +34,6 @@ from shrink.run.lineage import describe_shared
 from shrink.task.task import targets_of
 
 _ENDINGS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "BMP": (".bmp",), "GIF": (".gif",)}
-_HEAD_BYTES = 1 << 16
 
 
 def data_check(job: CheckJob, send: Send) -> DataCheck:
@@ -119,20 +117,20 @@ def _of_one_size(config: DataConfig) -> DataConfig:
 
 def _check_files(config: DataConfig, send: Send, said_size: tuple[int, int] | None) -> _Files:
     """Decode every image, and compare contents, names and sizes of all of them."""
-    images, decoder = open_images(config, skip=True)
-    paths = [path for files, _ in images.splits.values() for path in files]
+    table, decoder = open_images(config, skip=True)
+    paths = [path for split in table.splits for path in table.files(split)]
     counter = _Counter(send, "decoding", len(paths))
     bad = remembered_bad_files(paths, decoder, config, counter.add)
     labels = {
-        path: target.tolist()
-        for files, targets in images.splits.values()
-        for path, target in zip(files, targets, strict=True)
+        table.file(row): str(table.targets[row].tolist())
+        for rows in table.splits.values()
+        for row in rows.tolist()
     }
     groups = duplicates(content_hashes(config))
     headers = {path: _header(path) for path in paths if path not in bad}
-    suspicious = [text for path, one in headers.items() if (text := _wrong_ending(path, one))]
+    suspicious = [text for path, one in headers.items() if (text := _wrong_ending(path, one[0]))]
     for group in groups:
-        if len({str(labels.get(path)) for path in group}) > 1:
+        if len({labels.get(path) for path in group}) > 1:
             same = " = ".join(map(shown, group))
             suspicious.append(f"the same image under different labels: {same}")
     copies = tuple(tuple(map(shown, group)) for group in groups)
@@ -140,13 +138,14 @@ def _check_files(config: DataConfig, send: Send, said_size: tuple[int, int] | No
     return _Files(list(bad.values()), copies, suspicious, notes)
 
 
-def _header(path: str) -> Header:
-    with Path(path).open("rb") as stream:
-        return read_header(stream.read(_HEAD_BYTES))
+def _header(path: str) -> tuple[str, int, int]:
+    """Return format, height and width of an image."""
+    with Image.open(path) as image:
+        return str(image.format), image.height, image.width
 
 
-def _size_notes(headers: Iterable[Header]) -> list[str]:
-    sizes = sorted({(one.height, one.width) for one in headers if one.height and one.width})
+def _size_notes(headers: Iterable[tuple[str, int, int]]) -> list[str]:
+    sizes = sorted({(height, width) for _, height, width in headers})
     if len(sizes) < 2:
         return []
     (low_height, low_width), (high_height, high_width) = sizes[0], sizes[-1]
@@ -157,9 +156,8 @@ def _size_notes(headers: Iterable[Header]) -> list[str]:
     ]
 
 
-def _wrong_ending(path: str, header: Header) -> str | None:
-    image_format = header.format
-    if not image_format or path.lower().endswith(_ENDINGS[image_format]):
+def _wrong_ending(path: str, image_format: str) -> str | None:
+    if path.lower().endswith(_ENDINGS[image_format]):
         return None
     return f"{shown(path)}: the content is {image_format}, whatever the name says"
 

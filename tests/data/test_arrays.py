@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from shrink.data.arrays import aligned_copy, in_host_memory
+from shrink.data.examples import aligned_copy, in_host_memory
 from shrink.measure.memory import AllocatorPeak
 
 

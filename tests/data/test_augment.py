@@ -15,8 +15,8 @@ from shrink.data import augment as mix
 from shrink.data.arrays import ArrayExamples
 from shrink.data.augment import Augmentation, uniforms
 from shrink.data.config import AugmentConfig
-from shrink.data.opening import AugmentedView
 from shrink.data.pipeline import naming_bad_examples, training_batches
+from shrink.data.views import View
 
 _RNG = np.random.default_rng(0)
 _IMAGES = _RNG.integers(0, 256, (40, 9, 8, 3), np.uint8)
@@ -220,7 +220,7 @@ def test_a_function_that_gives_no_image_is_named(tmp_path: Path, name: str, mess
     spec = tf.TensorSpec((9, 8, 3), tf.float32)
     augmentation = _augmentation(spec, function=_named(tmp_path, name))
     examples = ArrayExamples(_IMAGES.astype(np.float32), np.arange(40) % 4, np.arange(40))
-    view = AugmentedView(examples, None, False, augmentation)
+    view = View(examples, augmentation=augmentation)
     batches = training_batches(view, global_batch_size=8, seed=0, first_step=0, last_step=1)
     with pytest.raises(DataError, match=message) as caught, naming_bad_examples(view):
         next(iter(batches))

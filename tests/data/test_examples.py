@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from shrink.base.errors import DataError
 from shrink.data.arrays import ArrayExamples
-from shrink.data.examples import example_bytes, first_problem, reading_batch
+from shrink.data.examples import example_bytes, reading_batch
 
 LABEL = tf.TensorSpec((), tf.int64)
 
@@ -28,8 +28,8 @@ class _OneBad(ArrayExamples):
         return super().arrays(indices)
 
 
-def test_first_problem_reads_all_in_batches() -> None:
+def test_explain_reads_all_in_batches() -> None:
     numbers = np.arange(1000)
     examples = _OneBad(numbers[:, None], numbers, numbers)
-    assert first_problem(examples, numbers[:600]) is None
-    assert str(first_problem(examples, numbers)) == "700 is among 488"
+    assert examples.explain(numbers[:600]) is None
+    assert str(examples.explain(numbers)) == "700 is among 488"

@@ -76,6 +76,7 @@ class Varied(UnlabelledExamples):
     """Inputs that are one more with every draw, and targets named apart."""
 
     input_spec = target_spec = (None, None)
+    is_augmented = True
 
     def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
         return np.full((len(indices), 1), epoch, np.float32)

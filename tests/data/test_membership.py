@@ -15,10 +15,11 @@ from shrink.base.cache import cache_root
 from shrink.base.errors import DataError
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig, NormalizeConfig
-from shrink.data.dataset import Dataset, Subset, left_out
+from shrink.data.dataset import Dataset, left_out
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.membership import Membership, read_membership
 from shrink.data.opening import open_dataset
+from shrink.data.views import View
 from tests.data.images import write_folders, write_image
 
 RANDOM = np.random.default_rng(0)
@@ -177,15 +178,15 @@ def test_membership_is_read_as_it_was_written(one: Membership) -> None:
         read_membership(path)
 
 
-def test_subset_gives_batches_of_the_examples_that_it_names() -> None:
+def test_a_view_gives_batches_of_the_examples_that_it_names() -> None:
     base = ArrayExamples(X, Y.astype(np.int64), np.arange(200))
     rows = np.array([3, 150, 7])
-    subset = Subset(base, rows)
-    for x, y in (subset.arrays(np.array([2, 0])), subset.load(np.array([2, 0]))):
+    view = View(base, rows=rows)
+    for x, y in (view.arrays(np.array([2, 0])), view.load(np.array([2, 0]))):
         np.testing.assert_array_equal(x, X[[7, 3]])
         np.testing.assert_array_equal(y, Y[[7, 3]])
-    assert len(subset) == 3
-    np.testing.assert_array_equal(subset.labels, Y[rows])
+    assert len(view) == 3
+    np.testing.assert_array_equal(view.labels, Y[rows])
 
 
 TRAINED, TESTED = range(60), range(57, 67)

@@ -11,6 +11,7 @@ import tf_keras as keras
 
 from shrink.contract.training import Training
 from shrink.data.dataset import Dataset
+from shrink.data.examples import Examples
 from shrink.data.pipeline import training_batches
 from shrink.engine.devices import Devices, distribute_batches, open_devices
 from shrink.engine.fit import train
@@ -28,7 +29,7 @@ from tests.engine._exactness import (
 BATCH_SIZE, COUNT, EPOCHS = 24, 61, 2
 
 
-class ArrayExamples:
+class ArrayExamples(Examples):
     """Examples in memory."""
 
     def __init__(self, x: Any, y: Any) -> None:
@@ -45,9 +46,6 @@ class ArrayExamples:
 
     def arrays(self, indices: Any) -> tuple[Any, Any]:
         return self._x[indices], self._y[indices]
-
-    def explain(self, indices: Any) -> None:
-        return None
 
 
 def dataset(count: int = COUNT, validation: int = 10) -> Dataset:

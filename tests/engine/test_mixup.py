@@ -59,7 +59,7 @@ def mixed_batch(dataset: Dataset, settings: dict[str, Any]) -> tuple[Any, Any, A
     if settings.get("class_weights"):
         batches = with_class_weights(batches, class_weights_of(WEIGHTS, dataset))
     places = epoch_order(len(dataset.train), 0, 0)[:8]
-    shares = dataset.train.draw(0, 0, places)[:, 11]  # type: ignore[attr-defined]
+    shares = dataset.train.draw(0, 0, places)[:, 11]
     return next(iter(batches)), places, shares
 
 

@@ -18,7 +18,7 @@ from shrink.contract.training import Optimizer, Training
 from shrink.data.augment import Augmentation
 from shrink.data.config import AugmentConfig
 from shrink.data.dataset import Dataset
-from shrink.data.opening import AugmentedView
+from shrink.data.views import View
 from shrink.engine.checkpoint import CheckpointFolder
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
@@ -215,7 +215,7 @@ def test_train_gets_the_same_images_of_a_users_function_when_cut_short(
         data = dataset()
         config = AugmentConfig(function=f"{own}:noise")
         changes = Augmentation(config, data.train.input_spec, 5)
-        return replace(data, train=AugmentedView(data.train, None, False, changes))
+        return replace(data, train=View(data.train, augmentation=changes))
 
     whole = run(None, examples=examples())
     with pytest.raises(Cut):

@@ -19,6 +19,7 @@ from shrink.contract.job import StepJob
 from shrink.data import membership
 from shrink.data.examples import Examples
 from shrink.data.sources import digits
+from shrink.data.views import View
 from shrink.recipe.load import RawRecipe
 from shrink.run.again import measure_again
 from shrink.run.execute import execute
@@ -47,25 +48,20 @@ gates: {accuracy_drop: 1.0}
 """
 
 
-class Counted:
+class Counted(View):
     """Test examples, of which it is counted what is read."""
 
     def __init__(self, of: Examples, read: Callable[[int], None]) -> None:
-        self._of, self._read = of, read
-
-    def __len__(self) -> int:
-        return len(self._of)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._of, name)
+        super().__init__(of)
+        self._read = read
 
     def arrays(self, indices: np.ndarray) -> Any:
         self._read(len(indices))
-        return self._of.arrays(indices)
+        return super().arrays(indices)
 
     def load(self, indices: tf.Tensor) -> Any:
         self._read(1)
-        return self._of.load(indices)
+        return super().load(indices)
 
 
 @pytest.mark.slow

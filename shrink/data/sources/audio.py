@@ -2,68 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import gcd
-from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError
-from shrink.base.file_hashes import hash_files
-from shrink.data.arrays import load_arrays
+from shrink.data.arrays import LazyRows
 from shrink.data.audio_config import AudioConfig
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.examples import SPLIT_NAMES, Batch, first_problem
-from shrink.data.folders import ALL, CLIPS, Names, shown
+from shrink.data.folders import CLIPS, shown
 from shrink.data.front_end import features, fitted
-from shrink.data.membership import Membership, contents_of
-from shrink.data.sources.images import divided, in_folders, listed_images, sliced
+from shrink.data.sources.images import divided, find_files
 from shrink.data.wav import Clip, read_wav
 
 
-class ClipExamples:
-    """Clips with a label or other target each; read and transformed when they are asked for.
-
-    Args:
-        files: absolute paths.
-        targets: int64 (n,) labels, or float32 (n, k).
-        config: the front end.
-    """
-
-    def __init__(self, files: Sequence[str], targets: np.ndarray, config: AudioConfig) -> None:
-        self.labels: np.ndarray | None = targets if targets.ndim == 1 else None
-        self.input_spec = tf.TensorSpec(config.shape, tf.float32)
-        self.target_spec = tf.TensorSpec(targets.shape[1:], tf.as_dtype(targets.dtype))
-        self._files = files if isinstance(files, Names) else Names(files)
-        self._targets = targets
-        self._config = config
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def load(self, indices: tf.Tensor) -> Batch:
-        """Return a batch as tensors."""
-        return load_arrays(self.arrays, indices, (self.input_spec, self.target_spec))
-
-    def arrays(self, indices: np.ndarray) -> Batch:
-        """Return a batch as arrays.
-
-        Raises:
-            DataError: a file cannot be read, or has another rate or more channels than are taken.
-        """
-        samples = np.empty((len(indices), self._config.clip_samples))
-        for row, index in enumerate(indices):
-            samples[row] = read_clip(self._files.encoded(int(index)), self._config)
-        return features(samples, self._config), self._targets[indices]
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first clip that cannot be used, or None."""
-        return first_problem(self, indices)
-
-
-def read_clip(path: bytes, config: AudioConfig) -> np.ndarray:
+def read_clip(path: str, config: AudioConfig) -> np.ndarray:
     """Return a file's samples as one clip, float64 (clip_samples,).
 
     Raises:
@@ -73,9 +27,7 @@ def read_clip(path: bytes, config: AudioConfig) -> np.ndarray:
     try:
         samples = _resampled(_one_channel(clip, config), clip.rate, config)
     except DataError as error:
-        raise DataError(
-            error.message, subject=shown(path.decode(errors="surrogateescape")), hint=error.hint
-        ) from error
+        raise DataError(error.message, subject=shown(path), hint=error.hint) from error
     return fitted(samples, config.clip_samples)
 
 
@@ -111,27 +63,17 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     """Open the WAV files under `config.path`, or those that a CSV file lists.
 
     Raises:
-        DataError: no such folder, no clips, a class that is missing in a split, a single class,
-            or a first clip that cannot be read.
+        DataError: see `find_files`; a first clip that cannot be read.
     """
-    path = Path(config.path or "").expanduser().absolute()
-    found = in_folders(path, config, CLIPS) if path.is_dir() else listed_images(path, config)
-    front_end = config.audio or AudioConfig()
-    parts, rows = divided(found, config, seed)
-    opened = {split: ClipExamples(*parts[split], front_end) for split in SPLIT_NAMES}
-    opened["train"].arrays(np.arange(1))
-    names = found.names.unique()
-    digests = hash_files(found.root, names, found.path)
-    files = {split: parts[split][0] for split in SPLIT_NAMES}
-    contents = contents_of(files, names.under(str(found.root)), digests)
-    return Dataset(
-        train=opened["train"],
-        validation=opened["validation"],
-        test=opened["test"],
-        class_names=found.class_names,
-        num_classes=found.num_classes,
-        notes=found.notes,
-        given=frozenset(found.splits) - {ALL, "train"},
-        known_membership=Membership("file", contents, files),
-        slice_values=sliced(found, parts, rows, config.slices or ()),
-    )
+    table, front_end = find_files(config, CLIPS), config.audio or AudioConfig()
+
+    def read(rows: np.ndarray) -> np.ndarray:
+        samples = np.empty((len(rows), front_end.clip_samples))
+        for place, row in enumerate(rows.tolist()):
+            samples[place] = read_clip(table.file(row), front_end)
+        return features(samples, front_end)
+
+    x = LazyRows(read, (len(table.names), *front_end.shape), np.float32, is_decoded=True)
+    dataset = divided(table, x, config, seed)
+    dataset.train.arrays(np.arange(1))
+    return dataset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -13,7 +14,7 @@ import numpy as np
 from shrink.base.errors import DataError, listed
 from shrink.data.arrays import (
     ArrayExamples,
-    RowNumbers,
+    LazyRows,
     Rows,
     are_labels,
     check_finite,
@@ -24,16 +25,15 @@ from shrink.data.arrays import (
     fed_dtype,
     fed_target_dtype,
     row_bytes,
-    row_numbers,
     targets_of,
 )
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, ExtremeLabel
+from shrink.data.dataset import Dataset, ExtremeLabel, given_splits
 from shrink.data.early import layout, slice_columns, wanted_targets
-from shrink.data.examples import SPLIT_NAMES, single
+from shrink.data.examples import single
 from shrink.data.folders import class_order
 from shrink.data.slices import column_values
-from shrink.data.splits import derived_splits
+from shrink.data.splits import chosen_rows
 
 _MOST_NAMES = 10_000
 
@@ -98,8 +98,9 @@ def open_columns(
         for split, suffix in suffixes.items()
     }
     _check_splits(path, splits, needs_two=config.target == "label", named=bool(words))
-    rows = _rows(path, splits, config, seed)
-    examples = {name: _examples(*of_split) for name, of_split in rows.items()}
+    counts = {name: np.arange(split.count) for name, split in splits.items()}
+    rows = chosen_rows(counts, splits["train"].labels, seed, config, path)
+    examples = {name: _examples(splits[given], own) for name, (given, own) in rows.items()}
     classes = len(words) or _class_count(splits)
     counted = tuple(map(str, range(classes))) if classes and classes <= _MOST_NAMES else ()
     extremes = tuple(one for name, split in splits.items() for one in _extremes(name, split))
@@ -112,15 +113,15 @@ def open_columns(
         notes=tuple(notes),
         input_names=inputs,
         target_names=wanted,
-        given=frozenset(splits) - {"train"},
+        given=given_splits(rows),
         extremes=extremes,
         slice_values={
             name: {
-                by: column_values(path, one, arrays[one][:], split.count)[chosen]
+                by: column_values(path, one, arrays[one][:], splits[given].count)[chosen]
                 for by, column in columns.items()
-                for one in (f"{column}{split.suffix}",)
+                for one in (f"{column}{suffixes[given]}",)
             }
-            for name, (split, chosen) in rows.items()
+            for name, (given, chosen) in rows.items()
         },
     )
 
@@ -201,20 +202,6 @@ def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool, nam
             check_same_targets(path, name, y, other, reference, named)
 
 
-def _rows(
-    path: Path, splits: Mapping[str, _Split], config: DataConfig, seed: int
-) -> dict[str, tuple[_Split, np.ndarray]]:
-    """Return for each split the arrays that its examples are in, and their rows, int64 (n,)."""
-    train = splits["train"]
-    derived = derived_splits(train.labels, train.count, seed, config, splits, path)
-    rows = {}
-    for name in SPLIT_NAMES:
-        is_given = name in splits and name != "train"
-        split = splits[name] if is_given else train
-        rows[name] = split, np.arange(split.count) if is_given else derived[name]
-    return rows
-
-
 def _examples(split: _Split, rows: np.ndarray) -> ArrayExamples:
     x, y = tuple(split.x.values()), tuple(split.y.values())
     x_dtypes = tuple(fed_dtype(array) for array in x)
@@ -231,86 +218,44 @@ LARGE_BYTES = 128 * 1000**2
 """Arrays up to this size are checked as a whole when they are opened, and may stay in memory."""
 
 
-class LargeRows:
-    """Rows of an array in a file; values are checked as they are read, and no page is kept.
+def _checked_rows(path: Path, name: str, array: Rows) -> LazyRows:
+    """Return the rows of an array in a file; values are checked as they are read.
 
-    Args:
-        path: the file, for messages.
-        name: the array's name in it.
-        array: (rows, ...); pages of a `np.memmap` are given back after every read.
+    Mapped pages count as the process's memory once they are touched, and touching them costs more
+    than reading them: rows of a `np.memmap` in C order are read by position.
     """
+    if isinstance(array, np.memmap) and array.flags.c_contiguous:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        stored: Callable[[np.ndarray], np.ndarray] = functools.partial(
+            _read_rows, path, descriptor, array
+        )
+    else:
+        stored = array.__getitem__
 
-    def __init__(self, path: Path, name: str, array: Rows) -> None:
-        self._path = path
-        self._name = name
-        self._array = array
+    def read(rows: np.ndarray) -> np.ndarray:
+        values = np.array(stored(rows))
+        mapped = getattr(array, "_mmap", None)
+        if isinstance(mapped, mmap.mmap):
+            mapped.madvise(mmap.MADV_DONTNEED)  # gives the pages back
+        check_finite(path, name, values, rows)
+        return values
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the whole array."""
-        return self._array.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Stored dtype."""
-        return self._array.dtype
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: RowNumbers) -> np.ndarray:
-        """Return rows by number, as an array of its own.
-
-        Raises:
-            DataError: a value is not finite.
-        """
-        read = np.array(self._array[rows])
-        release_pages(self._array)
-        check_finite(self._path, self._name, read, row_numbers(rows, len(self)))
-        return read
+    return LazyRows(read, array.shape, array.dtype)
 
 
-class FileRows:
-    """Rows of a mapped array, read by position instead.
-
-    Mapped pages would count as the process's memory once they were touched, and touching them
-    costs more than reading them.
-
-    Args:
-        path: the file, for messages.
-        array: a `np.memmap` (rows, ...) in C order.
-    """
-
-    def __init__(self, path: Path, array: np.memmap) -> None:
-        self._path = path
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self._offset = int(array.offset)
-        self.shape: tuple[int, ...] = array.shape
-        self.dtype: np.dtype = array.dtype
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: RowNumbers) -> np.ndarray:
-        """Return rows by number, as an array of its own.
-
-        Raises:
-            DataError: the file cannot be read, or has become shorter.
-        """
-        numbers = row_numbers(rows, len(self))
-        read = np.empty((len(numbers), *self.shape[1:]), self.dtype)
-        size = row_bytes(self)
-        content = read.reshape(-1).view(np.uint8).data
-        try:
-            for index, number in enumerate(numbers.tolist()):
-                row = content[index * size : (index + 1) * size]
-                if os.preadv(self._descriptor, [row], self._offset + number * size) < size:
-                    raise DataError(
-                        "the file has become shorter", subject=self._path, hint="write it again"
-                    )
-        except OSError as error:
-            raise DataError(f"cannot be read: {error.strerror}", subject=self._path) from error
-        return read
+def _read_rows(path: Path, descriptor: int, array: np.memmap, rows: np.ndarray) -> np.ndarray:
+    """Return rows of a mapped array from its file."""
+    read = np.empty((len(rows), *array.shape[1:]), array.dtype)
+    size = row_bytes(array)
+    content = read.reshape(-1).view(np.uint8).data
+    try:
+        for index, number in enumerate(rows.tolist()):
+            row = content[index * size : (index + 1) * size]
+            if os.preadv(descriptor, [row], int(array.offset) + number * size) < size:
+                raise DataError("the file has become shorter", subject=path, hint="write it again")
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", subject=path) from error
+    return read
 
 
 def opened(path: Path, name: str, array: Rows) -> Rows:
@@ -322,16 +267,7 @@ def opened(path: Path, name: str, array: Rows) -> Rows:
     is_mapped = isinstance(array, np.memmap) or not isinstance(array, np.ndarray)
     size = int(np.prod(array.shape, dtype=np.int64)) * array.dtype.itemsize
     if is_mapped and size > LARGE_BYTES:
-        if isinstance(array, np.memmap) and array.flags.c_contiguous:
-            return LargeRows(path, name, FileRows(path, array))
-        return LargeRows(path, name, array)
+        return _checked_rows(path, name, array)
     checked = array if isinstance(array, np.ndarray) else array[:]
     check_finite(path, name, checked)
     return checked
-
-
-def release_pages(array: Rows) -> None:
-    """Give the pages of a mapped file back to the system, which may keep them for itself."""
-    mapped = getattr(array, "_mmap", None)
-    if isinstance(mapped, mmap.mmap):
-        mapped.madvise(mmap.MADV_DONTNEED)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from sklearn.datasets import load_digits
 
-from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
-from shrink.data.splits import split_examples
+from shrink.data.dataset import Dataset, dataset_of
+from shrink.data.folders import ALL
+from shrink.data.splits import chosen_rows
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -16,13 +16,5 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     digits = load_digits()
     x = digits.images.astype(np.float32)[..., None]
     y = digits.target.astype(np.int64)
-    split = split_examples(
-        y, len(y), seed, validation=config.validation_split, test=config.test_split
-    )
-    return Dataset(
-        train=ArrayExamples(x, y, split.train),
-        validation=ArrayExamples(x, y, split.validation),
-        test=ArrayExamples(x, y, split.test),
-        class_names=tuple(str(name) for name in digits.target_names),
-        num_classes=len(digits.target_names),
-    )
+    rows = chosen_rows({ALL: np.arange(len(y))}, y, seed, config, "digits")
+    return dataset_of(rows, x, y, tuple(map(str, digits.target_names)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import h5py
 import numpy as np
 
 from shrink.base.errors import DataError
-from shrink.data.arrays import RowNumbers, Rows
+from shrink.data.arrays import LazyRows, Rows
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.sources.columns import open_columns
@@ -19,54 +20,24 @@ _MOST_TEXTS, _MOST_CHARACTERS = 10_000_000, 1_000_000_000
 _HINT = "h5py.File(path, 'w').create_dataset('x', data=x) writes such files"
 
 
-class ChunkedRows:
-    """Rows of a chunked, maybe compressed, HDF5 dataset.
+def _read_chunks(path: Path, dataset: h5py.Dataset, rows: np.ndarray) -> np.ndarray:
+    """Return rows of a chunked, maybe compressed, dataset: one read for each run of neighbours.
 
-    Args:
-        path: the file, for messages.
-        dataset: h5py's dataset; it stays open.
+    Raises:
+        DataError: the file is damaged.
     """
-
-    def __init__(self, path: Path, dataset: h5py.Dataset) -> None:
-        self._path = path
-        self._dataset = dataset
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the whole dataset."""
-        return tuple(self._dataset.shape)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Stored dtype."""
-        return self._dataset.dtype
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: RowNumbers) -> np.ndarray:
-        """Return rows by number: one read for each run of neighbours.
-
-        Raises:
-            DataError: the file is damaged.
-        """
-        try:
-            if isinstance(rows, slice):
-                return np.asarray(self._dataset[rows])
-            unique, positions = np.unique(np.asarray(rows), return_inverse=True)
-            read = np.empty((len(unique), *self.shape[1:]), self.dtype)
-            ends = np.flatnonzero(np.diff(unique) != 1) + 1
-            for run in np.split(np.arange(len(unique)), ends):
-                if len(run):
-                    first = int(unique[run[0]])
-                    read[run[0] : run[-1] + 1] = self._dataset[first : first + len(run)]
-            return read[positions]
-        except OSError as error:
-            raise DataError(
-                f"{self._dataset.name} is damaged: {error}",
-                subject=self._path,
-                hint="write the file again",
-            ) from error
+    try:
+        unique, positions = np.unique(rows, return_inverse=True)
+        read = np.empty((len(unique), *dataset.shape[1:]), dataset.dtype)
+        for run in np.split(np.arange(len(unique)), np.flatnonzero(np.diff(unique) != 1) + 1):
+            if len(run):
+                first = int(unique[run[0]])
+                read[run[0] : run[-1] + 1] = dataset[first : first + len(run)]
+        return read[positions]
+    except OSError as error:
+        raise DataError(
+            f"{dataset.name} is damaged: {error}", subject=path, hint="write the file again"
+        ) from error
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -134,7 +105,8 @@ def _rows(path: Path, name: str, dataset: h5py.Dataset) -> Rows:
         )
     offset = dataset.id.get_offset() if dataset.chunks is None else None
     if offset is None or not dataset.size:
-        return ChunkedRows(path, dataset)
+        read = functools.partial(_read_chunks, path, dataset)
+        return LazyRows(read, dataset.shape, dataset.dtype)
     if offset + dataset.nbytes > path.stat().st_size:
         raise DataError(
             f"{name} is cut short", subject=path, hint="the file is damaged; write it again"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +12,14 @@ from shrink.base.packages import extra_hint
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.folders import ALL, SPLIT_OF_NAME
-from shrink.data.shards import described
-from shrink.data.sources.records import Parser, divided, labels_by_number, scanned_labels
+from shrink.data.sources.records import Records, divided
 from shrink.data.sources.tfrecord import ExampleParser
 
 if TYPE_CHECKING:
     import lmdb
 
 
-class LmdbRecords:
+class LmdbRecords(Records):
     """The values of some keys, by number.
 
     Args:
@@ -31,13 +29,9 @@ class LmdbRecords:
     """
 
     def __init__(self, path: Path, environment: lmdb.Environment, keys: np.ndarray) -> None:
-        self.paths = (str(path),)
-        self.file = np.zeros(len(keys), np.int32)
+        super().__init__((str(path),), np.zeros(len(keys), np.int32))
         self._environment = environment
         self._keys = keys
-
-    def __len__(self) -> int:
-        return len(self._keys)
 
     def read(self, numbers: np.ndarray) -> np.ndarray:
         """Return the bytes of values, an object array (n,)."""
@@ -46,10 +40,6 @@ class LmdbRecords:
             for index, number in enumerate(numbers):
                 contents[index] = transaction.get(self._keys[number]) or b""
         return contents
-
-    def labels(self, parser: Parser) -> Iterator[np.ndarray]:
-        """Return the labels of all values in order, int64, in batches."""
-        return labels_by_number(self, parser)
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -63,18 +53,13 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         ResourceError: the package lmdb is missing.
     """
     path = Path(config.path or "").expanduser().absolute()
-    manifest = described(path, config)
-    parser = ExampleParser(manifest, with_targets=config.target == "label")
+    parser = ExampleParser(path, config)
     environment = _open(path)
     splits = {
         split: LmdbRecords(path, environment, keys)
         for split, keys in _keys_by_split(path, environment).items()
     }
-    labels = {
-        split: None if parser.label is None else scanned_labels(records, parser, split)
-        for split, records in splits.items()
-    }
-    return divided(path, splits, labels, parser, manifest, config, seed)
+    return divided(path, splits, parser, config, seed)
 
 
 def _open(path: Path) -> lmdb.Environment:
@@ -109,7 +94,7 @@ def _keys_by_split(path: Path, environment: lmdb.Environment) -> dict[str, np.nd
         raise DataError(
             "no keys"
             if not by_split
-            else f"its keys are of the parts {', '.join(sorted(by_split))}",
+            else f"its keys are of the splits {', '.join(sorted(by_split))}",
             subject=path,
             hint="begin each key with train/, validation/ or test/, or none",
         )

@@ -2,80 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError
 from shrink.base.file_hashes import DIGEST_BYTES, hash_files
+from shrink.data.arrays import LazyRows
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, ExtremeLabel
-from shrink.data.decoding import ImageDecoder
-from shrink.data.examples import SPLIT_NAMES
-from shrink.data.folders import ALL, Names, shown
+from shrink.data.dataset import Dataset, ExtremeLabel, dataset_of
+from shrink.data.folders import ALL, shown
 from shrink.data.masks import VOID, examined, read_mask, resized_mask
-from shrink.data.membership import Membership, contents_of
-from shrink.data.pairs import Pairs, find_pairs
-from shrink.data.pictures import FilePictures
+from shrink.data.membership import file_contents
+from shrink.data.pairs import find_pairs
 from shrink.data.slices import path_values
-from shrink.data.sources.images import image_decoder
-from shrink.data.splits import derived_splits
-
-Paired = tuple[Names, Names]
-"""Absolute paths of images and of their masks."""
-
-
-class MaskedImages(FilePictures):
-    """Images with masks; both are read when they are asked for.
-
-    Args:
-        files: images and masks.
-        decoder: decides shape and channels.
-    """
-
-    def __init__(self, files: Paired, decoder: ImageDecoder) -> None:
-        images, self._masks = files
-        mask = tf.TensorSpec((decoder.height, decoder.width), tf.uint8)
-        super().__init__(images, decoder, None, mask)
-
-    def load(self, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return a batch as tensors."""
-        masks = tf.numpy_function(self._read_masks, [indices], tf.uint8)
-        whole = tf.ensure_shape(masks, (indices.shape[0], *self.target_spec.shape))
-        return self.pictures(indices), whole
-
-    def _why_unusable(self, index: int) -> DataError | None:
-        error = super()._why_unusable(index)
-        if error is None:
-            try:
-                read_mask(self._masks.encoded(index))
-            except DataError as unreadable:
-                return unreadable
-        return error
-
-    def _read_masks(self, indices: np.ndarray) -> np.ndarray:
-        size = self._decoder.height, self._decoder.width
-        masks = np.empty((len(indices), *size), np.uint8)
-        for row, index in enumerate(indices):
-            masks[row] = resized_mask(read_mask(self._masks.encoded(index)), *size)
-        return masks
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The pairs under a folder, with the SHA-256 of all their files in the order of `names()`."""
-
-    pairs: Pairs
-    digests: bytes
-
-    def paths(self, split: str) -> Paired:
-        """Return the absolute paths of a split's images and masks."""
-        images, masks = self.pairs.splits[split]
-        root = str(self.pairs.root)
-        return images.under(root), masks.under(root)
+from shrink.data.sources.images import image_decoder, pictures
+from shrink.data.splits import chosen_rows
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -86,51 +30,57 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
             or has a class beyond `data.classes`; a first image that cannot be decoded.
     """
     pairs = find_pairs(Path(config.path or "").expanduser().absolute())
-    found = _Found(pairs, hash_files(pairs.root, pairs.names(), pairs.root))
-    extremes = _extremes(found)
+    names, root = pairs.names(), str(pairs.root)
+    digests = hash_files(pairs.root, names, pairs.root)
+    images, masks, given, extremes = list[str](), list[str](), {}, list[ExtremeLabel]()
+    for split, (of_images, of_masks) in pairs.splits.items():
+        first, count = len(images), len(of_images)
+        given[split] = np.arange(first, first + count)
+        images += of_images
+        masks += of_masks
+        files = [f"{root}/{n}" for n in of_images], [f"{root}/{n}" for n in of_masks]
+        own = digests[2 * first * DIGEST_BYTES : 2 * (first + count) * DIGEST_BYTES]
+        extremes += _extremes("train" if split == ALL else split, *files, own)
     _check_classes(extremes, config)
-    divided = _divided(found, config, seed)
-    decoder = image_decoder(config, divided["train"][0], skip=False)
-    opened = {split: MaskedImages(divided[split], decoder) for split in SPLIT_NAMES}
-    files = {split: divided[split][0] for split in SPLIT_NAMES}
-    contents = contents_of(
-        files,
-        pairs.names().under(str(pairs.root)),
-        found.digests,
-    )
+    rows = chosen_rows(given, None, seed, config, shown(root))
+    contents = file_contents(pairs.root, names, pairs.root)
+    row_of = {name: row for row, name in enumerate(names)}
+
+    def image(row: int) -> str:
+        return f"{root}/{images[row]}"
+
+    decoder = image_decoder(config, [image(int(rows["train"][1][0]))], skip=False)
+    size = decoder.height, decoder.width
+
+    def read_masks(chosen: np.ndarray) -> np.ndarray:
+        read = (read_mask(f"{root}/{masks[row]}") for row in chosen.tolist())
+        return np.stack([np.zeros(size, np.uint8), *(resized_mask(one, *size) for one in read)])[1:]
+
     highest = max((one.value for one in extremes if one.value != VOID), default=0)
-    return Dataset(
-        train=opened["train"],
-        validation=opened["validation"],
-        test=opened["test"],
-        class_names=config.classes or tuple(map(str, range(highest + 1))),
-        num_classes=None,
-        given=frozenset(pairs.splits) - {ALL, "train"},
-        known_membership=Membership("file", contents, files),
-        extremes=extremes,
-        slice_values={
-            split: path_values(config.slices or (), divided[split][0], pairs.root)
-            for split in SPLIT_NAMES
-        },
+    dataset = dataset_of(
+        rows,
+        pictures(decoder, image, len(images)),
+        LazyRows(read_masks, (len(images), *size), np.uint8, is_decoded=True),
+        config.classes or tuple(map(str, range(highest + 1))),
+        slices=path_values(config.slices or (), map(image, range(len(images))), pairs.root),
+        contents=contents[[row_of[name] for name in images]],
+        file=image,
     )
+    return replace(dataset, num_classes=None, extremes=tuple(extremes))
 
 
-def _extremes(found: _Found) -> tuple[ExtremeLabel, ...]:
-    """Return the two largest class numbers of each split, and a mask with each."""
-    extremes, start = [], 0
-    for split in found.pairs.splits:
-        images, masks = found.paths(split)
-        end = start + 2 * len(images) * DIGEST_BYTES
-        highest = examined(images, masks, found.digests[start:end]).highest
-        start = end
-        name = "train" if split == ALL else split
-        for value in np.unique(highest)[-2:]:
-            at = int((highest == value).any(axis=1).argmax())
-            extremes.append(ExtremeLabel(name, int(value), shown(masks[at])))
-    return tuple(extremes)
+def _extremes(
+    split: str, images: Sequence[str], masks: Sequence[str], digests: bytes
+) -> list[ExtremeLabel]:
+    """Return the two largest class numbers of a split, and a mask with each."""
+    highest = examined(images, masks, digests)
+    return [
+        ExtremeLabel(split, int(value), shown(masks[int((highest == value).any(axis=1).argmax())]))
+        for value in np.unique(highest)[-2:]
+    ]
 
 
-def _check_classes(extremes: tuple[ExtremeLabel, ...], config: DataConfig) -> None:
+def _check_classes(extremes: Sequence[ExtremeLabel], config: DataConfig) -> None:
     for one in extremes:
         if config.classes is not None and len(config.classes) <= one.value != VOID:
             raise DataError(
@@ -139,15 +89,3 @@ def _check_classes(extremes: tuple[ExtremeLabel, ...], config: DataConfig) -> No
                 subject=one.where,
                 hint="correct the mask, or name every class, background first",
             )
-
-
-def _divided(found: _Found, config: DataConfig, seed: int) -> Mapping[str, Paired]:
-    """Return the files of all three splits; those not given come from the training one."""
-    given = found.pairs.splits
-    images, masks = found.paths(ALL if ALL in given else "train")
-    rows = derived_splits(None, len(images), seed, config, given, shown(found.pairs.root))
-    taken = {split: (images.take(chosen), masks.take(chosen)) for split, chosen in rows.items()}
-    return {
-        **taken,
-        **{split: found.paths(split) for split in ("validation", "test") if split in given},
-    }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import abc
+import functools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -15,24 +16,17 @@ from shrink.base.errors import DataError
 from shrink.base.packages import versions
 from shrink.base.types import Specs
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
+from shrink.data.dataset import Dataset, given_splits
 from shrink.data.decoding import reason
-from shrink.data.examples import (
-    SPLIT_NAMES,
-    Batch,
-    DecodedExamples,
-    reading_batch,
-    single,
-)
+from shrink.data.examples import Batch, Examples, reading_batch, single
 from shrink.data.folders import ALL
-from shrink.data.shards import Manifest
-from shrink.data.splits import derived_splits
+from shrink.data.splits import chosen_rows
 
 FEATURES_HINT = "correct data.features, or write the file again"
 
 
-class NamedFeatures:
-    """What is fed to a model from features as they are stored.
+class Parser(abc.ABC):
+    """From serialized examples to what is fed to a model.
 
     Inputs are fed as stored, except that float64 becomes float32 and bool becomes uint8. An
     integer scalar target is int64; all others are float32, and scalars get the shape (1,).
@@ -41,6 +35,11 @@ class NamedFeatures:
         inputs: names of the features that are inputs.
         targets: the same of targets; none for an autoencoder.
         stored: one example's spec of each of them, as stored.
+
+    Attributes:
+        label: the name of the only target where it holds integer labels, else None.
+        input_spec: one example's input.
+        target_spec: one example's target.
     """
 
     def __init__(
@@ -51,22 +50,29 @@ class NamedFeatures:
     ) -> None:
         self.inputs = {name: _input_spec(stored[name]) for name in inputs}
         self.targets = {name: _target_spec(stored[name]) for name in targets}
+        are_labels = [spec.dtype == tf.int64 for spec in self.targets.values()]
+        self.label = targets[0] if are_labels == [True] else None
+        self.input_spec: Specs = single(tuple(self.inputs.values()))
+        self.target_spec: Specs = single(
+            tuple(self.targets.values()) or (tf.TensorSpec((0,), tf.float32),)
+        )
 
     @property
-    def label(self) -> str | None:
-        """The name of the only target where it holds integer labels, else None."""
-        targets = list(self.targets.items())
-        return targets[0][0] if len(targets) == 1 and targets[0][1].dtype == tf.int64 else None
+    @abc.abstractmethod
+    def label_feature(self) -> str:
+        """How the label is stored, as text; it decides what is read from a record."""
 
-    @property
-    def input_spec(self) -> Specs:
-        """One example's input."""
-        return single(tuple(self.inputs.values()))
+    @abc.abstractmethod
+    def parse(self, records: tf.Tensor) -> Batch:
+        """Return `(x, y)` of serialized examples (n,); can be traced.
 
-    @property
-    def target_spec(self) -> Specs:
-        """One example's target."""
-        return single(tuple(self.targets.values()) or (tf.TensorSpec((0,), tf.float32),))
+        Raises:
+            tf.errors.OpError: a record is no example, or has other features.
+        """
+
+    @abc.abstractmethod
+    def parse_labels(self, records: tf.Tensor) -> tf.Tensor:
+        """Return the labels of serialized examples (n,), int64, and parse nothing else."""
 
     def batch(
         self, x: Mapping[str, tf.Tensor], y: Mapping[str, tf.Tensor], size: tf.Tensor
@@ -88,78 +94,58 @@ def _target_spec(stored: tf.TensorSpec) -> tf.TensorSpec:
     return tf.TensorSpec(stored.shape if stored.shape.rank else (1,), tf.float32)
 
 
-class Parser(Protocol):
-    """From serialized examples to inputs and targets."""
+class Records(abc.ABC):
+    """Serialized examples by number.
 
-    @property
-    def label(self) -> str | None:
-        """The name of the only target where it holds integer labels, else None."""
+    Args:
+        paths: of the files that they are in.
+        file: which file holds each of them, int32 (n,), ascending.
+    """
 
-    @property
-    def label_feature(self) -> str:
-        """How that label is stored, as text; it decides what is read from a record."""
+    def __init__(self, paths: tuple[str, ...], file: np.ndarray) -> None:
+        self.paths, self.file = paths, file
 
-    @property
-    def input_spec(self) -> Specs:
-        """One example's input."""
+    def __len__(self) -> int:
+        return len(self.file)
 
-    @property
-    def target_spec(self) -> Specs:
-        """One example's target."""
-
-    def parse(self, records: tf.Tensor) -> Batch:
-        """Return `(x, y)` of serialized examples (n,); can be traced."""
-
-    def parse_labels(self, records: tf.Tensor) -> tf.Tensor:
-        """Return the labels of serialized examples (n,), int64, and parse nothing else."""
-
-
-class Records(Protocol):
-    """Serialized examples by number."""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Of the files that they are in."""
-
-    @property
-    def file(self) -> np.ndarray:
-        """Which file holds each of them, int32 (n,), ascending."""
-
-    def __len__(self) -> int: ...
-
+    @abc.abstractmethod
     def read(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the bytes of some, an object array (n,)."""
+        """Return the bytes of some, an object array (n,).
+
+        Raises:
+            DataError: a file is damaged, or cannot be read.
+        """
+
+    def labels(self, parser: Parser) -> Iterator[np.ndarray]:
+        """Yield the labels of all of them in order, int64, in batches."""
+        batch = reading_batch(parser.input_spec, parser.target_spec)
+        for start in range(0, len(self), batch):
+            numbers = np.arange(start, min(start + batch, len(self)))
+            with tf.device("CPU:0"):
+                yield parser.parse_labels(tf.constant(self.read(numbers))).numpy()
 
 
-class RecordExamples(DecodedExamples):
+class RecordExamples(Examples):
     """Records as examples; each is read and parsed when it is asked for.
 
     Args:
-        index: where they lie.
-        numbers: int64 (n,), which records these examples are.
+        records: the records.
+        numbers: int64 (n,), which of them these examples are.
         parser: from records to arrays.
         labels: int64 (n,), or None for real targets.
     """
 
+    identified_by = "record"
+
     def __init__(
-        self,
-        index: Records,
-        numbers: np.ndarray,
-        parser: Parser,
-        labels: np.ndarray | None,
+        self, records: Records, numbers: np.ndarray, parser: Parser, labels: np.ndarray | None
     ) -> None:
-        super().__init__(labels, parser.input_spec, parser.target_spec)
-        self._index = index
-        self._numbers = numbers
-        self._parser = parser
+        self.labels, self.input_spec = labels, parser.input_spec
+        self.target_spec = parser.target_spec
+        self._records, self._numbers, self._parser = records, numbers, parser
 
     def __len__(self) -> int:
         return len(self._numbers)
-
-    @property
-    def identified_by(self) -> str:
-        """What `contents` tells an example by."""
-        return "record"
 
     def contents(self, indices: np.ndarray) -> list[bytes]:
         """Return the bytes of each record."""
@@ -170,119 +156,107 @@ class RecordExamples(DecodedExamples):
         records = tf.numpy_function(self._read, [indices], tf.string)
         return self._parser.parse(tf.ensure_shape(records, (indices.shape[0],)))
 
-    def _read(self, indices: np.ndarray) -> np.ndarray:
-        return self._index.read(self._numbers[indices])
+    def arrays(self, indices: np.ndarray) -> Batch:
+        """Return a batch as arrays.
 
-    def why_unreadable(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first of these records that cannot be parsed, or None."""
-        for index in indices:
-            number = self._numbers[index]
-            path = self._index.paths[int(self._index.file[number])]
-            first = int(np.argmax(self._index.file == self._index.file[number]))
-            try:
-                with tf.device("CPU:0"):
-                    self._parser.parse(tf.constant(self._read(np.array([index]))))
-            except tf.errors.OpError as error:
-                return DataError(
-                    f"record {number - first} cannot be read: {reason(error)}",
-                    subject=path,
-                    hint=FEATURES_HINT,
-                )
-        return None
+        Raises:
+            DataError: a record cannot be read or parsed.
+        """
+        try:
+            batch = self._load_compiled(tf.constant(np.asarray(indices, np.int64)))
+        except tf.errors.OpError:
+            for index in indices:
+                self._check(int(index))
+            raise
+        x, y = tf.nest.map_structure(lambda tensor: tensor.numpy(), batch)
+        return x, y
+
+    @functools.cached_property
+    def _load_compiled(self) -> tf.types.experimental.GenericFunction:
+        # One op at a time, without a graph, parsing takes five times as long.
+        def load(indices: tf.Tensor) -> Batch:
+            with tf.device("CPU:0"):
+                return self.load(indices)
+
+        return tf.function(load, input_signature=[tf.TensorSpec([None], tf.int64)])
+
+    def _read(self, indices: np.ndarray) -> np.ndarray:
+        return self._records.read(self._numbers[indices])
+
+    def _check(self, index: int) -> None:
+        """Raise `DataError` where a record cannot be parsed."""
+        number = self._numbers[index]
+        file = self._records.file
+        try:
+            with tf.device("CPU:0"):
+                self._parser.parse(tf.constant(self._read(np.array([index]))))
+        except tf.errors.OpError as error:
+            first = int(np.argmax(file == file[number]))
+            raise DataError(
+                f"record {number - first} cannot be read: {reason(error)}",
+                subject=self._records.paths[int(file[number])],
+                hint=FEATURES_HINT,
+            ) from error
 
 
 def divided(
     path: Path,
     splits: Mapping[str, Records],
-    labels: Mapping[str, np.ndarray | None],
     parser: Parser,
-    manifest: Manifest,
     config: DataConfig,
     seed: int,
+    class_names: tuple[str, ...] = (),
 ) -> Dataset:
     """Return splits of records as a data set; those not given come from the training one.
 
     Args:
         path: for messages.
         splits: records by split, or of the split `all`.
-        labels: int64 (n,) by split, or None for real targets.
         parser: from records to arrays.
-        manifest: names of classes.
         config: the `data` section.
         seed: decides splits that are not given.
+        class_names: of the labels, where the source knows them.
 
     Raises:
-        DataError: too few examples.
+        DataError: too few examples, or labels that cannot be read.
     """
-    main = ALL if ALL in splits else "train"
-    derived = derived_splits(labels[main], len(splits[main]), seed, config, splits, path)
-
-    def examples(split: str) -> RecordExamples:
-        is_given = split in splits and split != "train"
-        source = split if is_given else main
-        numbers = np.arange(len(splits[split])) if is_given else derived[split]
-        known = labels[source]
-        return RecordExamples(
-            splits[source], numbers, parser, None if known is None else known[numbers]
-        )
-
-    train, validation, test = (examples(split) for split in SPLIT_NAMES)
-    classes = manifest.num_classes
-    all_known = [known for known in labels.values() if known is not None]
-    if classes is None and all_known:
-        classes = 1 + max(int(known.max()) for known in all_known)
-    names = manifest.class_names or tuple(map(str, range(classes or 0)))
-    own = frozenset(splits) - {ALL, "train"}
+    labels = {
+        split: None if parser.label is None else scanned_labels(records, parser, split)
+        for split, records in splits.items()
+    }
+    counts = {split: np.arange(len(records)) for split, records in splits.items()}
+    rows = chosen_rows(counts, labels.get(ALL, labels.get("train")), seed, config, path)
+    examples = {}
+    for split, (given, numbers) in rows.items():
+        known = labels[given]
+        own = None if known is None else known[numbers]
+        examples[split] = RecordExamples(splits[given], numbers, parser, own)
+    highest = [int(known.max()) for known in labels.values() if known is not None]
+    classes = len(class_names) or (max(highest) + 1 if highest else None)
     return Dataset(
-        train,
-        validation,
-        test,
-        names,
+        examples["train"],
+        examples["validation"],
+        examples["test"],
+        class_names or tuple(map(str, range(classes or 0))),
         classes,
-        input_names=manifest.inputs,
-        target_names=manifest.targets,
-        given=own,
+        input_names=tuple(parser.inputs),
+        target_names=tuple(parser.targets),
+        given=given_splits(rows),
     )
 
 
-class Labelled(Protocol):
-    """Records whose labels can be gone through."""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Of the files that they are in."""
-
-    def __len__(self) -> int: ...
-
-    def labels(self, parser: Parser) -> Iterable[np.ndarray]:
-        """Yield the labels of all of them in order, int64, in batches."""
-
-
-class Numbered(Protocol):
-    """Records that are read by their numbers."""
-
-    def __len__(self) -> int: ...
-
-    def read(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the bytes of some, an object array (n,)."""
-
-
-def labels_by_number(records: Numbered, parser: Parser) -> Iterator[np.ndarray]:
-    """Yield the labels of all records in order, int64, in batches."""
-    batch = reading_batch(parser.input_spec, parser.target_spec)
-    for start in range(0, len(records), batch):
-        numbers = np.arange(start, min(start + batch, len(records)))
-        with tf.device("CPU:0"):
-            yield parser.parse_labels(tf.constant(records.read(numbers))).numpy()
-
-
-def scanned_labels(records: Labelled, parser: Parser, split: str) -> np.ndarray:
+def scanned_labels(records: Records, parser: Parser, split: str) -> np.ndarray:
     """Return the label of each record, int64 (n,), from the cache folder after the first time.
 
     Raises:
         DataError: a record is damaged, or has no such label, or a negative one.
     """
-    memory = entry_path("labels", _key(records, parser, split), ".bin")
+    described = [str(parser.label), parser.label_feature, split, json.dumps(versions())]
+    for path in records.paths:
+        status = Path(path).stat()
+        times = f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
+        described.append(f"{path} {status.st_size} {times}")
+    memory = entry_path("labels", key_of(*described), ".bin")
     if memory.is_file() and memory.stat().st_size == 8 * len(records):
         return np.fromfile(memory, np.int64)
     try:
@@ -296,12 +270,3 @@ def scanned_labels(records: Labelled, parser: Parser, split: str) -> np.ndarray:
         raise DataError(wrong, subject=records.paths[0], hint="labels are whole numbers from 0")
     keep(memory, labels.tobytes())
     return labels
-
-
-def _key(records: Labelled, parser: Parser, split: str) -> str:
-    described = [str(parser.label), repr(parser.label_feature), split, json.dumps(versions())]
-    for path in records.paths:
-        status = Path(path).stat()
-        times = f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
-        described.append(f"{path} {status.st_size} {times}")
-    return key_of(*described)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from shrink.base.errors import DataError
 from shrink.data.arrays import check_finite
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
+from shrink.data.dataset import Dataset, dataset_of
 from shrink.data.early import array_names, layout, wanted_targets
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.parquet import read_cells
@@ -40,20 +41,13 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     rows, split, given = (_of_table if is_table else _of_arrays)(path, config, settings)
     if split is None:
         split = splits_by_time(rows.run, config.validation_split, config.test_split)
-    parts = windows(rows, split, settings, str(path))
+    x, y, own = windows(rows, split, settings, str(path))
     note = (
         f"windows of {settings.window} rows, {settings.horizon} predicted; none crosses the border "
         "of a split"
     )
-    return Dataset(
-        train=parts["train"],
-        validation=parts["validation"],
-        test=parts["test"],
-        class_names=(),
-        num_classes=None,
-        notes=(note,),
-        given=given,
-    )
+    dataset = dataset_of({name: (name, chosen) for name, chosen in own.items()}, x, y, ())
+    return replace(dataset, notes=(note,), given=given)
 
 
 Found = tuple[Rows, np.ndarray | None, frozenset[str]]

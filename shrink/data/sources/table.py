@@ -58,7 +58,7 @@ def _inputs(features: Sequence[str], table: Table, config: DataConfig) -> tuple[
         return tuple(features)
     named = {one.column for one in config.slices or ()}
     return tuple(
-        name for name in features if name not in named or all(map(_is_number, table.cells[name]))
+        name for name in features if name not in named or all(map(is_number, table.cells[name]))
     )
 
 
@@ -85,7 +85,7 @@ def _targets(
     first = table.cells[columns[0]]
     if len(columns) == 1 and all(map(_is_whole, first)):
         return (), np.array([int(cell) for cell in first], np.int64)
-    are_words = not any(map(_is_finite, first)) and not all(map(_is_number, first))
+    are_words = not any(map(_is_finite, first)) and not all(map(is_number, first))
     if len(columns) == 1 and are_words:
         names = class_order(set(first), config.classes, path)
         number = {name: label for label, name in enumerate(names)}
@@ -97,7 +97,8 @@ def _is_whole(cell: str) -> bool:
     return cell.isdecimal() and int(cell) < _MOST_INTEGERS
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether a cell holds a number; `nan` and `inf` are some."""
     try:
         float(cell)
     except ValueError:
@@ -107,21 +108,23 @@ def _is_number(cell: str) -> bool:
 
 def _is_finite(cell: str) -> bool:
     """Whether a cell is a number; `nan` and `inf` among words are words."""
-    return _is_number(cell) and math.isfinite(float(cell))
+    return is_number(cell) and math.isfinite(float(cell))
 
 
-def numbers(path: Path, column: str, table: Table) -> np.ndarray:
-    """Return a column as float32 (n,).
+def numbers(
+    path: Path, column: str, table: Table, dtype: type[np.floating] = np.float32
+) -> np.ndarray:
+    """Return a column of numbers, (n,).
 
     Raises:
-        DataError: a cell is no finite number.
+        DataError: a cell is no finite number of this type.
     """
     cells = table.cells[column]
     with np.errstate(over="ignore"):  # a number beyond float32 shows as infinite
         try:
-            values = np.array(cells, np.float64).astype(np.float32)
+            values = np.array(cells, np.float64).astype(dtype)
         except ValueError:
-            values = np.array([float(c) if _is_number(c) else np.nan for c in cells], np.float32)
+            values = np.array([float(c) if is_number(c) else np.nan for c in cells], dtype)
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values))[0])
         raise DataError(

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from shrink.base.errors import DataError, ReportWarning
-from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
-from shrink.data.examples import SPLIT_NAMES
-from shrink.data.membership import Membership, content_hash
+from shrink.data.dataset import Dataset, dataset_of
+from shrink.data.membership import content_hash
 from shrink.data.slices import listed_values
 from shrink.data.sources.texts import Texts, read_texts
-from shrink.data.splits import derived_splits
+from shrink.data.splits import chosen_rows
 from shrink.data.token_config import TokensConfig
 from shrink.data.tokens import Encoded, Vocabulary, encode, learn, read_vocabulary
 
@@ -30,54 +28,32 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     """
     path = Path(config.path or "").expanduser()
     texts = read_texts(path, config)
-    rows = _rows(path, texts, config, seed)
-    _check_labels(path, texts, rows, config)
-    sliced = listed_values(config.slices or (), texts.columns, path)
-    opened = open_texts({s: [texts.texts[row] for row in rows[s]] for s in SPLIT_NAMES}, config)
-    hashes = np.array([content_hash(text.encode()) for text in texts.texts], np.uint64)
     labels = texts.targets
-    classes = int(labels.max()) + 1 if labels.ndim == 1 else None
-    names = texts.class_names or (tuple(map(str, range(classes))) if classes else ())
-    examples = {
-        split: ArrayExamples(opened.ids[split], labels[chosen], np.arange(len(chosen)))
-        for split, chosen in rows.items()
-    }
-    return Dataset(
-        train=examples["train"],
-        validation=examples["validation"],
-        test=examples["test"],
-        class_names=names,
-        num_classes=len(names) or None,
+    rows = chosen_rows(texts.splits, labels, seed, config, path)
+    _check_labels(path, texts, {split: own for split, (_, own) in rows.items()}, config)
+    opened = open_texts(
+        {split: [texts.texts[row] for row in own] for split, (_, own) in rows.items()}, config
+    )
+    ids = np.empty((len(texts.texts), (config.tokens or TokensConfig()).length), np.int32)
+    for split, (_, own) in rows.items():
+        ids[own] = opened.ids[split]
+    classes = int(labels.max()) + 1 if labels.ndim == 1 else 0
+    dataset = dataset_of(
+        rows,
+        ids,
+        labels,
+        texts.class_names or tuple(map(str, range(classes))),
+        slices=listed_values(config.slices or (), texts.columns, path),
+        # Texts that differ may have the same ids: words that the vocabulary lacks are alike.
+        contents=np.array([content_hash(text.encode()) for text in texts.texts], np.uint64),
+        identified_by="text",
+    )
+    return replace(
+        dataset,
         notes=(*texts.notes, *opened.notes),
         warnings=opened.warnings,
-        given=frozenset(texts.splits or ()) - {"train"},
-        # Texts that differ may have the same ids: words that the vocabulary lacks are alike.
-        known_membership=Membership("text", {s: hashes[rows[s]] for s in SPLIT_NAMES}),
-        slice_values={
-            split: {by: values[rows[split]] for by, values in sliced.items()}
-            for split in SPLIT_NAMES
-        },
         front_end=opened.vocabulary.front_end(),
     )
-
-
-def _rows(path: Path, texts: Texts, config: DataConfig, seed: int) -> dict[str, np.ndarray]:
-    """Return which texts each split has, int64 (n,)."""
-    labels = texts.targets if texts.targets.ndim == 1 else None
-    if texts.splits is None:
-        return derived_splits(labels, len(texts.texts), seed, config, (), path)
-    split = np.array(texts.splits)
-    given = {str(name): np.flatnonzero(split == name) for name in np.unique(split)}
-    if "train" not in given:
-        raise DataError("no text is of the split train", subject=path, hint="add such texts")
-    train = given["train"]
-    own = None if labels is None else labels[train]
-    derived = derived_splits(own, len(train), seed, config, given, path)
-    return {**{name: train[chosen] for name, chosen in derived.items()}, **_others(given)}
-
-
-def _others(given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: rows for name, rows in given.items() if name != "train"}
 
 
 def _check_labels(

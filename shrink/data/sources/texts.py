@@ -11,15 +11,10 @@ import numpy as np
 
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
-from shrink.data.folders import ALL, TEXTS, class_order, shown
+from shrink.data.folders import TEXTS, class_order, shown
 from shrink.data.parquet import read_cells
-from shrink.data.sources.images import in_folders
-from shrink.data.table import (
-    SPLIT,
-    Table,
-    feature_columns,
-    split_names,
-)
+from shrink.data.sources.images import find_files, listed_splits
+from shrink.data.table import Table, feature_columns
 
 JSON_LINES = (".jsonl", ".ndjson")
 _TEXT_NAMES = ("text", "sentence", "utterance")
@@ -34,7 +29,7 @@ class Texts:
         texts: each as it stands in the file.
         targets: int64 (n,) labels, or float32 (n, k).
         class_names: by label; empty where targets are real, or labels are numbers.
-        splits: the split of each text; None where none is given.
+        splits: rows of the splits that the source gives, int64 (m,), or of `all`.
         columns: every column by name, for slices.
         notes: what a reader should know of how they were read.
     """
@@ -42,7 +37,7 @@ class Texts:
     texts: Sequence[str]
     targets: np.ndarray
     class_names: tuple[str, ...]
-    splits: tuple[str, ...] | None
+    splits: Mapping[str, np.ndarray]
     columns: Mapping[str, Sequence[str]]
     notes: tuple[str, ...] = ()
 
@@ -54,18 +49,13 @@ def read_texts(path: Path, config: DataConfig) -> Texts:
         DataError: it cannot be read, nobody can know which column is the text, a text is empty, or
             labels are neither whole numbers nor words.
     """
-    return _of_folder(path, config) if path.is_dir() else _of_table(path, config)
+    return _of_folder(config) if path.is_dir() else _of_table(path, config)
 
 
-def _of_folder(path: Path, config: DataConfig) -> Texts:
-    found = in_folders(path, config, TEXTS)
-    texts, targets, splits = list[str](), list[np.ndarray](), list[str]()
-    for split, (files, labels) in found.splits.items():
-        texts += [_content(Path(file)) for file in files]
-        targets.append(labels)
-        splits += [split] * len(files)
-    given = None if ALL in found.splits else tuple(splits)
-    return Texts(texts, np.concatenate(targets), found.class_names, given, {}, found.notes)
+def _of_folder(config: DataConfig) -> Texts:
+    found = find_files(config, TEXTS)
+    texts = [_content(Path(found.file(row))) for row in range(len(found.names))]
+    return Texts(texts, found.targets, found.class_names, found.splits, {}, found.notes)
 
 
 def _content(file: Path) -> str:
@@ -86,8 +76,8 @@ def _of_table(path: Path, config: DataConfig) -> Texts:
                 f"{column} in line {line} is empty", subject=path, hint="remove the line"
             )
     names, labels = _labels(path, target, table, config)
-    splits = split_names(path, table.cells[SPLIT]) if SPLIT in table.cells else None
     note = f"columns: {column} in, {target or 'nothing'} out"
+    splits = listed_splits(path, table)
     return Texts(table.cells[column], labels, names, splits, table.cells, (note,))
 
 

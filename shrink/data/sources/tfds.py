@@ -6,7 +6,7 @@ own index, and only the features that are asked for are decoded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,8 @@ from shrink.base.packages import extra_hint
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES, Batch
-from shrink.data.shards import Manifest, prepared_folder
-from shrink.data.sources.records import (
-    NamedFeatures,
-    Parser,
-    divided,
-    labels_by_number,
-    scanned_labels,
-)
+from shrink.data.shards import prepared_folder
+from shrink.data.sources.records import Parser, Records, divided
 from shrink.data.sources.tfrecord import TFRecords
 
 if TYPE_CHECKING:
@@ -34,7 +28,7 @@ if TYPE_CHECKING:
 _PARALLEL_DECODES = 8
 
 
-class FeatureParser(NamedFeatures):
+class FeatureParser(Parser):
     """Decodes some features of a batch of records, and no others.
 
     Args:
@@ -154,7 +148,7 @@ def _cast(value: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
     return tf.cast(tf.reshape(value, spec.shape), spec.dtype)
 
 
-class ArrayRecords:
+class ArrayRecords(Records):
     """The records of ArrayRecord files.
 
     Args:
@@ -164,13 +158,9 @@ class ArrayRecords:
     def __init__(self, paths: Sequence[str]) -> None:
         from array_record.python.array_record_data_source import ArrayRecordDataSource
 
-        self.paths = tuple(paths)
         counts = [len(ArrayRecordDataSource([path])) for path in paths]
-        self.file = np.repeat(np.arange(len(paths), dtype=np.int32), counts)
+        super().__init__(tuple(paths), np.repeat(np.arange(len(paths), dtype=np.int32), counts))
         self._source = ArrayRecordDataSource(list(paths))
-
-    def __len__(self) -> int:
-        return len(self.file)
 
     def read(self, numbers: np.ndarray) -> np.ndarray:
         """Return the bytes of some, an object array (n,).
@@ -186,10 +176,6 @@ class ArrayRecords:
                 f"cannot be read: {error}", subject=self.paths[0], hint="prepare the data set again"
             ) from error
         return contents
-
-    def labels(self, parser: Parser) -> Iterator[np.ndarray]:
-        """Return the labels of all records in order, int64, in batches."""
-        return labels_by_number(self, parser)
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -207,15 +193,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     inputs, targets = _names(folder, builder.info.supervised_keys, config)
     parser = FeatureParser(folder, builder.info.features, inputs, targets, config.image_size)
     splits = _splits(folder, builder)
-    labels = {
-        split: scanned_labels(records, parser, f"tfds {split}")
-        if parser.label is not None
-        else None
-        for split, records in splits.items()
-    }
-    names = parser.class_names
-    manifest = Manifest({}, inputs, targets, names, len(names) or None)
-    return divided(folder, splits, labels, parser, manifest, config, seed)
+    return divided(folder, splits, parser, config, seed, parser.class_names)
 
 
 def _builder(folder: Path) -> tfds.core.DatasetBuilder:

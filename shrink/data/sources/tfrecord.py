@@ -12,7 +12,7 @@ import os
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -23,45 +23,42 @@ from shrink.base.cache import entry_path
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig, FeatureConfig
 from shrink.data.dataset import Dataset
-from shrink.data.decoding import decodable, reason
+from shrink.data.decoding import decoded, reason
 from shrink.data.examples import Batch, reading_batch
 from shrink.data.fingerprint import shard_hashes
 from shrink.data.folders import shown
-from shrink.data.shards import Manifest, described, find_shards
+from shrink.data.shards import described, find_shards
 from shrink.data.sources.records import (
     FEATURES_HINT,
-    NamedFeatures,
     Parser,
+    Records,
     divided,
-    scanned_labels,
 )
 
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
-_BLOCK_BYTES = 1 << 20
+_BLOCK_BYTES = _BUFFER_BYTES = 1 << 20
 _HINT = "the file is cut short or damaged, or no TFRecord file; write it again"
 
 
-@dataclass(frozen=True)
-class RecordIndex:
-    """Where the records of some files lie.
+class TFRecords(Records):
+    """The records of TFRecord files, whose places are known from their headers alone.
 
-    Attributes:
+    Args:
         paths: of the files, uncompressed.
-        file: int32 (n,), which file holds each record.
-        offset: int64 (n,), where its bytes begin.
-        length: int64 (n,), how many there are.
+
+    Raises:
+        DataError: a file cannot be read, or its records do not fill it exactly.
     """
 
-    paths: tuple[str, ...]
-    file: np.ndarray
-    offset: np.ndarray
-    length: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.offset)
+    def __init__(self, paths: Sequence[str]) -> None:
+        extents = [_walk(path) for path in paths]
+        counts = [len(offsets) for offsets, _ in extents]
+        super().__init__(tuple(paths), np.repeat(np.arange(len(paths), dtype=np.int32), counts))
+        self._offset = np.concatenate([offsets for offsets, _ in extents])
+        self._length = np.concatenate([lengths for _, lengths in extents])
 
     def read(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the bytes of records, an object array (n,).
+        """Return the bytes of some records, an object array (n,).
 
         Raises:
             DataError: a file cannot be read, or has become shorter.
@@ -76,8 +73,8 @@ class RecordIndex:
                     if descriptor >= 0:
                         os.close(descriptor)
                     descriptor, opened = os.open(self.paths[file], os.O_RDONLY), file
-                length = int(self.length[number])
-                content = os.pread(descriptor, length, int(self.offset[number]))
+                length = int(self._length[number])
+                content = os.pread(descriptor, length, int(self._offset[number]))
                 if len(content) < length:
                     raise DataError("a record is cut short", subject=self.paths[file], hint=_HINT)
                 contents[index] = content
@@ -90,21 +87,22 @@ class RecordIndex:
                 os.close(descriptor)
         return contents
 
+    def labels(self, parser: Parser) -> Iterator[np.ndarray]:
+        """Yield the labels of all records in order, int64, in batches; checks every checksum.
 
-def index_records(paths: Sequence[str]) -> RecordIndex:
-    """Return where the records of TFRecord files lie, from their headers alone.
-
-    Raises:
-        DataError: a file cannot be read, or its records do not fill it exactly.
-    """
-    extents = [_walk(path) for path in paths]
-    counts = [len(offsets) for offsets, _ in extents]
-    return RecordIndex(
-        tuple(paths),
-        np.repeat(np.arange(len(paths), dtype=np.int32), counts),
-        np.concatenate([offsets for offsets, _ in extents] or [np.zeros(0, np.int64)]),
-        np.concatenate([lengths for _, lengths in extents] or [np.zeros(0, np.int64)]),
-    )
+        Raises:
+            DataError: a checksum is wrong, or a record has no such label.
+        """
+        batch = reading_batch(parser.input_spec, parser.target_spec)
+        for path in self.paths:
+            with tf.device("CPU:0"):
+                records = tf.data.TFRecordDataset(path, buffer_size=_BUFFER_BYTES).batch(batch)
+                try:
+                    yield from records.map(parser.parse_labels).as_numpy_iterator()
+                except tf.errors.OpError as error:
+                    raise DataError(
+                        f"cannot be read: {reason(error)}", subject=path, hint=FEATURES_HINT
+                    ) from error
 
 
 def uncompressed(path: Path, digests: Callable[[], Mapping[str, str]]) -> str:
@@ -176,74 +174,35 @@ def _walk(path: str) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(offsets, np.int64), np.frombuffer(lengths, np.int64)
 
 
-_BUFFER_BYTES = 1 << 20
-
-
-def labels_of_file(path: str, parser: Parser) -> Iterator[np.ndarray]:
-    """Yield the labels of a TFRecord file in order, int64, in batches.
-
-    Raises:
-        DataError: a checksum is wrong, or a record has no such label.
-    """
-    batch = reading_batch(parser.input_spec, parser.target_spec)
-    with tf.device("CPU:0"):
-        records = tf.data.TFRecordDataset(path, buffer_size=_BUFFER_BYTES).batch(batch)
-        try:
-            yield from records.map(parser.parse_labels).as_numpy_iterator()
-        except tf.errors.OpError as error:
-            raise DataError(
-                f"cannot be read: {reason(error)}", subject=path, hint=FEATURES_HINT
-            ) from error
-
-
-class TFRecords:
-    """The records of TFRecord files.
-
-    Args:
-        paths: of the files, uncompressed.
-    """
-
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._index = index_records(paths)
-        self.paths = self._index.paths
-        self.file = self._index.file
-        self.read = self._index.read
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def labels(self, parser: Parser) -> Iterator[np.ndarray]:
-        """Yield the labels of all records in order, int64, in batches; checks every checksum."""
-        for path in self.paths:
-            yield from labels_of_file(path, parser)
-
-
 _PARALLEL_DECODES = 8
 
 
-class ExampleParser(NamedFeatures):
-    """Parses the features of a batch of records.
+class ExampleParser(Parser):
+    """Parses the features of a batch of `tf.train.Example`s.
 
     Args:
-        manifest: features, and which of them are inputs and targets.
-        with_targets: whether there are any; else the target is empty.
+        path: of the records, for messages.
+        config: the `data` section, which declares the features.
+
+    Raises:
+        DataError: it declares none, or an input or target is not among them.
     """
 
-    def __init__(self, manifest: Manifest, with_targets: bool) -> None:
-        targets = manifest.targets if with_targets else ()
-        names = (*manifest.inputs, *targets)
-        self._features = {name: manifest.features[name] for name in names}
+    def __init__(self, path: Path, config: DataConfig) -> None:
+        features, inputs, targets = described(path, config)
+        targets = targets if config.target == "label" else ()
+        self._features = {name: features[name] for name in (*inputs, *targets)}
         stored = {
             name: tf.TensorSpec(feature.shape, _stored_dtype(feature))
             for name, feature in self._features.items()
         }
-        super().__init__(manifest.inputs, targets, stored)
+        super().__init__(inputs, targets, stored)
         self._spec = {name: _parsed_as(feature) for name, feature in self._features.items()}
 
     @property
     def label_feature(self) -> str:
         """How the label is stored, as text."""
-        return repr(self._features.get(str(self.label)))
+        return repr(repr(self._features.get(str(self.label))))
 
     def parse(self, records: tf.Tensor) -> Batch:
         """Return `(x, y)` of serialized examples (n,); can be traced.
@@ -288,38 +247,42 @@ def _stored_dtype(feature: FeatureConfig) -> tf.DType:
 
 
 def _decoded(contents: tf.Tensor, feature: FeatureConfig) -> tf.Tensor:
-    channels = feature.shape[2]
+    def decode(batch: np.ndarray) -> np.ndarray:
+        images = np.empty((len(batch), *feature.shape), np.uint8)
+        for row, image in enumerate(_threads().map(_one_of(feature), batch)):
+            images[row] = image
+        return images
 
-    def prepare(batch: np.ndarray) -> np.ndarray:
-        prepared = np.empty(len(batch), object)
-        for index, content in enumerate(batch):
-            prepared[index] = decodable(content, channels)
-        return prepared
+    return tf.ensure_shape(tf.numpy_function(decode, [contents], tf.uint8), (None, *feature.shape))
 
-    def decode(content: tf.Tensor) -> tf.Tensor:
-        image = tf.io.decode_image(content, channels=channels, expand_animations=False)
-        return tf.ensure_shape(image, feature.shape)
 
-    return tf.map_fn(
-        decode,
-        tf.numpy_function(prepare, [contents], tf.string),
-        fn_output_signature=tf.TensorSpec(feature.shape, tf.uint8),
-        parallel_iterations=_PARALLEL_DECODES,
-    )
+def _one_of(feature: FeatureConfig) -> Callable[[bytes], np.ndarray]:
+    """Return what decodes a picture of a feature's shape."""
+
+    def decode(content: bytes) -> np.ndarray:
+        image = decoded(content, feature.shape[2])
+        if image.shape != feature.shape:
+            raise DataError(f"a picture of shape {image.shape}, not {feature.shape}")
+        return image
+
+    return decode
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_PARALLEL_DECODES)
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
     """Open the TFRecord files of `config.path`.
 
-    Features come from `config.features`, or from the manifest of a packed data set. Int64
-    scalars as the only target are labels.
+    Features come from `config.features`. Int64 scalars as the only target are labels.
 
     Raises:
         DataError: missing or damaged files, features that are not declared.
     """
     path = Path(config.path or "").expanduser().absolute()
-    manifest = described(path, config)
-    parser = ExampleParser(manifest, with_targets=config.target == "label")
+    parser = ExampleParser(path, config)
     digests = functools.cache(lambda: shard_hashes(config))
     splits = {
         split: TFRecords([uncompressed(file, digests) for file in files])
@@ -328,10 +291,6 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     for split, index in splits.items():
         if not len(index):
             raise DataError(
-                f"no records in the part {split}", subject=path, hint="remove the files"
+                f"no records in the split {split}", subject=path, hint="remove the files"
             )
-    labels = {
-        split: scanned_labels(index, parser, split) if parser.label is not None else None
-        for split, index in splits.items()
-    }
-    return divided(path, splits, labels, parser, manifest, config, seed)
+    return divided(path, splits, parser, config, seed)

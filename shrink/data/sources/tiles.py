@@ -22,15 +22,14 @@ import numpy as np
 from shrink.base.errors import DataError, ResourceError
 from shrink.base.file_hashes import DIGEST_BYTES, hash_files
 from shrink.base.packages import extra_hint
-from shrink.data.arrays import ArrayExamples, RowNumbers, row_numbers
+from shrink.data.arrays import RowNumbers, row_numbers
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
-from shrink.data.examples import SPLIT_NAMES
-from shrink.data.folders import ALL, shown
-from shrink.data.membership import Membership
+from shrink.data.dataset import Dataset, dataset_of
+from shrink.data.folders import shown
 from shrink.data.slices import listed_values, path_values
-from shrink.data.sources.images import listed_targets, numbers_of
-from shrink.data.splits import derived_splits
+from shrink.data.sources.images import listed_splits, listed_targets
+from shrink.data.sources.table import numbers
+from shrink.data.splits import chosen_rows
 from shrink.data.table import read_listing
 
 if TYPE_CHECKING:
@@ -187,35 +186,23 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
             "the size of a window is missing", subject=path, hint="data.image_size: [256, 256]"
         )
     targets = config.targets or ("label",)
-    listing = read_listing(path, ("x", "y", *targets))
-    names, values = listed_targets(listing, targets, config.classes)
-    corners = np.stack([numbers_of(listing, "y"), numbers_of(listing, "x")], 1).astype(np.int64)
-    unique, files = np.unique(np.array(listing.files), return_inverse=True)
+    table = read_listing(path, ("x", "y", *targets))
+    names, values = listed_targets(path, table, targets, config.classes)
+    places = [numbers(path, column, table, np.float64) for column in ("y", "x")]
+    corners = np.stack(places, 1).astype(np.int64)
+    unique, files = np.unique(np.array(table.cells["path"]), return_inverse=True)
     paths = [str(path.parent / file) for file in unique]
-    rows = TileRows(files, paths, corners, config.image_size, config.level)
-    splits = np.array(listing.splits or [ALL] * len(files))
-    main = np.flatnonzero((splits == ALL) | (splits == "train"))
-    derived = derived_splits(
-        values[main] if values.ndim == 1 else None, len(main), seed, config, splits, path
-    )
-
-    own = frozenset(map(str, splits)) - {ALL, "train"}
-    chosen = {p: np.flatnonzero(splits == p) if p in own else main[derived[p]] for p in SPLIT_NAMES}
-    train, validation, test = (ArrayExamples(rows, values, chosen[split]) for split in SPLIT_NAMES)
-    hashes = _windows(path, list(unique), files, corners, (*config.image_size, config.level))
-    known = Membership("window", {split: hashes[chosen[split]] for split in SPLIT_NAMES})
-    classes = len(names) or None
-    sliced = listed_values(config.slices or (), listing.columns, path)
-    sliced |= path_values(config.slices or (), listing.files, path.parent)
-    return Dataset(
-        train,
-        validation,
-        test,
+    slices = config.slices or ()
+    windows = TileRows(files, paths, corners, config.image_size, config.level)
+    return dataset_of(
+        chosen_rows(listed_splits(path, table), values, seed, config, path),
+        windows,
+        values,
         names,
-        classes,
-        given=own,
-        known_membership=known,
-        slice_values={p: {by: v[chosen[p]] for by, v in sliced.items()} for p in SPLIT_NAMES},
+        slices=listed_values(slices, table.cells, path)
+        | path_values(slices, table.cells["path"], path.parent),
+        contents=_windows(path, list(unique), files, corners, (*config.image_size, config.level)),
+        identified_by="window",
     )
 
 

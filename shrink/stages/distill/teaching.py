@@ -18,9 +18,10 @@ from shrink.base.errors import ModelError, ResourceError, StageError
 from shrink.base.packages import versions
 from shrink.contract.stage_details import TeacherCache
 from shrink.data.dataset import Dataset
-from shrink.data.examples import AugmentedExamples, Batch, DerivedExamples, Examples
+from shrink.data.examples import Batch, Examples
 from shrink.data.matching import fed_like
 from shrink.data.pipeline import epoch_order
+from shrink.data.views import View
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
 from shrink.stages.distill.objective import (
@@ -49,7 +50,7 @@ from shrink.stages.distill.teacher_usage import Adapter, adapter_of, measure_tea
 from shrink.task.interface import check_shapes, keras_interface
 
 
-class DistillationExamples(DerivedExamples):
+class DistillationExamples(View):
     """Training examples with `DistillationTargets`: their own targets and the teacher's row.
 
     Args:
@@ -60,7 +61,7 @@ class DistillationExamples(DerivedExamples):
 
     def __init__(self, base: Examples, rows: Rows, stored: np.ndarray | None) -> None:
         super().__init__(base)
-        self._rows = rows
+        self._form = rows
         self._stored = stored
         row = tf.TensorSpec((rows.columns,), tf.as_dtype(rows.dtype))
         self.target_spec = DistillationTargets(base.target_spec, row)
@@ -76,12 +77,12 @@ class DistillationExamples(DerivedExamples):
         return x, DistillationTargets(y, self._rows_of(indices))
 
     def _look_up(self, read: Callable[[np.ndarray], np.ndarray], keys: tf.Tensor) -> tf.Tensor:
-        rows = tf.numpy_function(read, [keys], tf.as_dtype(self._rows.dtype))
-        return tf.ensure_shape(rows, (None, self._rows.columns))
+        rows = tf.numpy_function(read, [keys], tf.as_dtype(self._form.dtype))
+        return tf.ensure_shape(rows, (None, self._form.columns))
 
     def _rows_of(self, indices: np.ndarray) -> np.ndarray:
         if self._stored is None:
-            return np.zeros((len(indices), self._rows.columns), self._rows.dtype)
+            return np.zeros((len(indices), self._form.columns), self._form.dtype)
         return np.asarray(self._stored[indices])
 
 
@@ -99,19 +100,13 @@ class DistillationViews(DistillationExamples):
         # A float32 holds every whole number below 2**24 exactly.
         positions = _positions(len(self), seed, epoch)[indices]
         key = np.stack([np.full(len(indices), epoch), positions], axis=1)
-        numbers = self._views.draw(seed, epoch, indices)
+        numbers = self._base.draw(seed, epoch, indices)
         return np.concatenate([numbers, key], axis=1, dtype=np.float32)
 
     def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
         """Return the batch, changed by the numbers drawn for it, with the outputs for it."""
-        x, y = self._views.load_augmented(indices, numbers[:, :-2])
+        x, y = self._base.load_augmented(indices, numbers[:, :-2])
         return x, DistillationTargets(y, self._look_up(self._rows_of_views, numbers[:, -2:]))
-
-    @property
-    def _views(self) -> AugmentedExamples:
-        if not isinstance(self._base, AugmentedExamples):
-            raise TypeError("the examples are not augmented")
-        return self._base
 
     def _rows_of_views(self, key: np.ndarray) -> np.ndarray:
         epochs, positions = key.astype(np.int64).T

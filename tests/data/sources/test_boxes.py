@@ -257,8 +257,7 @@ def test_pictures_of_one_content_in_two_splits_are_named(form: str, tmp_path: Pa
     path = MAKERS[form](tmp_path / "data")
     assert not opened(path).shared()
     whole = opened(path)
-    shared = Path(whole.train.file(0))  # type: ignore[attr-defined]
-    twin = Path(whole.test.file(0))  # type: ignore[attr-defined]
+    shared, twin = (Path(whole.membership().name(s, 0)) for s in ("train", "test"))  # type: ignore[misc]
     twin.write_bytes(shared.read_bytes())
     again = opened(path)
     (found,) = again.shared()

@@ -9,9 +9,9 @@ import tensorflow as tf
 from PIL import Image
 
 from shrink.base.errors import DataError
-from shrink.data import decoding
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.examples import SPLIT_NAMES
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
 from tests.data.images import write_folders, write_image
@@ -183,7 +183,7 @@ def _cut(path: Path) -> None:
 )  # fmt: skip
 def test_training_names_the_file_that_is_wrong(tmp_path: Path, damage: Any, message: str) -> None:
     dataset = _open(write_folders(tmp_path))
-    bad = Path(dataset.train.file(5))  # type: ignore[attr-defined]
+    bad = Path(dataset.membership().name("train", 5))  # type: ignore[misc]
     damage(bad)
     with pytest.raises(DataError, match=message) as caught:
         dataset.train.arrays(np.arange(len(dataset.train)))
@@ -238,15 +238,6 @@ def test_arrays_takes_the_high_byte_of_16_bits(tmp_path: Path) -> None:
     np.testing.assert_array_equal(_all(_open(tmp_path))[0, :, :, 0], values >> 8)
 
 
-def test_arrays_reads_large_images_one_by_one_alike(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = write_folders(tmp_path)
-    by_batch = _all(_open(root))
-    monkeypatch.setattr(decoding, "_SMALL_PIXELS", 0)
-    np.testing.assert_array_equal(_all(_open(root)), by_batch)
-
-
 def _csv(folder: Path, text: str) -> Path:
     for index in range(12):
         write_image(folder / f"{index}.png", seed=index)
@@ -269,7 +260,9 @@ def test_open_dataset_takes_a_list_of_images(
     dataset = _open(_csv(tmp_path, "path,label\n" + rows))
     assert dataset.class_names == names
     parts = (dataset.train, dataset.validation, dataset.test)
-    files = [int(Path(p.file(i)).stem) for p in parts for i in range(len(p))]  # type: ignore[attr-defined]
+    name = dataset.membership().name  # type: ignore[misc]
+    of_split = zip(SPLIT_NAMES, parts, strict=True)
+    files = [int(Path(name(split, i)).stem) for split, part in of_split for i in range(len(part))]
     found = np.concatenate([part.arrays(np.arange(len(part)))[1] for part in parts])
     assert found.tolist() == [targets[file] for file in files]
     assert sorted(files) == list(range(12))
@@ -290,8 +283,8 @@ def test_open_dataset_takes_parts_and_several_labels_of_a_list(tmp_path: Path) -
     [
         ("file,label\n0.png,1\n", "no column path"),
         ("path,class\n0.png,1\n", "no column label; there are path, class"),
-        ("path,label\n", "no images are listed"),
-        ("path,label\n0.png\n", "line 2 has not one value"),
+        ("path,label\n", "no rows in this table"),
+        ("path,label\n0.png\n", "line 2 has 1 values for 2 columns"),
         ("path,label,split\n0.png,1,tets\n", "the column split has 'tets'"),
         ("path,label\n0.png,a\n1.png,a\n", "all labels are a"),
     ],

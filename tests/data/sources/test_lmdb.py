@@ -79,7 +79,7 @@ def test_fingerprint_depends_on_the_content(tmp_path: Path) -> None:
 
 def test_open_dataset_raises_data_error_when_keys_tell_no_part(tmp_path: Path) -> None:
     path = _write(tmp_path / "data.lmdb", lambda i: f"{'test/' if i >= 20 else ''}{i:03d}")
-    with pytest.raises(DataError, match="its keys are of the parts all, test"):
+    with pytest.raises(DataError, match="its keys are of the splits all, test"):
         _open(path)
 
 

@@ -17,8 +17,8 @@ from shrink.base.errors import ResourceError
 from shrink.data.arrays import ArrayExamples
 from shrink.data.augment import Augmentation
 from shrink.data.config import AugmentConfig
-from shrink.data.opening import AugmentedView
 from shrink.data.pipeline import training_batches
+from shrink.data.views import View
 from shrink.stages.distill import teacher_cache
 from shrink.stages.distill.objective import TeacherOutputs
 from shrink.stages.distill.teacher_cache import (
@@ -137,7 +137,7 @@ def test_taught_views_bring_the_answers_to_each_epochs_view(tmp_path: Path) -> N
     plain = ArrayExamples(images, np.arange(21) % 3, np.arange(21))
     config = AugmentConfig.model_validate({"flip": "both", "crop": 1, "mixup": 0.5})
     augmentation = Augmentation(config, plain.input_spec, 3)
-    views = AugmentedView(plain, None, False, augmentation)
+    views = View(plain, augmentation=augmentation)
     rows = Rows(((48,),))
 
     def teach(x: Any) -> TeacherOutputs:

@@ -132,7 +132,7 @@ def embedded(dtype: str) -> FloatModel:
 
 
 def artifact(source: FloatModel, config: QuantizeConfig, x: np.ndarray) -> bytes:
-    calibration = CalibrationExamples(UnlabelledExamples(x), 100, 0)  # type: ignore[arg-type]
+    calibration = CalibrationExamples(UnlabelledExamples(x), 100, 0)
     if config.scheme != "mixed":
         return SCHEMES[config.scheme](source, calibration, config).content
     context: Any = SimpleNamespace(phase=lambda name: None)
