@@ -34,12 +34,14 @@ def compact_file(
     from shrink.compact.targets.names import PLACED
     from shrink.contract.findings import Placing, Rewriting
     from shrink.contract.job import CompactJob
+    from shrink.contract.usage import record_of, write_record
     from shrink.model.reference import parse_model_reference, refuse_idle_trust
     from shrink.run.tool import run_tool
 
     config = _config(model, stage)
     reference = parse_model_reference(model, Path.cwd())
     refuse_idle_trust(trust, [reference])
+    known = record_of(reference.path)  # before the target may take its place
     job = CompactJob(
         name=str(reference),
         model=reference.source(),
@@ -51,9 +53,13 @@ def compact_file(
         decode=config.decode == "auto",
     )
     if config.target in PLACED:
-        _show(run_tool(job, Placing, console), console, placed_lines)
+        placed = run_tool(job, Placing, console)
+        write_record(job.target, known, same_tensors=False)
+        _show(placed, console, placed_lines)
     else:
-        _show(run_tool(job, Rewriting, console), console, lines_of)
+        rewritten = run_tool(job, Rewriting, console)
+        write_record(job.target, known, same_tensors=False)
+        _show(rewritten, console, lines_of)
 
 
 def _show(result: T, console: Console, lines: Callable[[T], list[str]]) -> None:

@@ -35,11 +35,12 @@ def report(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Show a run's report again, and write its files anew, from report.json alone."""
+    """Show a run's report again, and write its files anew, from report.json."""
     from shrink.base import files
     from shrink.base.console import Console
     from shrink.contract.codec import to_plain
     from shrink.contract.report_file import read_report
+    from shrink.contract.usage import lineages_in
     from shrink.report.content import warnings_of
     from shrink.report.rendered import render
     from shrink.report.text import render_report
@@ -50,7 +51,7 @@ def report(
     trackers.check()
     saved = read_report(run)
     folder = run if run.is_dir() else run.parent
-    files.write_together(folder, render(saved))
+    files.write_together(folder, render(saved, lineages_in(folder)))
     for warning in warnings_of(saved):
         console.warn(warning.text())
     if json_:

@@ -6,7 +6,6 @@ import hashlib
 
 from shrink.contract.report import DataSet, Report, Stage
 
-LINEAGE_NAME = "lineage.json"
 SPLITS = "splits"
 _BY_PLACE = ("python",)
 """Sources whose fingerprint holds where they are."""

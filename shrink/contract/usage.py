@@ -1,9 +1,10 @@
-"""The record of how an artifact is used: `artifacts/metadata.json`, and the same in the cache.
+"""The record of how an artifact is used and where it comes from: a JSON file beside it.
 
-    artifacts/metadata.json    beside the artifacts of a run, an entry for each
-    lineages/<sha256>.json     in the cache, under `usage`: for copies and exported forms
+    artifacts/metadata.json    of the artifacts of a run, an entry for each
+    NAME.json                  of a single file NAME that is written outside of a run
+    lineages/<sha256>.json     in the cache: for copies without their record
 
-An entry counts for the very file whose SHA-256 it has, and for no other.
+All have the same form. An entry counts for the file with its SHA-256 and for no other.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from shrink.base import files
 from shrink.base.cache import cache_root, keep, lineage_path
+from shrink.base.errors import ReportWarning
 from shrink.base.foreign import JsonObject
 from shrink.contract.codec import ContractError, from_plain, to_plain
 from shrink.contract.details import Details, Usage
@@ -25,20 +27,26 @@ METADATA_NAME = f"{ARTIFACTS}/metadata.json"
 VOCABULARY_NAME = f"{ARTIFACTS}/vocabulary.txt"
 _VERSION = 1
 _ARENAS = ("arena_bytes", "arena_32_bytes", "arena_32_reference_bytes")
+_OF_THE_FILE = ("inputs", "outputs", "metrics", "examples", "operators", *_ARENAS)
+_NO_USAGE = frozenset({"file", "sha256", "lineage"})
+OF_ANOTHER_FILE = "record-of-another-file"
 
 
-def metadata(report: Report, report_sha256: str) -> dict[str, object]:
-    """Return what `artifacts/metadata.json` says, from the report alone.
+def metadata(
+    report: Report, report_sha256: str, lineages: Mapping[str, JsonObject]
+) -> dict[str, object]:
+    """Return the content of `artifacts/metadata.json`.
 
     Args:
         report: the report.
         report_sha256: of the `report.json` that holds it.
+        lineages: by the SHA-256 of each artifact (`shrink.run.lineage`).
 
     Returns:
         `recipe`; `report_sha256`; and in `artifacts` an entry for each finished artifact, .tflite
         files first: `file`, `sha256`, the fields of `Usage`, `metrics` and the `examples` they are
-        of; and of a compacted one `arena_bytes`, its estimates for 32 bits and the kinds of
-        `operators` that the firmware's resolver needs.
+        of, `lineage`; and of a compacted one `arena_bytes`, its estimates for 32 bits and the kinds
+        of `operators` that the firmware's resolver needs.
     """
     finished = [stage for stage in report.stages if stage.artifact]
     return {
@@ -46,7 +54,7 @@ def metadata(report: Report, report_sha256: str) -> dict[str, object]:
         "recipe": to_plain(report.recipe),
         "report_sha256": report_sha256,
         "artifacts": [
-            _entry(report, stage)
+            _entry(report, stage, lineages)
             for stage in sorted(finished, key=lambda stage: not _is_tflite(stage))
         ],
     }
@@ -56,7 +64,7 @@ def _is_tflite(stage: Stage) -> bool:
     return (stage.artifact or "").endswith(".tflite")
 
 
-def _entry(report: Report, stage: Stage) -> JsonObject:
+def _entry(report: Report, stage: Stage, lineages: Mapping[str, JsonObject]) -> JsonObject:
     usage = complete_usage(stage.told, report.recipe.name, report.data)
     entry = {
         "file": str(stage.artifact).rpartition("/")[2],
@@ -65,6 +73,8 @@ def _entry(report: Report, stage: Stage) -> JsonObject:
         "metrics": to_plain(stage.metrics),
         "examples": stage.examples,
     }
+    if lineage := lineages.get(stage.sha256 or ""):
+        entry["lineage"] = lineage
     if stage.told.compact:
         entry |= {name: stage.figure(name) for name in _ARENAS}
         entry["operators"] = sorted({row.name for row in stage.told.operators})
@@ -101,22 +111,83 @@ def read_usage(artifact: Path) -> Usage | None:
     Args:
         artifact: a file, or the folder of a SavedModel.
     """
-    with contextlib.suppress(OSError):
-        digest = files.sha256(artifact)
-        for entry in _entries(artifact, digest):
-            with contextlib.suppress(ContractError):
-                return replace(from_plain(Usage, entry, unknown="drop"))
+    for entry in entries(artifact):
+        with contextlib.suppress(ContractError):
+            if entry.keys() - _NO_USAGE:
+                return from_plain(Usage, entry, unknown="drop")
     return None
 
 
-def _entries(artifact: Path, digest: str) -> Iterator[Mapping[str, object]]:
-    beside = files.read_mapping(artifact.parent / Path(METADATA_NAME).name).get("artifacts")
-    entries = [one for one in beside if isinstance(one, dict)] if isinstance(beside, list) else []
-    same = [one for one in entries if one.get("sha256") == digest]
-    yield from sorted(same, key=lambda one: one.get("file") != artifact.name)
-    known = files.read_mapping(lineage_path(cache_root(), digest)).get("usage")
-    if isinstance(known, dict):
-        yield known
+def entries(artifact: Path) -> Iterator[JsonObject]:
+    """Yield the entries for the content of an artifact: those beside it, then the cache's."""
+    with contextlib.suppress(OSError):
+        digest = files.sha256(artifact)
+        beside = [one for one in _beside(artifact) if one.get("sha256") == digest]
+        yield from sorted(beside, key=lambda one: one.get("file") != artifact.name)
+        yield from _artifacts(lineage_path(cache_root(), digest))
+
+
+def _beside(artifact: Path) -> list[JsonObject]:
+    shared = artifact.with_name(Path(METADATA_NAME).name)
+    return [*_artifacts(record_path(artifact)), *_artifacts(shared)]
+
+
+def _artifacts(record: Path) -> list[JsonObject]:
+    found = files.read_mapping(record).get("artifacts")
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def lineages_in(run: Path) -> dict[str, JsonObject]:
+    """Return the lineages that a run folder has of its artifacts, by their SHA-256."""
+    known = {one.get("sha256"): one.get("lineage") for one in _artifacts(run / METADATA_NAME)}
+    return {str(sha256): one for sha256, one in known.items() if isinstance(one, dict)}
+
+
+def record_path(artifact: Path) -> Path:
+    """Return where the record of a single file is, beside it."""
+    return artifact.with_name(f"{artifact.name}.json")
+
+
+def record_of(artifact: Path) -> JsonObject:
+    """Return what all entries say of an artifact; nothing where there are none."""
+    found: JsonObject = {}
+    for entry in entries(artifact):
+        found |= {key: one for key, one in entry.items() if found.get(key) is None}
+    return found
+
+
+def write_record(artifact: Path, known: JsonObject, *, same_tensors: bool = True) -> None:
+    """Write the record of a single file beside it, and into the cache; nothing where it is empty.
+
+    Args:
+        artifact: a file, or the folder of a SavedModel.
+        known: from `record_of` the model that it is a copy or another form of.
+        same_tensors: whether its inputs, outputs and figures are those of that model.
+
+    Raises:
+        ResourceError: the disk is full.
+    """
+    if not known:
+        return
+    digest, left_out = files.sha256(artifact), () if same_tensors else _OF_THE_FILE
+    own = {key: one for key, one in known.items() if key not in left_out}
+    own |= {"file": artifact.name, "sha256": digest}
+    document = {"schema_version": _VERSION, "artifacts": [own]}
+    files.write_json(record_path(artifact), document)
+    cached = lineage_path(cache_root(), digest)
+    files.write_json(cached, {**files.read_mapping(cached), **document})
+
+
+def stale_record(artifact: Path) -> tuple[ReportWarning, ...]:
+    """Return a warning where the record beside a file is that of other content."""
+    named = [one for one in _beside(artifact) if one.get("file") == artifact.name]
+    with contextlib.suppress(OSError):
+        digest = files.sha256(artifact)
+        if named and all(one.get("sha256") != digest for one in named):
+            message = f"{artifact}: the record beside it is that of another file, and ignored"
+            hint = "copy the record that belongs to the file, or state how its inputs are made"
+            return (ReportWarning(OF_ANOTHER_FILE, message, hint),)
+    return ()
 
 
 def vocabulary_file(artifact: Path, usage: Usage) -> Path:

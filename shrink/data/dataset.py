@@ -95,6 +95,7 @@ class Dataset:
         known_membership: what is in each split, where the source knows it without reading examples.
         extremes: of targets with a whole number for each position of an example, such as masks;
             empty where the source did not look.
+        columns: of a table, those of the input, in its order.
         front_end: of texts, what makes ids of them, the vocabulary included; None for other data.
         has_boxes: whether the target is boxes, as `shrink.data.boxes` has them.
         left_out: what was left out for the sake of earlier runs.
@@ -118,6 +119,7 @@ class Dataset:
     given: frozenset[str] = frozenset()
     known_membership: Membership | None = None
     extremes: tuple[ExtremeLabel, ...] = ()
+    columns: tuple[str, ...] = ()
     front_end: Mapping[str, Json] | None = None
     has_boxes: bool = False
     left_out: LeftOut | None = None

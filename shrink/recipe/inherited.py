@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shrink.base.errors import DataError, ModelError, ReportWarning, listed
+from shrink.base.fields import Config
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.details import Usage
-from shrink.contract.usage import read_usage, vocabulary_file
-from shrink.data.config import NO_DATA, DataConfig, inherited_keys
-from shrink.data.token_config import LEARNED
+from shrink.contract.usage import read_usage, stale_record, vocabulary_file
+from shrink.data.audio_config import AudioConfig
+from shrink.data.config import NO_DATA, DataConfig, NormalizeConfig, inherited_keys
+from shrink.data.series_config import SeriesConfig
+from shrink.data.token_config import TokensConfig
 from shrink.model.reference import ModelReference
 from shrink.recipe.load import LoadedRecipe
 
@@ -47,18 +51,20 @@ def inherit(loaded: LoadedRecipe, reference: ModelReference) -> Inherited:
         DataError: the recipe's classes cannot be those of the model's outputs.
     """
     usage = read_usage(reference.path) if reference.trained else None
+    stale = stale_record(reference.path) if reference.trained else ()
     if usage is None or usage.data is None or loaded.recipe.data.source == NO_DATA:
-        return Inherited(loaded, usage)
+        return Inherited(loaded, usage, warnings=stale)
     recipe = loaded.recipe
     recorded = _recorded(usage, recipe.data, reference.path)
     _check_classes(recipe.data.classes, usage.labels, loaded)
-    filled, given, warnings = _filled(recipe.data, recorded)
+    filled, given = _filled(recipe.data, recorded)
+    warnings = _differences(recipe.data, recorded, usage)
     task, decode = recipe.task, usage.decode
     if task.decode is None and decode is not None and ".py:" not in str(decode.get("name")):
         task = type(task).model_validate({**task.model_dump(exclude_none=True), "decode": decode})
         given = (*given, "task.decode")
     recipe = recipe.model_copy(update={"data": filled, "task": task})
-    return Inherited(replace(loaded, recipe=recipe), usage, given, warnings)
+    return Inherited(replace(loaded, recipe=recipe), usage, given, (*stale, *warnings))
 
 
 def check_named(
@@ -83,7 +89,7 @@ def check_named(
     """
     usage, data = read_usage(reference.path), loaded.recipe.data
     if usage is None or usage.data is None or data.source == NO_DATA:
-        return ()
+        return stale_record(reference.path)
     called = "student" if role == "model" else "teacher"
     recorded = _recorded(usage, data, reference.path)
     stated = data.model_dump(mode="json", exclude_unset=True, exclude_none=True)
@@ -91,7 +97,7 @@ def check_named(
         own, value = stated.get(key), recorded.get(key)
         if isinstance(own, dict) and isinstance(value, dict):
             merged = _merged(value, own)
-            if merged != value and not _same(key, merged, value):
+            if not _same(key, merged, value):
                 raise ModelError(
                     f"data.{key} is {_shown(merged)}, and the {called} was made with "
                     f"{_shown(value)}",
@@ -101,11 +107,8 @@ def check_named(
     if called == "teacher":
         return ()
     _check_classes(data.classes, usage.labels, loaded)
-    unchanged: JsonObject = {"scale": 1.0, "offset": 0.0}
-    scale = recorded.get("normalize")
-    made = {**unchanged, **(scale if isinstance(scale, dict) else {})}
-    own_scale = {**unchanged, **(data.normalize.model_dump() if data.normalize else {})}
-    return () if own_scale == made else (_differs("normalize", own_scale, made, called),)
+    own, made = stated.get("normalize"), recorded.get("normalize")
+    return () if _same("normalize", own, made) else (_differs("normalize", own, made, called),)
 
 
 def _recorded(usage: Usage, data: DataConfig, artifact: Path) -> JsonObject:
@@ -121,12 +124,10 @@ def _recorded(usage: Usage, data: DataConfig, artifact: Path) -> JsonObject:
     return recorded
 
 
-def _filled(
-    data: DataConfig, recorded: Mapping[str, Json]
-) -> tuple[DataConfig, tuple[str, ...], tuple[ReportWarning, ...]]:
+def _filled(data: DataConfig, recorded: Mapping[str, Json]) -> tuple[DataConfig, tuple[str, ...]]:
     """Return a `data` section with the recorded keys that it does not state, and their names."""
     stated = data.model_dump(mode="json", exclude_unset=True, exclude_none=True)
-    merged, given, warnings = dict(stated), list[str](), list[ReportWarning]()
+    merged, given = dict(stated), list[str]()
     for key, value in recorded.items():
         own = stated.get(key)
         if own is None:
@@ -136,9 +137,40 @@ def _filled(
         elif isinstance(own, dict) and isinstance(value, dict):
             merged[key] = _merged(value, own)
             given += [f"data.{key}.{name}" for name in merged[key] if name not in own]
-        if key != "classes" and merged[key] != value and not _same(key, merged[key], value):
-            warnings.append(_differs(key, merged[key], value))
-    return DataConfig.model_validate(merged), tuple(given), tuple(warnings)
+    return DataConfig.model_validate(merged), tuple(given)
+
+
+_SECTIONS: Mapping[str, type[Config]] = {
+    "normalize": NormalizeConfig,
+    "audio": AudioConfig,
+    "tokens": TokensConfig,
+    "series": SeriesConfig,
+}
+"""Keys of `data` that are sections, where leaving one out means its defaults."""
+_NO_OTHER_USE = ("source", "classes", "validation_split", "test_split")
+"""Keys that may differ: another division is no other use of the model."""
+
+
+def _differences(
+    data: DataConfig, recorded: Mapping[str, Json], usage: Usage
+) -> tuple[ReportWarning, ...]:
+    """Return a warning for each stated key that says otherwise than the record.
+
+    A key that the record lacks counts where its default is known and the source is the record's.
+    """
+    stated = data.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    same_source = (usage.data or {}).get("source") == data.source
+    known = {*recorded, "normalize", *(_SECTIONS if same_source else ())} - {*_NO_OTHER_USE}
+    warnings = []
+    for key in (key for key in stated if key in known):
+        own, value = stated[key], recorded.get(key)
+        if isinstance(own, dict) and isinstance(value, dict):
+            own = _merged(value, own)
+        # Only source audio has a front end where the section is left out.
+        none = key == "audio" and value is None and data.source == "python"
+        if none or not _same(key, own, value):
+            warnings.append(_differs(key, own, value))
+    return tuple(warnings)
 
 
 def _merged(recorded: Mapping[str, Json], stated: Mapping[str, Json]) -> JsonObject:
@@ -152,25 +184,26 @@ def _merged(recorded: Mapping[str, Json], stated: Mapping[str, Json]) -> JsonObj
 
 def _same(key: str, stated: Json, recorded: Json) -> bool:
     """Whether two values mean the same: two files may hold the same vocabulary."""
-    if key in ("validation_split", "test_split"):
-        return True  # another division is no other use of the model
-    if key != "tokens" or not isinstance(stated, dict) or not isinstance(recorded, dict):
-        return False
-    files = [Path(str(one.get("vocabulary"))) for one in (stated, recorded)]
-    rest = [{k: v for k, v in one.items() if k not in LEARNED} for one in (stated, recorded)]
-    try:
-        return rest[0] == rest[1] and files[0].read_bytes() == files[1].read_bytes()
-    except OSError:
-        return False
+    section = _SECTIONS.get(key)
+    if section is None:
+        return stated == recorded
+    plain = [section.model_validate(one or {}).model_dump() for one in (stated, recorded)]
+    files = [one.pop("vocabulary", None) for one in plain]
+    with contextlib.suppress(OSError):
+        content = [None if file is None else Path(file).read_bytes() for file in files]
+        return plain[0] == plain[1] and content[0] == content[1]
+    return False
 
 
 def _differs(key: str, stated: Json, recorded: Json, made: str = "model") -> ReportWarning:
+    own = "left out" if stated is None else _shown(stated)
+    how = f"without data.{key}" if recorded is None else f"with {_shown(recorded)}"
     return ReportWarning(
         DIFFERS,
-        f"data.{key} is {_shown(stated)}, but the {made} was made with {_shown(recorded)}",
+        f"data.{key} is {own}, but the {made} was made {how}",
         f"use the {made} as it was made, or make sure that it is trained anew on these inputs"
         if made == "student"
-        else f"leave data.{key} out to use the recorded value",
+        else f"leave data.{key} out to use the model as it was made",
     )
 
 

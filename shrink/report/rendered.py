@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shrink.base import files
 from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, listed
 from shrink.base.figures import COSTS, figure_of, metric_figure
+from shrink.base.foreign import JsonObject
 from shrink.contract.codec import to_plain
 from shrink.contract.details import Limits, TensorType, Usage
 from shrink.contract.report import Report, Stage
@@ -200,8 +201,13 @@ RENDERED = (MARKDOWN_NAME, HTML_NAME, JUNIT_NAME, METRICS_NAME, CARD_NAME, METAD
 """Every name that `render` returns, but for `VOCABULARY_NAME`, of models of texts alone."""
 
 
-def render(report: Report) -> dict[str, str]:
-    """Return the files that show a report, by name: each is made from it alone."""
+def render(report: Report, lineages: Mapping[str, JsonObject]) -> dict[str, str]:
+    """Return the files that show a report, by name.
+
+    Args:
+        report: the report.
+        lineages: of its artifacts, by their SHA-256, for `artifacts/metadata.json`.
+    """
     from shrink.report.html import render_html
 
     digest = hashlib.sha256(files.json_text(to_plain(report)).encode()).hexdigest()
@@ -211,6 +217,6 @@ def render(report: Report) -> dict[str, str]:
         JUNIT_NAME: render_junit(report),
         METRICS_NAME: files.json_text(flat_metrics(report)),
         CARD_NAME: render_card(report, digest),
-        METADATA_NAME: files.json_text(metadata(report, digest)),
+        METADATA_NAME: files.json_text(metadata(report, digest, lineages)),
         **vocabulary(report),
     }

@@ -7,17 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from shrink.base import files
-from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import ModelError, RecipeError, ResourceError
 from shrink.contract.details import Usage
 from shrink.contract.findings import Exported, Firmware
 from shrink.contract.job import ExportJob, FirmwareFactsJob
 from shrink.contract.model_source import NO_TRUST, Trust
-from shrink.contract.usage import read_usage
+from shrink.contract.usage import read_usage, record_of, record_path, write_record
 from shrink.model.reference import ModelReference
-from shrink.run.lineage import carry_over
-from shrink.run.store import Store
 from shrink.run.tool import run_tool
 from shrink.tflite.cc_array import array_paths, cc_array
 
@@ -64,7 +61,7 @@ def export_model(
     target = output or stem.with_name(f"{stem.name}-{_ENDINGS[format_name]}")
     if suffix and target.suffix != suffix:
         raise RecipeError("a Keras file's name ends in .keras", subject=target)
-    _check_free([target], force)
+    _check_free([target, record_path(target)], force)
     job = ExportJob(
         name=str(reference),
         model=reference.source(trust),
@@ -73,9 +70,9 @@ def export_model(
     )
     run_tool(job, Exported, console)
     try:
-        carry_over(reference.path, target, Store(cache_root(), console.warn))
+        write_record(target, record_of(reference.path))
     except (OSError, ResourceError) as error:  # the file itself is whole
-        console.warn(f"later runs will not know what {target} was trained on: {error}")
+        console.warn(f"{target} has no record of how it is used: {error}")
     return [str(target)]
 
 

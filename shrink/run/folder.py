@@ -23,7 +23,7 @@ from shrink.contract.details import Task
 from shrink.contract.report import Checkout, DataSet, Environment, RecipeName, Report
 from shrink.contract.report_file import read_report
 from shrink.contract.result import StageOutcome
-from shrink.contract.tested import LINEAGE_NAME, SPLITS
+from shrink.contract.tested import SPLITS
 from shrink.contract.usage import ARTIFACTS, VOCABULARY_NAME
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.recipe_diff import recipe_changes
@@ -127,7 +127,7 @@ class RunFolder:
         """
         self._lineages, self._splits = dict(lineages), dict(splits)
 
-    def _write_lineages(self) -> None:
+    def _write_splits(self) -> None:
         splits = {link.splits for one in self._lineages.values() for link in one.links}
         for name in sorted(splits & self._splits.keys()):
             target = self.path / SPLITS / f"{name}.bin"
@@ -137,8 +137,6 @@ class RunFolder:
         for old in (self.path / SPLITS).glob("*.bin"):
             if old.stem not in splits:
                 old.unlink()
-        value = {digest: lineage.to_dict() for digest, lineage in self._lineages.items()}
-        files.write_json(self.path / LINEAGE_NAME, value)
 
     def write(
         self,
@@ -158,7 +156,7 @@ class RunFolder:
         for name, log in self._logs.items():
             with contextlib.suppress(ResourceError):  # it is no reason to lose the report
                 files.write_bytes(self.path / name, log)
-        self._write_lineages()
+        self._write_splits()
         plan = with_taken_task(self._plan, tasks_of(outcomes))
         resolved = resolved_recipe_text(plan)
         run = Report(
@@ -186,10 +184,11 @@ class RunFolder:
         )
         if self._before is not None:
             self.replaced = tuple(recipe_changes(self._before, report))
+        lineages = {digest: lineage.to_dict() for digest, lineage in self._lineages.items()}
         contents = {
             RESOLVED_NAME: resolved,
             PLAN_NAME: files.json_text(described),
-            **render(report),
+            **render(report, lineages),
             REPORT_NAME: files.json_text(to_plain(report)),
         }
         files.write_together(self.path, contents, before=lambda: self._make_way(report))
@@ -314,7 +313,7 @@ def _holds_other_things(path: Path) -> bool:
     """Whether there is anything but what a killed run of shrink leaves."""
     if not path.is_dir():
         return path.exists()
-    ours = {ARTIFACTS, RESOLVED_NAME, PLAN_NAME, LINEAGE_NAME, SPLITS, LOGS, *RENDERED}
+    ours = {ARTIFACTS, RESOLVED_NAME, PLAN_NAME, SPLITS, LOGS, *RENDERED}
     ours |= {VOCABULARY_NAME}
     ours |= _of_sweep(path)
     # One that cannot be read may be of another version, whose run is nobody's to overwrite.
@@ -348,4 +347,4 @@ def _remove_log(path: Path) -> None:
 
 def _is_artifact(path: Path) -> bool:
     """Whether a file is called what a run calls its artifacts."""
-    return re.fullmatch(r"\d\d+-.+\.(keras|tflite)", path.name) is not None
+    return re.fullmatch(r"\d\d+-.+\.(keras|tflite)(\.json)?", path.name) is not None

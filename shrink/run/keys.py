@@ -81,7 +81,7 @@ def measurement_key(
     data_fingerprint: str,
     splits: Splits,
     classes: Sequence[str] | None,
-    vocabulary: Sequence[str],
+    usage: Usage,
 ) -> str:
     """Return the key of what an artifact measures, the same in every run that measures it.
 
@@ -91,16 +91,17 @@ def measurement_key(
         data_fingerprint: of the run's data.
         splits: how it is divided.
         classes: the names of its labels, which a section that names none has found.
-        vocabulary: the tokens of a model of texts, likewise.
+        usage: its record, which has the vocabulary and the columns likewise.
     """
     data, task = _for_measuring(plan)
+    data = data.model_copy(update={"inputs": data.inputs or (usage.data or {}).get("inputs")})
     custom = plan.custom_objects
     return _hash(
         {
             "measured": sha256,
             "custom_objects": None if custom is None else code_digest(custom),
             "depends": declared_digests(Path("/"), plan.depends),
-            "data": section_by_content(data, classes, vocabulary),
+            "data": section_by_content(data, classes, usage.vocabulary),
             "slices": _slices(plan, code_digest),
             "data_fingerprint": data_fingerprint,
             "split_seed": splits.seed,
@@ -262,7 +263,7 @@ def keep_measurement(
     details = stored.result.details
     usage = (details and details.interface) or Usage()
     classes = stored.result.data.classes
-    key = measurement_key(plan, artifact.stem, data_fingerprint, splits, classes, usage.vocabulary)
+    key = measurement_key(plan, artifact.stem, data_fingerprint, splits, classes, usage)
     if not store.contains(key):
         kept = {role: stored.files[role] for role in _FILES}
         with contextlib.suppress(OSError, ResourceError):  # then it is measured again
@@ -285,7 +286,7 @@ def measured_before(
         return None
     sha256 = files.sha256(reference.path)
     config = plan.recipe.data
-    key = measurement_key(plan, sha256, data_fingerprint, splits, config.classes, usage.vocabulary)
+    key = measurement_key(plan, sha256, data_fingerprint, splits, config.classes, usage)
     found = store.find(key)
     # The task is what the artifact's own run took: without it another would be found out.
     task = to_plain(usage.task)

@@ -1,11 +1,8 @@
 """Where a model comes from, and what it was trained and tested on.
 
-Layout beside the steps of a store, and in the file `lineage.json` of a run folder:
-
-    lineages/<sha256>.json   of the artifact with this hash: the splits that it was trained on, the
-                             baseline of the run that its line began with, and, in the store alone,
-                             the Python files that were named for it and how it is used
-                             (`shrink.contract.usage`)
+It is under `lineage` in an artifact's record (`shrink.contract.usage`): the splits that it was
+trained on, and the baseline of the run that its line began with. The cache alone also has, under
+`code`, the Python files that were named for it.
 """
 
 from __future__ import annotations
@@ -25,8 +22,8 @@ from shrink.contract.details import Details
 from shrink.contract.record import record
 from shrink.contract.report import DataSet, Figures, Origin, definition_in
 from shrink.contract.result import HeldOut, StageOutcome, StepResult, scores_from_plain
-from shrink.contract.tested import LINEAGE_NAME, SPLITS
-from shrink.contract.usage import complete_usage, read_usage
+from shrink.contract.tested import SPLITS
+from shrink.contract.usage import complete_usage, entries
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.headline import Chain
@@ -290,7 +287,7 @@ def data_identity(
         classes: their names in the order of the labels, once they are known: those of a section
             that names none count like the same names in the section.
     """
-    keys = data.model_dump(mode="json", exclude=NOT_OF_SPLITS)
+    keys = data.model_dump(mode="json", exclude={*NOT_OF_SPLITS, "inputs"})
     keys["classes"] = list(classes or ()) or keys["classes"]
     return {"fingerprint": data_fingerprint, **keys}
 
@@ -333,11 +330,13 @@ def remember(
     code = sorted({*_code_of(plan), *_named(place)})
     with contextlib.suppress(OSError, ResourceError):
         if step.kind == BASELINE:  # measuring a file says nothing of how it was trained
-            usage = files.read_mapping(place).get("usage")
+            known = files.read_mapping(place).get("artifacts")
+            entry = known[0] if isinstance(known, list) and known else {}
         else:
-            known = complete_usage(stored.result.details or Details(), plan.recipe.name, data)
-            usage = to_plain(known)
-        files.write_json(place, {**lineage.to_dict(), "code": code, "usage": usage})
+            details = stored.result.details or Details()
+            entry = to_plain(complete_usage(details, plan.recipe.name, data))
+        entry = {**entry, "sha256": digest, "lineage": lineage.to_dict()}
+        files.write_json(place, {"artifacts": [entry], "code": code})
     return lineage
 
 
@@ -361,13 +360,6 @@ def _code_of(plan: Plan) -> set[str]:
     augment = None if plan.augment is None else plan.augment.function_file(Path.cwd())
     named = (plan.custom_objects, by_data, augment, *slices, *plan.recipe.task.files())
     return {str(one) for one in named if one is not None}
-
-
-def carry_over(model: Path, exported: Path, store: Store) -> None:
-    """Let what is known of a model be known of another form of it, too."""
-    lineage, _ = _known(model, store)
-    known = {**lineage.to_dict(), "usage": to_plain(read_usage(model))}
-    files.write_json(lineage_path(store.root, files.sha256(exported)), known)
 
 
 def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> LineOrigin:
@@ -427,24 +419,19 @@ def _lineage_of(plan: Plan, store: Store) -> tuple[Lineage | None, dict[str, Pat
     found: Lineage | None = None
     places: dict[str, Path] = {}
     for path in paths:
-        lineage, folder = _known(path, store)
+        lineage, folder = _known(path)
         found = lineage if found is None else found.and_(lineage)
         names = [link.splits for link in lineage.links]
         places |= splits_files(names, [store.root / "objects", folder / SPLITS])
     return found, places
 
 
-def _known(path: Path, store: Store) -> tuple[Lineage, Path]:
+def _known(path: Path) -> tuple[Lineage, Path]:
     """Return where a model's file comes from, and the run folder that it may be in."""
-    digest, run = files.sha256(path), path.parent.parent
-    entries = [
-        files.read_mapping(lineage_path(store.root, digest)),
-        files.read_mapping(run / LINEAGE_NAME).get(digest),
-    ]
-    for entry in entries:
-        if (lineage := Lineage.of(entry)) is not None:
-            return lineage, run
-    return Lineage(outside=True), run
+    for entry in reversed([*entries(path)]):  # the cache also knows of later runs
+        if (lineage := Lineage.of(entry.get("lineage"))) is not None:
+            return lineage, path.parent.parent
+    return Lineage(outside=True), path.parent.parent
 
 
 def splits_files(names: Iterable[str], folders: Sequence[Path]) -> dict[str, Path]:

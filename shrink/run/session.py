@@ -17,6 +17,7 @@ from shrink.base.errors import RecipeError, ShrinkError
 from shrink.base.foreign import Json
 from shrink.contract.codec import to_plain
 from shrink.contract.model_source import Trust
+from shrink.contract.usage import record_of, write_record
 from shrink.model.reference import ModelReference, refuse_idle_trust
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import resolved_recipe
@@ -196,6 +197,7 @@ def _keep_artifact(result: RunResult, final: Step, target: Path) -> RunResult:
         if stage.name == final.name and stage.artifact and result.error is None:
             files.make_folder(target.parent)
             files.copy(result.folder / stage.artifact, target)
+            write_record(target, record_of(result.folder / stage.artifact))
             kept = str(target.resolve())
         stages.append(replace(stage, artifact=kept))
     report = replace(result.report, stages=tuple(stages))

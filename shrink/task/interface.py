@@ -139,7 +139,7 @@ def describe_usage(
         normalize=data.normalize.model_dump() if data.normalize is not None else None,
         front_end=front_end_of(dataset, data),
         decode=None if task.decode is None else task.decode.model_dump(mode="json"),
-        data=usage_section(data),
+        data=usage_section(data.model_copy(update={"inputs": dataset.columns or data.inputs})),
     )
 
 

@@ -46,6 +46,7 @@ def main() -> None:
             if not arguments.only_speed:
                 _memory_table(images, arguments.counts, Path(folder))
                 _fingerprint_table(images)
+                _membership_table(images)
             if arguments.repeats:
                 _speed_table(images, arguments.repeats, Path(folder))
         if arguments.huge is not None:
@@ -129,6 +130,35 @@ def _fingerprint(path: str) -> dict[str, Any]:
     before, started = _high_water_mb(), time.perf_counter()
     fingerprint(config)
     return {"s": time.perf_counter() - started, "mb": _high_water_mb() - before}
+
+
+def _membership_table(images: Path) -> None:
+    """Say what it costs to know which examples are in which split, and in two of them."""
+    for name in ("hashes not known", "hashes in the cache"):
+        found = apart(_membership, path=str(images))
+        say(f"\n{name}: CPU seconds, {found.pop('examples'):,} examples")
+        for step, seconds in found.items():
+            say(f"{step:24} {seconds:>8.2f}")
+
+
+def _membership(path: str) -> dict[str, Any]:
+    from shrink.data.config import DataConfig
+    from shrink.data.fingerprint import fingerprint
+    from shrink.data.opening import open_dataset
+
+    config = DataConfig.model_validate({"source": "images", "path": path})
+    times = [time.process_time()]
+    fingerprint(config)
+    times.append(time.process_time())
+    dataset = open_dataset(config, 0)
+    times.append(time.process_time())
+    assert dataset.membership is not None
+    counted = sum(map(len, dataset.membership().splits.values()))
+    times.append(time.process_time())
+    dataset.shared()
+    times.append(time.process_time())
+    steps = ("fingerprint", "open", "examples of each split", "examples in two splits")
+    return {"examples": counted, **dict(zip(steps, np.diff(times).tolist(), strict=True))}
 
 
 def _stream(

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from shrink.base import files
 from shrink.base.errors import DataError, ModelError
+from shrink.contract.usage import record_path
 from shrink.data.token_config import TokensConfig
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
@@ -53,15 +55,77 @@ def test_a_plan_takes_nothing_that_does_not_hold_for_another_source(tmp_path: Pa
     assert (data.image_size, data.targets, data.validation_split) == (None, None, 0.1)
 
 
-def test_a_stated_key_wins_and_is_warned_of(tmp_path: Path) -> None:
-    model = recorded(tmp_path, data=IMAGES)
-    plan = planned(model, {"source": "images", "normalize": {"scale": 1}})
-    assert plan.data_config.normalize is not None
-    assert plan.data_config.normalize.scale == 1
+HALF, UNCHANGED = {"scale": 0.5, "offset": 0.0}, {"scale": 1.0, "offset": 0.0}
+WINDOWS = {"window": 8, "horizon": 2}
+
+
+# The source, the record's keys, those of the recipe, the section that is used (None: of the record
+# alone), and the key that differs.
+@pytest.mark.parametrize(
+    ("source", "record", "stated", "used", "differs"),
+    [
+        ("npz", {}, {}, {}, None),
+        ("npz", {}, {"normalize": HALF}, {"normalize": HALF}, "normalize"),
+        ("npz", {}, {"normalize": UNCHANGED}, {"normalize": UNCHANGED}, None),
+        ("npz", {"normalize": HALF}, {}, {"normalize": HALF}, None),
+        ("npz", {"normalize": HALF}, {"normalize": {"scale": 0.5}}, {"normalize": HALF}, None),
+        ("npz", {"normalize": HALF}, {"normalize": {"scale": 1}}, {}, "normalize"),
+        ("npz", {"normalize": UNCHANGED}, {"normalize": {"offset": 1}}, {}, "normalize"),
+        ("npz", {"target": "input"}, {}, {"target": "input"}, None),
+        ("npz", {"target": "input"}, {"target": "label"}, {"target": "label"}, "target"),
+        ("npz", {"inputs": ["a", "b"]}, {}, {"inputs": ["a", "b"]}, None),
+        ("npz", {"inputs": ["a", "b"]}, {"inputs": ["b", "a"]}, {}, "inputs"),
+        ("npz", {}, {"inputs": ["values"]}, {}, None),  # a name of the file's own
+        ("npz", {"test_split": 0.3}, {"test_split": 0.2}, {"test_split": 0.2}, None),
+        ("images", {}, {"image_size": [8, 8]}, {}, None),  # another size does not fit the model
+        ("images", {"image_size": [8, 8]}, {}, {"image_size": [8, 8]}, None),
+        ("images", {"image_size": [8, 8]}, {"image_size": [8, 9]}, {}, "image_size"),
+        ("images", {"channels": 1}, {}, {"channels": 1}, None),
+        ("images", {"channels": 1}, {"channels": 3}, {"channels": 3}, "channels"),
+        ("audio", {}, {"audio": {"bands": 40}}, {}, None),  # the default
+        ("audio", {}, {"audio": {"bands": 32}}, {}, "audio"),
+        ("audio", {"audio": {"bands": 32}}, {"audio": {"bands": 32}}, {}, None),
+        ("audio", {"audio": {"bands": 32}}, {"audio": {"bands": 40}}, {}, "audio"),
+        ("python", {}, {"audio": {"bands": 40}}, {}, "audio"),  # the function gave no clips
+        ("text", {}, {"tokens": {"length": 32}}, {}, None),
+        ("text", {}, {"tokens": {"length": 7}}, {}, "tokens"),
+        ("text", {"tokens": {"length": 7}}, {"tokens": {"length": 7, "size": 90}}, {}, None),
+        ("text", {"tokens": {"length": 7}}, {"tokens": {"lower": False}}, {}, "tokens"),
+        ("series", {}, {"series": {"window": 48}}, {}, None),
+        ("series", {}, {"series": WINDOWS}, {}, "series"),
+        ("series", {"series": WINDOWS}, {}, {}, None),
+        ("series", {"series": WINDOWS}, {"series": {**WINDOWS, "window": 9}}, {}, "series"),
+        ("tiles", {"level": 1}, {}, {"level": 1}, None),
+        ("tiles", {"level": 1}, {"level": 0}, {"level": 0}, "level"),
+    ],
+)
+def test_stated_keys_win_and_other_uses_of_a_model_are_warned_of(
+    tmp_path: Path,
+    source: str,
+    record: dict[str, Any],
+    stated: dict[str, Any],
+    used: dict[str, Any],
+    differs: str | None,
+) -> None:
+    front_end = {"vocabulary": ["[PAD]", "[UNK]", "red"]} if source == "text" else None
+    model = recorded(tmp_path, data={"source": source, **record}, front_end=front_end)
+    path = {"path": "build.py:load"} if source == "python" else {}
+    plan = planned(model, {"source": source, **path, **stated})
+    section = plan.data_config.model_dump(mode="json")
+    assert {key: section[key] for key in used} == used
+    assert plan.inherited is not None
+    warned = [(one.code, one.message.split()[0]) for one in plan.inherited.warnings]
+    assert warned == ([("differs-from-record", f"data.{differs}")] if differs else [])
+
+
+def test_a_warning_says_what_the_record_has(tmp_path: Path) -> None:
+    model = recorded(tmp_path, data={"source": "npz"})
+    plan = planned(model, {"source": "npz", "normalize": {"scale": 0.5}})
     assert plan.inherited is not None
     (warning,) = plan.inherited.warnings
-    assert warning.code == "differs-from-record"
-    assert "data.normalize is {scale: 1.0, offset: 0.0}" in warning.message
+    assert warning.message == (
+        "data.normalize is {scale: 0.5}, but the model was made without data.normalize"
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,6 +187,21 @@ def test_a_changed_file_has_no_record(tmp_path: Path) -> None:
     model.write_bytes(b"another")
     plan = planned(model, {"source": "images"})
     assert (plan.usage, plan.data_config.normalize) == (None, None)
+    assert plan.inherited is not None
+    (warning,) = plan.inherited.warnings
+    assert warning.code == "record-of-another-file"
+    # The record of a single file goes with it; the shared one of the folder is that of others.
+    (tmp_path / "moved").mkdir()
+    own = model.rename(tmp_path / "moved" / "own.keras")
+    document = json.loads((tmp_path / "artifacts" / "metadata.json").read_text())
+    document["artifacts"][0] |= {"file": "own.keras", "sha256": files.sha256(own)}
+    record_path(own).write_text(json.dumps(document), encoding="utf-8")
+    (tmp_path / "moved" / "metadata.json").write_text(
+        (tmp_path / "artifacts" / "metadata.json").read_text(), encoding="utf-8"
+    )
+    plan = planned(own, {"source": "images"})
+    assert plan.inherited is not None
+    assert (plan.data_config.image_size, plan.inherited.warnings) == ((8, 8), ())
 
 
 TEXTS = {"source": "text", "tokens": {"length": 6, "lower": True}}

@@ -49,7 +49,6 @@ render_markdown = reading(text.render_markdown)
 render_html = reading(html.render_html)
 render_junit = reading(ci.render_junit)
 render_card = reading(rendered.render_card)
-render = reading(rendered.render)
 recipe_of = reading(content.recipe_of)
 publish = reading(ci.publish)
 summary = reading(ci.summary)
@@ -77,8 +76,12 @@ tradeoff_plot = reading(scatter.tradeoff_plot)
 other_tradeoffs = reading(scatter.other_tradeoffs)
 
 
+def render(document: Plain) -> dict[str, str]:
+    return rendered.render(report_file.report_of(document), {})
+
+
 def metadata(document: Plain, digest: str) -> Any:
-    return usage.metadata(report_file.report_of(document), digest)
+    return usage.metadata(report_file.report_of(document), digest, {})
 
 
 def build_report(

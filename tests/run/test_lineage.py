@@ -17,6 +17,7 @@ from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, StageError
 from shrink.contract.codec import to_plain
 from shrink.contract.job import StepJob
 from shrink.contract.result import HeldOut, SharedExamples, StepResult
+from shrink.contract.usage import METADATA_NAME, record_of, write_record
 from shrink.data.config import DataConfig
 from shrink.run.lineage import (
     LEFT_OUT,
@@ -25,13 +26,11 @@ from shrink.run.lineage import (
     Link,
     SplitIdentity,
     Splits,
-    carry_over,
     describe_data,
     describe_shared,
     describe_splits,
     named_code,
 )
-from shrink.run.store import Store
 from tests.report.plain import headlines, render_report
 from tests.report.toys import outcomes, with_result
 from tests.run.fake_worker import FakeWorker, run, statuses
@@ -101,7 +100,7 @@ def test_failed_run_keeps_the_lineage_of_the_finished_one(tmp_path: Path, first:
         run(recipe, folder, failing)
     assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == kept
     beside = folder.with_name(f"{folder.name}.failed")
-    assert json.loads((beside / "lineage.json").read_text()) == {}
+    assert json.loads((beside / METADATA_NAME).read_text())["artifacts"] == []
 
 
 def test_folder_keeps_splits_that_are_in_no_store(tmp_path: Path, first: Path, cache: Path) -> None:
@@ -113,7 +112,9 @@ def test_folder_keeps_splits_that_are_in_no_store(tmp_path: Path, first: Path, c
 
 def test_run_knows_a_model_in_another_form(tmp_path: Path, first: Path, cache: Path) -> None:
     (tmp_path / "exported.keras").write_text("the same model, exported")
-    carry_over(first, tmp_path / "exported.keras", Store(cache, print))
+    write_record(tmp_path / "exported.keras", record_of(first))
+    shutil.rmtree(cache)
+    shutil.rmtree(first.parent.parent)
     assert _second(tmp_path, _recipe(tmp_path, tmp_path / "exported.keras", 3)) == [(7, [])] * 2
 
 
@@ -190,7 +191,7 @@ def test_run_warns_after_a_run_whose_examples_could_not_all_be_read(tmp_path: Pa
 def test_run_takes_a_damaged_lineage_for_none(tmp_path: Path, first: Path, text: str) -> None:
     for entry in (tmp_path / "cache" / "lineages").iterdir():
         entry.write_text(text)
-    (first.parent.parent / "lineage.json").write_text(text)
+    (first.parent / "metadata.json").write_text(text)
     worker = FakeWorker(result={"splits": {"test_given": False, "test": 100}})
     report = run(_recipe(tmp_path, first, 3), tmp_path / "second", worker)
     assert [w["code"] for w in report["warnings"]] == [MAY_HAVE_BEEN_TRAINED_ON]

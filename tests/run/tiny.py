@@ -26,7 +26,7 @@ from tests.cli.shell import command, environment, read_report
 
 STAGES = ("train", "prune", "quantize")
 RUN_FILES = {
-    "report.json", "plan.json", "lineage.json", "recipe.resolved.yaml", *RENDERED,
+    "report.json", "plan.json", "recipe.resolved.yaml", *RENDERED,
     "artifacts/00-train.keras", "artifacts/01-prune.keras", "artifacts/02-quantize.tflite",
 }  # fmt: skip
 LOGS = {"logs/00-train.log", "logs/01-prune.log", "logs/02-quantize.log"}

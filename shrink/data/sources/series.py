@@ -38,7 +38,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     path = Path(config.path or "").expanduser()
     settings = config.series or SeriesConfig()
     is_table = path.suffix.lower() == ".csv" or is_parquet(path)
-    rows, split, given = (_of_table if is_table else _of_arrays)(path, config, settings)
+    rows, columns, split, given = (_of_table if is_table else _of_arrays)(path, config, settings)
     if split is None:
         split = splits_by_time(rows.run, config.validation_split, config.test_split)
     x, y, own = windows(rows, split, settings, str(path))
@@ -47,12 +47,12 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         "of a split"
     )
     dataset = dataset_of({name: (name, chosen) for name, chosen in own.items()}, x, y, ())
-    return replace(dataset, notes=(note,), given=given)
+    return replace(dataset, notes=(note,), given=given, columns=columns)
 
 
-Found = tuple[Rows, np.ndarray | None, frozenset[str]]
-"""Rows, the split of each where the file says so (places in `SPLIT_NAMES`, int64 (rows,)), and
-which splits beside the training one it gives."""
+Found = tuple[Rows, tuple[str, ...], np.ndarray | None, frozenset[str]]
+"""Rows, the columns of a table's inputs, the split of each row where the file says so (places in
+`SPLIT_NAMES`, int64 (rows,)), and which splits beside the training one it gives."""
 
 
 def _of_table(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
@@ -70,10 +70,10 @@ def _of_table(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
     x, y = (np.stack([numbers(path, n, table) for n in names], 1) for names in (inputs, targets))
     rows = Rows(x, y, run)
     if SPLIT not in table.cells:
-        return rows, None, frozenset()
+        return rows, inputs, None, frozenset()
     names = split_names(path, table.cells[SPLIT])
     split = np.array([SPLIT_NAMES.index(name) for name in names], np.int64)
-    return rows, split, frozenset(names) - {"train"}
+    return rows, inputs, split, frozenset(names) - {"train"}
 
 
 def _runs(path: Path, table: Table, group: str | None) -> np.ndarray:
@@ -149,7 +149,7 @@ def _of_arrays(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
         np.repeat(np.arange(len(parts)), lengths),
     )
     by_row = _given(rows, list(parts), config) if len(parts) > 1 else None
-    return rows, by_row, frozenset(parts) - {"train"}
+    return rows, (), by_row, frozenset(parts) - {"train"}
 
 
 def _check_widths(path: Path, names: Sequence[str], widths: Mapping[str, int]) -> None:

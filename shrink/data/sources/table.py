@@ -48,7 +48,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         path, arrays, lambda wanted: {name: arrays[name] for name in wanted}, plain, seed
     )
     note = f"columns: {', '.join(features)} in, {', '.join(targets) or 'nothing'} out"
-    opened = replace(opened, notes=(note, *opened.notes))
+    opened = replace(opened, notes=(note, *opened.notes), columns=features)
     return replace(opened, class_names=names, num_classes=len(names)) if names else opened
 
 

@@ -26,7 +26,7 @@ from tests.report.saved import NAMES, saved
 
 def renderings(report: Report, other: Report) -> dict[str, str]:
     """All texts that are made of a report, and of its difference to another one."""
-    found = {"report.json": json_text(to_plain(report)), **render(report)}
+    found = {"report.json": json_text(to_plain(report)), **render(report, {})}
     changes = diff_reports(report, other)
     found["diff.json"] = json_text(to_plain(changes))
     found["diff.md"] = render_diff_markdown(changes)
