@@ -145,6 +145,7 @@ _SOURCE_OF_ENDING = {
     ".jsonl": "text",
     ".ndjson": "text",
 }
+_SOURCES_LIKE = {"csv": ("series", "text", "audio", "tiles"), "npz": ("series",)}
 _KINDS = (
     "a source without files (digits), a folder of images, clips or texts, an .npz, .h5, .csv, "
     ".parquet or .jsonl file, "
@@ -153,13 +154,14 @@ _KINDS = (
 _MOST_EXTENDS = 8
 
 
-def parse_data_reference(text: str, cwd: Path) -> JsonObject:
+def parse_data_reference(text: str, cwd: Path, recorded: object = None) -> JsonObject:
     """Return the `data` section that `text` stands for; its path is absolute.
 
     Args:
         text: `digits`, a path, or a YAML file with a `data` section. A source's name is never
             taken for a path: `./digits` names a folder.
         cwd: the folder that a relative path starts from.
+        recorded: the source that the model was made with, for endings that several sources share.
 
     Raises:
         DataError: nothing is there, or it is no data set.
@@ -184,7 +186,8 @@ def parse_data_reference(text: str, cwd: Path) -> JsonObject:
             "no such file or folder", subject=path, hint=windows_hint(text) or _hint(text, path)
         )
     if (source := _source_of(path)) is not None:
-        return {"source": source, "path": str(path)}
+        shared = recorded in _SOURCES_LIKE.get(source, ())
+        return {"source": recorded if shared else source, "path": str(path)}
     if path.suffix.lower() in _RECIPE_ENDINGS:
         return _section(path, _MOST_EXTENDS)
     raise DataError("not a kind of data that shrink knows", subject=path, hint=f"give {_KINDS}")
@@ -226,12 +229,11 @@ class NamedData:
     task: JsonObject
 
 
-def parse_named_data(text: str, cwd: Path) -> NamedData:
+def parse_named_data(text: str, cwd: Path, recorded: object = None) -> NamedData:
     """Return what `--data` stands for; a YAML file holds `data`, may hold `task`, and no more.
 
     Args:
-        text: as `parse_data_reference` takes it.
-        cwd: the folder that a relative path starts from.
+        text, cwd, recorded: as `parse_data_reference` takes them.
 
     Raises:
         DataError: nothing is there, or it is no data set.
@@ -239,7 +241,7 @@ def parse_named_data(text: str, cwd: Path) -> NamedData:
     """
     path = (cwd / expand_user(text)).absolute()
     if path.suffix.lower() not in _RECIPE_ENDINGS or not path.is_file():
-        return NamedData(parse_data_reference(text, cwd), {})
+        return NamedData(parse_data_reference(text, cwd, recorded), {})
     document = yaml.load(path)
     value = document.value if isinstance(document.value, dict) else {}
     problems = [

@@ -242,7 +242,11 @@ def single_recipe(
         "name": f"{verb}-{recipe_name(model)}"[:100],
         "model": str(reference),
     }
-    named, same = _data(data, before, stages, sections, folder)
+    usage = read_usage(reference.path) if reference.trained else None
+    recorded = ((usage and usage.data) or {}).get("source")
+    if isinstance(data, str) and data != NO_DATA:
+        data = parse_named_data(data, folder, recorded)
+    named, same = _data(data, before, stages, sections)
     recipe["data"] = without_targets({**named.data, **sections.data}, stages)
     if task := {**named.task, **sections.task}:
         recipe["task"] = task
@@ -344,22 +348,20 @@ def _resolved_recipe(artifact: Path) -> JsonObject:
 
 
 def _data(
-    text: str | NamedData | None,
+    given: str | NamedData | None,
     before: JsonObject,
     stages: list[JsonObject],
     sections: Sections,
-    folder: Path,
 ) -> tuple[NamedData, bool]:
     """Return the data and whether they are those of the run that made the model."""
     known, task = (before.get(key) for key in ("data", "task"))
     known, task = (one if isinstance(one, dict) else {} for one in (known, task))
     has_data = known.get("source", NO_DATA) != NO_DATA
-    if text is not None and text != NO_DATA:
-        named = text if isinstance(text, NamedData) else parse_named_data(text, folder)
-        if not has_data or not _same_place(known, named.data):
-            return named, False
-        return NamedData({**known, **named.data}, {**task, **named.task}), True
-    if text is None and has_data:
+    if isinstance(given, NamedData):
+        if not has_data or not _same_place(known, given.data):
+            return given, False
+        return NamedData({**known, **given.data}, {**task, **given.task}), True
+    if given is None and has_data:
         return NamedData(known, task), True
     about = [*sections.data, *sections.task]
     if stages and not any(_trains(kind) for entry in stages for kind in entry):
