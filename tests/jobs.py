@@ -35,7 +35,7 @@ def step_job(
     """Return the job of one stage; `data`, `training` and `task` as a recipe has them."""
     given = {role: source(m) if isinstance(m, Path) else m for role, m in (inputs or {}).items()}
     data = {"source": "digits"} if data is None else data
-    settings = TrainingConfig.model_validate(training or {}).settings()
+    settings = TrainingConfig.model_validate(training or {}).model_dump(mode="json")
     defaults: dict[str, Any] = {"name": kind, "task": {}, "split_seed": 0}
     told = {**defaults, **fields}
     return StepJob(kind=kind, work=work, inputs=given, data=data, training=settings, **told)

@@ -12,7 +12,6 @@ from shrink.contract.details import Usage
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.contract.model_source import ModelSource
 from shrink.contract.record import record
-from shrink.contract.training import ClassWeights, Training
 
 Section = Mapping[str, Json]
 """A section of a recipe as plain data, for the class in the room above that knows its keys."""
@@ -101,7 +100,7 @@ class Demand:
 
     stage: str
     classes: bool
-    class_weights: ClassWeights | None
+    class_weights: Literal["balanced"] | dict[str, float] | None
     student: Mapping[str, float] = field(default_factory=dict)
     blocks: int = 0
     exclude: tuple[str, ...] = ()
@@ -128,7 +127,7 @@ class StepJob(Job):
         kind: of the stage, or `baseline`.
         config: the stage's own section; None for a baseline.
         epochs: passes over the training examples; 0 where nothing is trained.
-        training: what of the `training` section decides the outcome.
+        training: the `training` section with all defaults, as far as the step reads it.
         inputs: models by role; `model` is what the step starts from.
         preserves: what this stage must preserve of earlier ones.
         data: the `data` section.
@@ -154,7 +153,7 @@ class StepJob(Job):
     kind: str
     config: Section | None = None
     epochs: int = 0
-    training: Training
+    training: Section
     inputs: Mapping[str, ModelSource]
     preserves: tuple[str, ...] = ()
     data: Section

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import tf_keras as keras
 
 from shrink.base.types import Tensors
-from shrink.contract.training import BatchNormMode
+from shrink.engine.config import BatchNormMode
 from shrink.graph.network import is_batch_norm
 
 Method: TypeAlias = "Callable[..., Tensors]"

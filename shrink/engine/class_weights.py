@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from shrink.base.errors import DataError, RecipeError, hint_for
 from shrink.base.types import Array, Tensors
-from shrink.contract.training import ClassWeights
 from shrink.data.dataset import Dataset
+from shrink.engine.config import ClassWeights
 
 _KEY = "training.class_weights"
 _SEEN, _ONE_ROW_EACH = 64, 2

@@ -8,9 +8,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from shrink.base.fields import Bytes, Config, Count, Fraction, NonNegative, Positive
-from shrink.contract.codec import from_plain
-from shrink.contract.training import BatchNormMode, OptimizerName, Precision, Schedule, Training
 
+BatchNormMode = Literal["per_micro_batch", "frozen", "synchronized"]
 _ADAPTIVE = ("adam", "adamw", "nadam", "adamax")
 TAKERS: Mapping[str, tuple[str, ...]] = {
     "momentum": ("sgd", "rmsprop"),
@@ -20,17 +19,21 @@ TAKERS: Mapping[str, tuple[str, ...]] = {
     "epsilon": (*_ADAPTIVE, "rmsprop", "adagrad"),
 }
 """The optimizers that take an argument which not all of them do."""
+ClassWeights = Literal["balanced"] | dict[str, Positive]
+"""A weight for each class, by its name or number, or `balanced`."""
 CLIPPINGS = ("clipnorm", "global_clipnorm", "clipvalue")
 
 
 class OptimizerConfig(Config):
     """The optimizer and its learning rate schedule, which steps once per update."""
 
-    name: OptimizerName = "adam"
+    name: Literal[
+        "adam", "adamw", "sgd", "rmsprop", "adagrad", "nadam", "adamax", "lion"
+    ] = "adam"  # fmt: skip
     """A tf-keras optimizer."""
     learning_rate: Positive = 1e-3
     """Learning rate at the start of the schedule, after the warm-up."""
-    schedule: Schedule = "constant"
+    schedule: Literal["constant", "cosine", "exponential", "step"] = "constant"
     """cosine falls to 0 over the stage, exponential to 1 %, step by 10 at 50 % and 75 %."""
     warmup: Fraction = 0.0
     """Fraction of the updates over which the learning rate rises linearly from 0."""
@@ -84,7 +87,7 @@ class TrainingConfig(Config):
     host_memory_limit: Bytes | None = None
     """Memory of a stage's whole process; by default nine tenths of what the control group has
     left. A stage that needs more is refused before it starts."""
-    precision: Precision = "float32"
+    precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"
     """Compute dtype; weights stay float32."""
     optimizer: OptimizerConfig = OptimizerConfig()
     """The optimizer of every stage; a stage's own `training:` overrides it."""
@@ -93,7 +96,7 @@ class TrainingConfig(Config):
     all replicas' micro-batches together (synchronized)."""
     recompute: Literal["off", "auto"] | Count = "off"
     """Segments whose activations are computed twice, to hold less; auto: as many as hold least."""
-    class_weights: Literal["balanced"] | dict[str, Positive] | None = None
+    class_weights: ClassWeights | None = None
     """Factor of the loss by class, {cat: 2} or {"3": 2}; balanced: rare classes count more."""
     restore_best: bool = False
     """True: keep the weights of the epoch that was best on the validation split."""
@@ -102,7 +105,3 @@ class TrainingConfig(Config):
     weights."""
     seed: NonNegative = 0
     """Decides splits, shuffling, initial weights and dropout."""
-
-    def settings(self) -> Training:
-        """Return what was validated here, for all that trains."""
-        return from_plain(Training, self.model_dump(mode="json"))

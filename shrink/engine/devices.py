@@ -18,7 +18,7 @@ import tf_keras as keras
 from shrink.base.errors import RecipeError, ResourceError
 from shrink.base.host import host_free_bytes
 from shrink.base.types import Tensors
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.measure.small_tensors import map_large_blocks
 
 MEBIBYTE = 2**20
@@ -72,7 +72,7 @@ class Devices:
             yield
 
 
-def open_devices(config: Training) -> Devices:
+def open_devices(config: TrainingConfig) -> Devices:
     """Configure the devices that a recipe asks for; call it before anything runs on TensorFlow.
 
     Sets the process's global Keras dtype policy to `config.precision`. Where there is no GPU,
@@ -237,7 +237,7 @@ def smallest_batch(examples: int, batch_size: int) -> int:
 Resolvers = tf.distribute.cluster_resolver
 
 
-def open_cluster(config: Training) -> Devices:
+def open_cluster(config: TrainingConfig) -> Devices:
     """Join the other workers, and configure this machine's devices.
 
     Waits until all of them are there. Each worker has its GPUs as replicas, or one on its CPU.

@@ -15,8 +15,8 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.types import Tensors
-from shrink.contract.training import BatchNormMode
 from shrink.engine.batch_norm import layers_of
+from shrink.engine.config import BatchNormMode
 from shrink.engine.randomness import draws_from_seeds, generator_of
 from shrink.graph.network import is_batch_norm
 

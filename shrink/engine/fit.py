@@ -12,7 +12,7 @@ import tensorflow as tf
 from shrink.base.errors import DataError, RecipeError
 from shrink.base.figures import metric_figure
 from shrink.base.types import Tensors
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.data.dataset import Dataset
 from shrink.data.pipeline import (
     evaluation_batches,
@@ -285,7 +285,7 @@ def _reported(watcher: Watcher) -> Iterator[None]:
 
 
 def _check(
-    dataset: Dataset, config: Training, measured: Sequence[str], monitor: str, stage: str
+    dataset: Dataset, config: TrainingConfig, measured: Sequence[str], monitor: str, stage: str
 ) -> None:
     if len(dataset.train) == 0:
         raise DataError("there are no training examples", subject=stage or None)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from shrink.base.errors import ResourceError
 from shrink.contract.job import MicroBatchPlan
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import smallest_batch
 
 
@@ -36,7 +36,7 @@ class BatchPlan:
 
 
 def plan_batches(
-    config: Training, replicas: int, examples: int, validation_examples: int
+    config: TrainingConfig, replicas: int, examples: int, validation_examples: int
 ) -> BatchPlan:
     """Split the global batch over replicas and micro-batches; `auto` is one micro-batch."""
     batch_size = config.global_batch_size

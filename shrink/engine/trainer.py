@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.contract.training import Optimizer, Training
+from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import Devices
 from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
 from shrink.engine.objective import Objective
@@ -100,7 +100,7 @@ OPTIMIZERS: Mapping[str, type[keras.optimizers.Optimizer]] = {
 _SCHEDULING = {"name", "learning_rate", "schedule", "warmup"}
 
 
-def build_optimizer(config: Optimizer, total_updates: int) -> keras.optimizers.Optimizer:
+def build_optimizer(config: OptimizerConfig, total_updates: int) -> keras.optimizers.Optimizer:
     """Return a tf-keras optimizer; call it inside the scope of the devices.
 
     Under the global policy `mixed_float16` it comes wrapped in a `LossScaleOptimizer` with a
@@ -126,7 +126,7 @@ def build_optimizer(config: Optimizer, total_updates: int) -> keras.optimizers.O
     return optimizer
 
 
-def _learning_rate(config: Optimizer, total_updates: int) -> float | WarmupDecay:
+def _learning_rate(config: OptimizerConfig, total_updates: int) -> float | WarmupDecay:
     warmup_updates = round(config.warmup * total_updates)
     if config.schedule == "constant" and warmup_updates == 0:
         return config.learning_rate
@@ -150,7 +150,7 @@ class TrainingSetup:
 
     model: keras.Model
     objective: Objective
-    config: Training
+    config: TrainingConfig
     devices: Devices
     metrics: Sequence[str] = ()
     after_update: Sequence[AfterUpdate] = ()

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from shrink.base.errors import ModelError, Position, RecipeError, hint_for
 from shrink.base.metrics import needs_slices
 from shrink.contract.details import Usage
-from shrink.contract.training import Training
 from shrink.data.config import AugmentConfig, DataConfig
 from shrink.data.slice_config import SliceConfig
 from shrink.data.token_config import TokensConfig
@@ -70,7 +69,7 @@ class Step:
     name: str
     kind: str
     config: StageConfig | None
-    training: Training
+    training: TrainingConfig
     inputs: Mapping[str, Source]
     """`model` is what the stage starts from; `distill` has a `teacher` too."""
     previous: str | None
@@ -248,7 +247,7 @@ class _Builder:
     def __init__(self, loaded: LoadedRecipe, reference: ModelReference) -> None:
         self.loaded = loaded
         self.recipe = loaded.recipe
-        self.training = loaded.recipe.training.settings()
+        self.training = loaded.recipe.training
         self.reference = reference
         self.steps: list[Step] = []
         if reference.trained:
@@ -418,7 +417,7 @@ class _Builder:
                 hint="give the Keras model that it was made from",
             )
 
-    def _training(self, config: StageConfig, path: tuple[str | int, ...]) -> Training:
+    def _training(self, config: StageConfig, path: tuple[str | int, ...]) -> TrainingConfig:
         """Return the recipe's training, with what the stage's own section says in place of it."""
         if not config.training:
             return self.training
@@ -428,7 +427,7 @@ class _Builder:
         if isinstance(config.training.get("optimizer"), dict):
             merged["optimizer"] = {**base["optimizer"], **config.training["optimizer"]}
         try:
-            return TrainingConfig.model_validate(merged).settings()
+            return TrainingConfig.model_validate(merged)
         except ValidationError as error:
             where = (*path, "training")
 

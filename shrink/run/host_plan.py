@@ -18,7 +18,7 @@ from shrink.base.errors import ResourceError
 from shrink.base.figures import format_value
 from shrink.base.host import HOST_SHARED_BY, HostMemory, gpu_device, group_left_bytes
 from shrink.contract.job import StepJob
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.model.scan_files import WEIGHTS, open_weights
 from shrink.recipe.plan import Plan, Source, Step
 
@@ -91,16 +91,16 @@ def within_host(job: StepJob, group_bytes: int | None = None) -> StepJob:
         for role, source in job.inputs.items()
     }
     is_tflite = job.inputs[_MODEL].path.suffix == ".tflite"
-    needs = _needs(job.name, job.epochs, job.training, sizes, is_tflite)
+    given = TrainingConfig.model_validate(job.training)
+    needs = _needs(job.name, job.epochs, given, sizes, is_tflite)
     limit = _limit(needs, group_bytes)
     if limit is None:
         return job
-    training = replace(job.training, host_memory_limit=limit)
+    training = {**job.training, "host_memory_limit": limit}
     tight = limit < _ROOMY_BYTES or needs.files_bytes > _LARGE_PART * limit
-    given = job.training.host_memory_limit is not None
-    if job.epochs and not gpu_device() and (given or tight):
+    if job.epochs and not gpu_device() and (given.host_memory_limit is not None or tight):
         left = limit - needs.beside_training_bytes
-        training = replace(training, memory_limit=min(training.memory_limit or left, left))
+        training["memory_limit"] = min(given.memory_limit or left, left)
     return replace(job, training=training)
 
 
@@ -131,7 +131,7 @@ class _Needs:
     """
 
     name: str
-    training: Training
+    training: TrainingConfig
     process_bytes: int
     models_bytes: int
     files_bytes: int
@@ -140,7 +140,7 @@ class _Needs:
 
 
 def _needs(
-    name: str, epochs: int, training: Training, sizes: dict[str, int], is_tflite: bool
+    name: str, epochs: int, training: TrainingConfig, sizes: dict[str, int], is_tflite: bool
 ) -> _Needs:
     model = sizes[_MODEL]
     teachers = sum(sizes.values()) - model

@@ -18,10 +18,10 @@ from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Details, Usage
 from shrink.contract.job import Section
 from shrink.contract.result import Measurement, StepResult
-from shrink.contract.training import Training
 from shrink.contract.usage import read_usage
 from shrink.data.config import NO_DATA, DataConfig, source_code
 from shrink.data.fingerprint import section_by_content
+from shrink.engine.config import TrainingConfig
 from shrink.model.compiled import stored_task
 from shrink.model.user_reads import code_digest, declared_digests
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
@@ -44,7 +44,7 @@ class Settings:
     A worker is given these and not the recipe's: what is not in the key cannot be in the result.
     """
 
-    training: Training
+    training: TrainingConfig
     data: DataConfig
     task: Section
 
@@ -57,7 +57,7 @@ def settings_of(plan: Plan, step: Step) -> Settings:
     """
     training, data, task = step.training, plan.data_config, plan.recipe.task
     if step.config is None or not step.config.reads_training:
-        training = Training() if step.config is None else Training(seed=training.seed)
+        training = TrainingConfig() if step.config is None else TrainingConfig(seed=training.seed)
         data, task = _for_measuring(plan)
     return Settings(training, data, task.model_dump(mode="json"))
 
@@ -184,7 +184,7 @@ def _describe(
         "kind": step.kind,
         **({} if step.config is None else stage_code(step.kind)),
         "config": config,
-        "training": to_plain(settings.training),
+        "training": settings.training.model_dump(mode="json"),
         "inputs": {role: _source(source, keys, read) for role, source in step.inputs.items()},
         "claims": list(step.preserves),
         "custom_objects": None if custom is None else read.code(custom),

@@ -307,7 +307,7 @@ def _host_peak_bytes(pid: int) -> int:
 
 def _host_limit(job: Job) -> dict[str, str]:
     """Return how a worker is told what its process may hold, for whatever is read into memory."""
-    limit = job.training.host_memory_limit if isinstance(job, StepJob) else None
+    limit = job.training["host_memory_limit"] if isinstance(job, StepJob) else None
     return {} if limit is None else {HOST_LIMIT: str(limit)}
 
 

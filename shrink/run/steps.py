@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from shrink.base.errors import InputError, RecipeError, ShrinkError, hint_for
@@ -106,11 +105,9 @@ def step_job(
     """
     settings = settings_of(plan, step)
     # A limit is kept within or ends the step; where nothing is trained no figure tells of it.
-    training = replace(
-        settings.training,
-        memory_limit=step.training.memory_limit,
-        host_memory_limit=step.training.host_memory_limit,
-    )
+    limits = {"memory_limit", "host_memory_limit"}
+    training = settings.training.model_dump(mode="json", exclude=limits)
+    training |= step.training.model_dump(include=limits)
     return StepJob(
         name=step.name,
         kind=step.kind,

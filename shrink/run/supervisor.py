@@ -15,7 +15,6 @@ from shrink.base.measured import NOTHING_TO_PLAN_FOR
 from shrink.contract.codec import from_plain
 from shrink.contract.events import Event, Lost, OutOfMemoryEvent
 from shrink.contract.job import Attempts, Planning, StepJob
-from shrink.contract.training import Training
 from shrink.run.host_plan import within_host
 from shrink.run.process import LOG_NAME, WorkerDied, attempt, log_to_keep
 
@@ -48,7 +47,8 @@ def _planned(job: StepJob, work: Path, on_event: Callable[[Event], None], worker
         return Planning(unplanned=why)
     folder = work / "planner"
     folder.mkdir()
-    probing = replace(job, action="probe", training=_share(job.training, workers))
+    share = -(-job.training["global_batch_size"] // workers)  # of the global batch
+    probing = replace(job, action="probe", training={**job.training, "global_batch_size": share})
     try:
         return from_plain(Planning, attempt(probing, folder, on_event))
     except WorkerDied as death:
@@ -59,18 +59,13 @@ def _planned(job: StepJob, work: Path, on_event: Callable[[Event], None], worker
             (folder / LOG_NAME).replace(work / LOG_NAME)
 
 
-def _share(training: Training, workers: int) -> Training:
-    """Return the training of one machine, with its share of the global batch."""
-    return replace(training, global_batch_size=-(-training.global_batch_size // workers))
-
-
 def why_unplanned(job: StepJob) -> str | None:
     """Return why a step has no micro-batch for the planner to choose; None if it has."""
     if job.epochs == 0:
         return "the stage does not train"
-    if job.training.micro_batch_size != "auto":
+    if job.training["micro_batch_size"] != "auto":
         return "training.micro_batch_size is given"
-    if job.training.memory_limit is None:
+    if job.training["memory_limit"] is None:
         return NOTHING_TO_PLAN_FOR
     return None
 

@@ -20,7 +20,7 @@ from shrink.contract.model_source import Trust
 from shrink.contract.report import Skipped
 from shrink.contract.stage_details import StageDetails
 from shrink.contract.trained_range import Brought
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
@@ -137,9 +137,11 @@ class StageContext:
         self.kind = job.kind
         self.brought = brought_by(job.inputs.get("model"))
         self.preserves = tuple(dict.fromkeys((*job.preserves, *self.brought.traits)))
-        self.training, plan = job.training, job.planning.plan
+        self.training, plan = TrainingConfig.model_validate(job.training), job.planning.plan
         if plan is not None:
-            self.training = replace(self.training, micro_batch_size=plan.micro_batch_size)
+            self.training = self.training.model_copy(
+                update={"micro_batch_size": plan.micro_batch_size}
+            )
         self._validation_batch_size = None if plan is None else plan.validation_batch_size
         self.task_config = TaskConfig.model_validate(job.task)
         self.data_config = DataConfig.model_validate(job.data)
@@ -336,7 +338,7 @@ class StageContext:
         after_update: Sequence[AfterUpdate] = (),
         dataset: Dataset | None = None,
         task: Task | None = None,
-        training: Training | None = None,
+        training: TrainingConfig | None = None,
     ) -> TrainingRecord:
         """Train `model` in place; what earlier stages made the model keep, it keeps.
 

@@ -16,7 +16,7 @@ from shrink.base.types import Specs
 from shrink.contract.events import Send
 from shrink.contract.findings import LayerMemory, PeakRow, Profile
 from shrink.contract.job import ProfileJob
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import largest_that_fits, predict, search, usable
@@ -68,7 +68,7 @@ def profile(job: ProfileJob, send: Send) -> Profile:
     memory of a step hardly depends on either. The trace is written to the job's folder `trace`.
     """
     batch_size, limit = job.batch_size, job.memory_limit
-    config = Training(global_batch_size=batch_size, memory_limit=limit)
+    config = TrainingConfig(global_batch_size=batch_size, memory_limit=limit)
     devices = open_devices(config)
     keras.utils.set_random_seed(config.seed)
     with devices.scope():

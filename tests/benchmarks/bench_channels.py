@@ -276,14 +276,14 @@ def training(path: str) -> dict[str, float]:
     """Return peak and least processor time of a training step on 64 examples."""
     import tf_keras as keras
 
-    from shrink.contract.training import Training
+    from shrink.engine.config import TrainingConfig
     from shrink.engine.devices import open_devices
     from shrink.engine.objective import SupervisedObjective
     from shrink.engine.probe import TrainingStep
     from shrink.engine.trainer import TrainingSetup
     from shrink.tools.profile import zeros_for
 
-    config = Training(global_batch_size=_BATCH)
+    config = TrainingConfig(global_batch_size=_BATCH)
     devices = open_devices(config)
     with devices.scope():
         model = keras.models.load_model(path, compile=False)

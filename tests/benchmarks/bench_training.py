@@ -37,7 +37,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.contract.codec import from_plain
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
@@ -201,7 +201,7 @@ def open_step(hooks: Any) -> Any:
     from shrink.tools.profile import zeros_for
 
     keras.utils.set_random_seed(0)
-    config = Training(global_batch_size=_BATCH)
+    config = TrainingConfig(global_batch_size=_BATCH)
     devices = open_devices(config)
     with devices.scope():
         model = build()
@@ -257,7 +257,7 @@ def trained(setting: str, folder: str, depth: int, batch_size: int, steps: int) 
     )
     rest = ArrayExamples(np.zeros((0, 32, 32, 3), np.uint8), np.zeros(0, np.int64))
     config = from_plain(
-        Training,
+        TrainingConfig,
         {
             "global_batch_size": batch_size,
             "optimizer": {"name": "sgd", "learning_rate": 1e-3},

@@ -13,9 +13,8 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.contract.codec import from_plain
-from shrink.contract.training import Optimizer, Training
 from shrink.data.pipeline import training_batches
+from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_step
@@ -161,12 +160,12 @@ def fitted(architecture: str, batch_size: int, steps: int = 20) -> dict[str, Any
 def _setup(
     architecture: str, batch_size: int, limit: int | None, replicas: int, precision: str
 ) -> tuple[TrainingSetup, RandomExamples]:
-    config = Training(
+    config = TrainingConfig(
         global_batch_size=batch_size,
         replicas=replicas,
         memory_limit=limit,
         precision=precision,  # type: ignore[arg-type]
-        optimizer=from_plain(Optimizer, {"name": "adam"}),
+        optimizer=OptimizerConfig(name="adam"),
     )
     opened = open_devices(config)
     keras.utils.set_random_seed(0)

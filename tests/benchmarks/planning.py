@@ -10,9 +10,8 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ResourceError
-from shrink.contract.codec import from_plain
-from shrink.contract.training import Optimizer, Training
 from shrink.data.pipeline import training_batches
+from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_step
@@ -136,11 +135,11 @@ def training_step(
 
 def _setup(
     architecture: str, optimizer: str, batch_size: int, memory_limit: int | None
-) -> tuple[Training, Devices, Any, ZeroExamples]:
-    config = Training(
+) -> tuple[TrainingConfig, Devices, Any, ZeroExamples]:
+    config = TrainingConfig(
         global_batch_size=batch_size,
         memory_limit=memory_limit,
-        optimizer=from_plain(Optimizer, {"name": optimizer}),
+        optimizer=OptimizerConfig.model_validate({"name": optimizer}),
     )
     devices = open_devices(config)
     keras.utils.set_random_seed(0)

@@ -13,9 +13,9 @@ import tensorflow_model_optimization as tfmot
 import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
-from shrink.contract.training import BatchNormMode, Optimizer, Training
 from shrink.data.dataset import Dataset
 from shrink.engine import accumulate
+from shrink.engine.config import BatchNormMode, OptimizerConfig, TrainingConfig
 from shrink.engine.devices import Devices, distribute_batches, open_devices
 from shrink.engine.fit import train
 from shrink.engine.microbatch import MicroBatchTrainer
@@ -27,12 +27,12 @@ from tests.engine._exactness import difference
 from tests.engine._scenarios import ArrayExamples
 
 COUNT, BATCH_SIZE, EPOCHS = 53, 24, 2
-SGD = Optimizer(name="sgd", learning_rate=0.1, momentum=0.9)
+SGD = OptimizerConfig(name="sgd", learning_rate=0.1, momentum=0.9)
 
 
 def run_all(replicas: int, scenarios: list[str]) -> dict[str, Any]:
     """Return the results of scenarios, functions of this module, on that many replicas."""
-    devices = open_devices(Training(replicas=replicas))
+    devices = open_devices(TrainingConfig(replicas=replicas))
     return {name: globals()[name](devices) for name in scenarios}
 
 
@@ -89,7 +89,7 @@ def fit(
         TrainingSetup(
             model,
             SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-            Training(
+            TrainingConfig(
                 global_batch_size=BATCH_SIZE,
                 micro_batch_size=micro_batch_size,
                 batch_norm=batch_norm,

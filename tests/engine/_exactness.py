@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, distribute_batches, open_devices, smallest_batch
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
@@ -119,7 +119,7 @@ def compare(replicas: int, cases: list[dict[str, Any]]) -> list[dict[str, float]
     A case has optimizer, micro_batch_size, and if it wants batch_size, count, outputs, weighted,
     keras_shares, epochs, floatx and pooled.
     """
-    devices = open_devices(Training(replicas=replicas))
+    devices = open_devices(TrainingConfig(replicas=replicas))
     return [_compare(devices, **case) for case in cases]
 
 

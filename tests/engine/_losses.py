@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import distribute_batches, open_devices
 from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
@@ -73,7 +73,7 @@ def _model() -> Any:
 
 def differences(replicas: int, micro_batch_size: int) -> dict[str, list[float]]:
     """Return by loss how far weights are from those of one whole batch, and how far they moved."""
-    devices = open_devices(Training(replicas=replicas))
+    devices = open_devices(TrainingConfig(replicas=replicas))
     keras.backend.set_floatx("float64")
     keras.mixed_precision.set_global_policy("float64")
     with tempfile.TemporaryDirectory() as folder:

@@ -9,9 +9,8 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.training import Training
 from shrink.data.dataset import Dataset
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
@@ -52,7 +51,7 @@ NETWORKS: Mapping[str, Callable[[], Any]] = {"residual": residual, "sequential":
 
 def compare(precision: Literal["float32", "mixed_bfloat16"]) -> dict[str, dict[str, float]]:
     """Return for each network how far recomputation moved its weights, and both peaks in bytes."""
-    config = Training(precision=precision, memory_limit=2**30)
+    config = TrainingConfig(precision=precision, memory_limit=2**30)
     devices = open_devices(config)
     if precision != "float32":
         # Where a CPU has products of bfloat16, TensorFlow fuses a convolution with the two
@@ -61,7 +60,7 @@ def compare(precision: Literal["float32", "mixed_bfloat16"]) -> dict[str, dict[s
     return {name: _compare(build, config, devices) for name, build in NETWORKS.items()}
 
 
-def _compare(build: Callable[[], Any], config: Training, devices: Devices) -> dict[str, Any]:
+def _compare(build: Callable[[], Any], config: TrainingConfig, devices: Devices) -> dict[str, Any]:
     model, plain, record = _train(build, config, devices, "off")
     _, weights, recomputed = _train(build, config, devices, 4)
     return {
@@ -73,7 +72,7 @@ def _compare(build: Callable[[], Any], config: Training, devices: Devices) -> di
 
 
 def _train(
-    build: Callable[[], Any], config: Training, devices: Devices, recompute: str | int
+    build: Callable[[], Any], config: TrainingConfig, devices: Devices, recompute: str | int
 ) -> tuple[Any, list[Any], TrainingRecord]:
     """Return a model with the weights from before, those after training, and the record."""
     random = np.random.default_rng(0)
@@ -89,7 +88,7 @@ def _train(
         TrainingSetup(
             model,
             SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-            from_plain(Training, {**to_plain(config), **settings}),
+            TrainingConfig.model_validate({**config.model_dump(mode="json"), **settings}),
             devices,
         ),
         Dataset(part, validation=rest, test=rest, class_names=(), num_classes=3),

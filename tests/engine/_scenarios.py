@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.contract.training import Training
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
 from shrink.data.pipeline import training_batches
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, distribute_batches, open_devices
 from shrink.engine.fit import train
 from shrink.engine.microbatch import MicroBatchTrainer
@@ -58,7 +58,7 @@ def dataset(count: int = COUNT, validation: int = 10) -> Dataset:
 
 def _devices(replicas: int, policy: str = "float64") -> Devices:
     keras.backend.set_floatx(policy)
-    devices = open_devices(Training(replicas=replicas))
+    devices = open_devices(TrainingConfig(replicas=replicas))
     keras.mixed_precision.set_global_policy(policy)
     keras.utils.set_random_seed(1)
     return devices
@@ -111,7 +111,7 @@ def larger(devices: Devices) -> dict[str, Any]:
         TrainingSetup(
             model,
             objective,
-            Training(global_batch_size=24, replicas=devices.replicas),
+            TrainingConfig(global_batch_size=24, replicas=devices.replicas),
             devices,
             metrics=("accuracy",),
         ),
@@ -275,7 +275,7 @@ def out_of_memory(devices: Devices) -> dict[str, Any]:
         model, reference = _fragile_model(fault), _fragile_model(None)
         model.set_weights(start)
         reference.set_weights(start)
-    config = Training(
+    config = TrainingConfig(
         global_batch_size=BATCH_SIZE, replicas=replicas, micro_batch_size=first, seed=3
     )
     record = train(
@@ -312,7 +312,7 @@ def out_of_memory(devices: Devices) -> dict[str, Any]:
 
 def one_replica_fails(late: float) -> dict[str, Any]:
     """Run out of memory on the second of two replicas, `late` seconds after the first summed."""
-    config = Training(global_batch_size=BATCH_SIZE, replicas=2, micro_batch_size=12)
+    config = TrainingConfig(global_batch_size=BATCH_SIZE, replicas=2, micro_batch_size=12)
     devices = open_devices(config)
     failed: set[int] = set()
 
@@ -345,7 +345,7 @@ def one_replica_fails(late: float) -> dict[str, Any]:
 
 
 def _train_with_smaller(
-    model: Any, data: Dataset, config: Training, devices: Devices, first: int, last: int
+    model: Any, data: Dataset, config: TrainingConfig, devices: Devices, first: int, last: int
 ) -> float:
     steps = -(-len(data.train) // BATCH_SIZE)
     with devices.scope():
@@ -385,7 +385,7 @@ def refused_by_the_allocator() -> dict[str, Any]:
         hidden = layers.Conv2D(16, 3, padding="same", activation="relu")(hidden)
     hidden = layers.GlobalAveragePooling2D()(hidden)
     model = keras.Model(inputs, layers.Dense(5)(hidden))
-    config = Training(global_batch_size=256)
+    config = TrainingConfig(global_batch_size=256)
     record = train(
         TrainingSetup(model, _objective(), config, open_devices(config), metrics=("accuracy",)),
         Dataset(part, validation=part, test=part, class_names=(), num_classes=5),

@@ -14,7 +14,7 @@ import tf_keras as keras
 
 from shrink.base.errors import ShrinkError
 from shrink.contract.job import Planning, StepJob
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.record import TrainingRecord
 from shrink.stages.context import Planned, PlanningContext, StageContext
@@ -63,7 +63,7 @@ def run_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     A process's devices are fixed: all cases have the same replicas and limit of memory.
     """
     devices = open_devices(
-        Training(replicas=cases[0]["replicas"], memory_limit=cases[0]["memory_limit"])
+        TrainingConfig(replicas=cases[0]["replicas"], memory_limit=cases[0]["memory_limit"])
     )
     with tempfile.TemporaryDirectory() as folder:
         _write_data(Path(folder))
@@ -99,7 +99,7 @@ def _train(case: Mapping[str, Any], devices: Devices, folder: Path) -> tuple[Any
         "global_batch_size": BATCH_SIZE,
         "class_weights": class_weights,
         "optimizer": {**sgd, **case["clipping"]},
-        **{name: case[name] for name in vars(Training()) if name in case},
+        **{name: case[name] for name in vars(TrainingConfig()) if name in case},
     }
     data = {
         "source": "npz",

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tf_keras as keras
 from tensorflow.python.autograph.pyct.transpiler import PyToPy
 
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
@@ -44,7 +44,7 @@ def test_train_converts_a_layer_that_branches_on_a_tensor_and_nothing_of_shrink(
     hidden = keras.layers.MaxPooling2D()(inputs) if pools else inputs
     hidden = Doubled()(keras.layers.Flatten()(hidden))
     model = keras.Model(inputs, keras.layers.Dense(5)(hidden))
-    config = Training(global_batch_size=24, micro_batch_size=10)
+    config = TrainingConfig(global_batch_size=24, micro_batch_size=10)
     objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
     setup = TrainingSetup(model, objective, config, open_devices(config), metrics=("accuracy",))
     record = train(setup, dataset(), epochs=1, monitor="accuracy")

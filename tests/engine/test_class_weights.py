@@ -11,9 +11,9 @@ import tf_keras as keras
 from sklearn.utils.class_weight import compute_class_weight
 
 from shrink.base.errors import DataError, RecipeError
-from shrink.contract.training import Optimizer, Training
 from shrink.data.dataset import Dataset
 from shrink.engine.class_weights import class_weights_of, with_class_weights
+from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
@@ -107,11 +107,11 @@ def test_train_multiplies_each_loss_by_the_weight_of_its_class() -> None:
     inputs = keras.layers.Input((3,))
     model = keras.Model(inputs, keras.layers.Dense(3)(inputs))
     kernel, bias = model.get_weights()
-    config = Training(
+    config = TrainingConfig(
         global_batch_size=40,
         micro_batch_size=7,
         class_weights={"dog": 3.0},
-        optimizer=Optimizer(name="sgd", learning_rate=1.0),
+        optimizer=OptimizerConfig(name="sgd", learning_rate=1.0),
     )
     train(
         TrainingSetup(

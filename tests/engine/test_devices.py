@@ -14,11 +14,11 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ResourceError
-from shrink.contract.training import Training
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import training_batches
 from shrink.engine import devices as opening
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import (
     Devices,
     average_local_variables,
@@ -38,7 +38,7 @@ no_gpu = pytest.mark.skipif(
 
 @no_gpu
 def test_open_devices_opens_one_cpu_by_default() -> None:
-    devices = open_devices(Training())
+    devices = open_devices(TrainingConfig())
     assert (devices.replicas, devices.device_names) == (1, ("CPU:0",))
     assert devices.strategy is tf.distribute.get_strategy()
 
@@ -47,7 +47,7 @@ def test_open_devices_opens_one_cpu_by_default() -> None:
 def test_open_devices_refuses_more_replicas_when_tensorflow_runs_already() -> None:
     tf.zeros(()).numpy()
     with pytest.raises(ResourceError, match="already runs") as caught:
-        open_devices(Training(replicas=3))
+        open_devices(TrainingConfig(replicas=3))
     assert "fresh process" in str(caught.value.hint)
 
 
@@ -101,11 +101,11 @@ def test_devices_retry_in_process_unless_nccl_sums(
     for function in ("open_gpus", "_open_cpu"):
         monkeypatch.setattr(opening, function, lambda *_: names)
     monkeypatch.setattr(opening, "_strategy", lambda *_, **__: None)
-    assert open_devices(Training(replicas=replicas)).retries_in_process is expected
+    assert open_devices(TrainingConfig(replicas=replicas)).retries_in_process is expected
 
 
 def test_agree_and_average_local_variables_change_nothing_when_alone() -> None:
-    devices = open_devices(Training())
+    devices = open_devices(TrainingConfig())
     assert broadcast_from_chief(devices, True)
     assert not broadcast_from_chief(devices, False)
     inputs = keras.layers.Input((2,))

@@ -11,8 +11,8 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.contract.codec import from_plain
-from shrink.contract.training import BatchNormMode, Training
 from shrink.data.dataset import Dataset
+from shrink.engine.config import BatchNormMode, TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.exactness import inexact_because, synchronising_layers
 from shrink.engine.fit import train
@@ -190,7 +190,7 @@ def trained(kind: str, *, micro_batch_size: int) -> tuple[Any, TrainingRecord]:
     x = random.normal(size=(8, 4, 3)).astype(np.float32)
     part, rest = ArrayExamples(x, np.arange(8) % 2), ArrayExamples(x[:0], np.arange(0))
     config = from_plain(
-        Training,
+        TrainingConfig,
         {
             "global_batch_size": 8,
             "micro_batch_size": micro_batch_size,

@@ -14,8 +14,8 @@ import tf_keras as keras
 from shrink.base.errors import RecipeError, StageError
 from shrink.base.progress import Progress
 from shrink.contract.codec import to_plain
-from shrink.contract.training import Optimizer, Training
 from shrink.engine.batch_norm import frozen_statistics
+from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
@@ -55,7 +55,7 @@ def toy_model(*, dropout: float = 0.0, activation: str = "relu") -> Any:
     return keras.Model(inputs, layers.Dense(5)(hidden))
 
 
-def run(model: Any, config: Training, *, epochs: int = 2, **more: Any) -> TrainingRecord:
+def run(model: Any, config: TrainingConfig, *, epochs: int = 2, **more: Any) -> TrainingRecord:
     arguments: dict[str, Any] = {"monitor": "accuracy", **more}
     data = arguments.pop("data", None) or dataset()
     setup = TrainingSetup(
@@ -71,7 +71,7 @@ def run(model: Any, config: Training, *, epochs: int = 2, **more: Any) -> Traini
 def test_train_reports_the_training_object_and_progress() -> None:
     gc.collect()  # what earlier tests left in cycles still counts as held
     seen: list[Progress] = []
-    config = Training(global_batch_size=24, micro_batch_size=10)
+    config = TrainingConfig(global_batch_size=24, micro_batch_size=10)
     record = run(toy_model(), config, on_progress=seen.append, stage="train")
     report = to_plain(record.described())
     assert set(report) == TRAINING_KEYS
@@ -100,7 +100,7 @@ def test_train_gives_bitwise_equal_weights_when_repeated() -> None:
     for _ in range(2):
         keras.utils.set_random_seed(0)
         model = toy_model()
-        run(model, Training(global_batch_size=24, micro_batch_size=10))
+        run(model, TrainingConfig(global_batch_size=24, micro_batch_size=10))
         weights.append(model.get_weights())
     assert all(np.array_equal(one, two) for one, two in zip(*weights, strict=True))
 
@@ -109,7 +109,7 @@ def test_train_keeps_the_statistics_when_batch_norm_is_frozen() -> None:
     model = toy_model()
     norm = model.get_layer("norm")
     gamma, mean = norm.gamma.numpy(), norm.moving_mean.numpy()
-    config = Training(global_batch_size=24, micro_batch_size=10, batch_norm="frozen")
+    config = TrainingConfig(global_batch_size=24, micro_batch_size=10, batch_norm="frozen")
     record = run(model, config, epochs=1)
     assert record.exact
     np.testing.assert_array_equal(norm.moving_mean.numpy(), mean)
@@ -135,7 +135,7 @@ def test_train_names_stage_and_epoch_when_numbers_are_lost(activation: str, mess
     data = dataset()
     nothing = np.full((61, 6, 6, 2), np.nan, np.float32)
     bad = replace(data, train=ArrayExamples(nothing, data.train.labels))
-    config = Training(global_batch_size=24)
+    config = TrainingConfig(global_batch_size=24)
     with pytest.raises(StageError, match=message) as caught:
         run(toy_model(activation=activation), config, data=bad, stage="distill")
     assert caught.value.subject == "distill"
@@ -145,8 +145,8 @@ def test_train_names_stage_and_epoch_when_numbers_are_lost(activation: str, mess
 def test_train_restores_the_best_epoch() -> None:
     keras.utils.set_random_seed(0)
     model = toy_model()
-    optimizer = Optimizer(name="sgd", learning_rate=3.0)
-    config = Training(global_batch_size=24, optimizer=optimizer, restore_best=True)
+    optimizer = OptimizerConfig(name="sgd", learning_rate=3.0)
+    config = TrainingConfig(global_batch_size=24, optimizer=optimizer, restore_best=True)
     record = run(model, config, epochs=4, monitor="loss")
     losses = record.history["val_loss"]
     x, y = dataset().validation.arrays(np.arange(10))
@@ -156,30 +156,30 @@ def test_train_restores_the_best_epoch() -> None:
 
 
 def test_train_is_exact_when_nothing_is_split() -> None:
-    record = run(toy_model(dropout=0.5), Training(global_batch_size=100), epochs=1)
+    record = run(toy_model(dropout=0.5), TrainingConfig(global_batch_size=100), epochs=1)
     assert (record.exact, record.accumulation_steps, record.micro_batch_size) == (True, 1, 61)
 
 
 def test_train_names_dropout_when_batches_are_split() -> None:
-    config = Training(global_batch_size=24, micro_batch_size=10)
+    config = TrainingConfig(global_batch_size=24, micro_batch_size=10)
     record = run(toy_model(dropout=0.5), config, epochs=0)
     assert [reason.split(":")[0] for reason in record.inexact_because] == ["drop", "norm"]
 
 
 def test_train_refuses_a_monitor_that_is_not_measured() -> None:
     with pytest.raises(RecipeError, match="top5_accuracy"):
-        run(toy_model(), Training(), monitor="top5_accuracy")
+        run(toy_model(), TrainingConfig(), monitor="top5_accuracy")
 
 
 def test_plan_batches_knows_when_a_replica_may_be_empty() -> None:
-    config = Training(global_batch_size=24)
+    config = TrainingConfig(global_batch_size=24)
     assert plan_batches(config, 2, 61, 0).never_empty
     assert not plan_batches(config, 3, 50, 0).never_empty
     assert not plan_batches(config, 2, 61, 25).never_empty
 
 
 def test_train_validates_to_the_same_numbers_in_batches_of_another_size() -> None:
-    config = Training(global_batch_size=24, optimizer=Optimizer(learning_rate=0.01))
+    config = TrainingConfig(global_batch_size=24, optimizer=OptimizerConfig(learning_rate=0.01))
     one, other = toy_model(), toy_model()
     other.set_weights(one.get_weights())
     whole = run(one, config).history
@@ -190,7 +190,7 @@ def test_train_validates_to_the_same_numbers_in_batches_of_another_size() -> Non
 
 
 def test_train_scales_the_loss_when_in_mixed_float16() -> None:
-    config = Training(
+    config = TrainingConfig(
         global_batch_size=24, micro_batch_size=10, precision="mixed_float16", batch_norm="frozen"
     )
     devices = open_devices(config)
@@ -203,7 +203,7 @@ def test_train_scales_the_loss_when_in_mixed_float16() -> None:
         keras.mixed_precision.set_global_policy("float32")
     full = toy_model()
     full.set_weights(start)
-    run(full, replace(config, precision="float32"))
+    run(full, config.model_copy(update={"precision": "float32"}))
     assert devices.replicas == 1
     assert train_half.updates == 6
     differences = [
@@ -218,7 +218,7 @@ def test_train_names_the_layer_that_has_no_gradient() -> None:
     inputs = layers.Input((6, 6, 2))
     hidden = layers.RandomContrast(0.5, name="contrast")(layers.Conv2D(3, 3)(inputs))
     model = keras.Model(inputs, layers.Dense(5)(layers.Flatten()(hidden)))
-    config = Training(global_batch_size=24, micro_batch_size=10)
+    config = TrainingConfig(global_batch_size=24, micro_batch_size=10)
     objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
     with pytest.raises(StageError, match=r"contrast.*no gradient of AdjustContrastv2") as caught:
         train(
@@ -243,7 +243,7 @@ def test_train_keeps_its_result_when_the_model_fails_afterwards() -> None:
     inputs = keras.layers.Input((6, 6, 2))
     hidden = keras.layers.Flatten()(OnlyInGraph()(inputs))
     model = keras.Model(inputs, keras.layers.Dense(5)(hidden), name="own")
-    record = run(model, Training(global_batch_size=24, micro_batch_size=10), epochs=1)
+    record = run(model, TrainingConfig(global_batch_size=24, micro_batch_size=10), epochs=1)
     assert record.updates == 3
     assert not record.exact
     (reason,) = record.inexact_because

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.contract.job import MicroBatchPlan
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_validation
@@ -23,7 +23,7 @@ MICRO_BATCH = 16
 def step() -> TrainingStep:
     """A step of eight convolutions, whose activations outweigh all else."""
     gc.collect()  # what earlier tests left in cycles still counts as held
-    config = Training(global_batch_size=32)
+    config = TrainingConfig(global_batch_size=32)
     devices = open_devices(config)
     layers = keras.layers
     inputs = x = layers.Input((32, 32, 8))

@@ -11,7 +11,7 @@ import tf_keras as keras
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.framework import ops
 
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import BatchPlan
@@ -117,7 +117,7 @@ def test_a_step_is_two_operations_for_python_and_waits_for_no_value(
         hidden = layers.BatchNormalization()(layers.Dense(4)(hidden))
     model = keras.Model(inputs, layers.Dropout(0.5)(hidden))
     model.layers[1].trainable = False
-    config, watcher = Training(global_batch_size=8), _Follows()
+    config, watcher = TrainingConfig(global_batch_size=8), _Follows()
     trainer = build_trainer(
         TrainingSetup(
             model,

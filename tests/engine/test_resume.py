@@ -14,12 +14,12 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.contract.events import OutOfMemoryEvent
-from shrink.contract.training import Optimizer, Training
 from shrink.data.augment import Augmentation
 from shrink.data.config import AugmentConfig
 from shrink.data.dataset import Dataset
 from shrink.data.views import View
 from shrink.engine.checkpoint import CheckpointFolder
+from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
 from shrink.engine.objective import SupervisedObjective
@@ -31,11 +31,11 @@ from shrink.pruning.masks import Masks, polynomial
 from tests.engine._scenarios import dataset
 
 EPOCHS, STEPS = 3, 3
-CONFIG = Training(
+CONFIG = TrainingConfig(
     global_batch_size=24,
     micro_batch_size=10,
     restore_best=True,
-    optimizer=Optimizer(name="adam", learning_rate=0.02, schedule="cosine"),
+    optimizer=OptimizerConfig(name="adam", learning_rate=0.02, schedule="cosine"),
 )
 
 
@@ -93,7 +93,7 @@ def run(
     folder: Path | None,
     cut_before: int | None = None,
     *,
-    config: Training = CONFIG,
+    config: TrainingConfig = CONFIG,
     cadence: Cadence | None = None,
     dropout: float = 0.0,
     noisy: Any = None,
@@ -160,8 +160,8 @@ def test_train_ends_bitwise_the_same_when_cut_short(
 
 def test_train_keeps_no_epoch_of_a_rising_mask_when_cut_short(tmp_path: Path) -> None:
     # The ramp ends in update 7 of 9, so that the last of three epochs alone is as sparse as asked.
-    spoiling = Optimizer(name="sgd", learning_rate=5.0, global_clipnorm=1.0)
-    config = replace(CONFIG, optimizer=spoiling, patience=1)
+    spoiling = OptimizerConfig(name="sgd", learning_rate=5.0, global_clipnorm=1.0)
+    config = CONFIG.model_copy(update={"optimizer": spoiling, "patience": 1})
     whole, record, _ = run(None, config=config)
     assert record.history["val_loss"].index(min(record.history["val_loss"])) < 2
     with pytest.raises(Cut):
@@ -177,7 +177,7 @@ def test_train_keeps_no_epoch_of_a_rising_mask_when_cut_short(tmp_path: Path) ->
 def test_train_claims_no_exactness_where_draws_were_not_continued(
     kind: Any, tmp_path: Path
 ) -> None:
-    config = replace(CONFIG, micro_batch_size="auto")
+    config = CONFIG.model_copy(update={"micro_batch_size": "auto"})
     whole, whole_record, _ = run(None, config=config, noisy=kind(name="own"))
     assert whole_record.exact
     with pytest.raises(Cut):

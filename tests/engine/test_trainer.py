@@ -11,8 +11,6 @@ import tensorflow as tf
 import tf_keras as keras
 from pydantic import ValidationError
 
-from shrink.contract.codec import from_plain
-from shrink.contract.training import Optimizer
 from shrink.engine.config import TAKERS, OptimizerConfig
 from shrink.engine.trainer import OPTIMIZERS, WarmupDecay, build_optimizer
 
@@ -36,7 +34,7 @@ def test_warmup_decay_equals_its_closed_form(decay: str, expected: Any) -> None:
 
 @pytest.mark.parametrize("name", list(OPTIMIZERS))
 def test_build_optimizer_builds_every_name_with_decay_and_clipping(name: Any) -> None:
-    config = Optimizer(name=name, learning_rate=0.5, weight_decay=0.1, clipnorm=2.0)
+    config = OptimizerConfig(name=name, learning_rate=0.5, weight_decay=0.1, clipnorm=2.0)
     optimizer = build_optimizer(config, total_updates=10)
     assert type(optimizer) is OPTIMIZERS[name]
     assert float(optimizer.learning_rate) == 0.5
@@ -53,7 +51,7 @@ def test_an_argument_is_refused_where_keras_does_not_take_it(argument: str) -> N
         if name in takers:
             given = {**given, "momentum": 0.5} if name == "sgd" else given
             OptimizerConfig.model_validate(given)
-            build_optimizer(from_plain(Optimizer, given), total_updates=10)
+            build_optimizer(OptimizerConfig.model_validate(given), total_updates=10)
         else:
             with pytest.raises(ValidationError, match=f"{argument} does nothing"):
                 OptimizerConfig.model_validate(given)
@@ -67,7 +65,7 @@ def test_two_kinds_of_clipping_are_refused() -> None:
 def test_build_optimizer_scales_the_loss_in_half_precision() -> None:
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
-        optimizer = build_optimizer(Optimizer(), total_updates=10)
+        optimizer = build_optimizer(OptimizerConfig(), total_updates=10)
     finally:
         keras.mixed_precision.set_global_policy("float32")
     assert isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer)
@@ -90,7 +88,7 @@ def _all_before(node: Any, nodes: dict[str, Any]) -> set[str]:
 def test_build_optimizer_updates_one_weight_after_the_other(policy: str) -> None:
     keras.mixed_precision.set_global_policy(policy)
     try:
-        optimizer = build_optimizer(Optimizer(name="sgd", learning_rate=1.0), total_updates=1)
+        optimizer = build_optimizer(OptimizerConfig(name="sgd", learning_rate=1.0), total_updates=1)
     finally:
         keras.mixed_precision.set_global_policy("float32")
     variables = [tf.Variable(tf.ones(2)) for _ in range(3)]
@@ -114,4 +112,4 @@ def test_build_optimizer_updates_one_weight_after_the_other(policy: str) -> None
 
 def test_build_optimizer_compiles_nothing_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [kind])
-    assert not build_optimizer(Optimizer(), total_updates=1).jit_compile
+    assert not build_optimizer(OptimizerConfig(), total_updates=1).jit_compile

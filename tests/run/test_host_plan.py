@@ -15,7 +15,7 @@ from shrink.base.errors import ResourceError
 from shrink.base.host import HostMemory
 from shrink.contract.job import StepJob
 from shrink.contract.model_source import ModelSource
-from shrink.contract.training import Optimizer, Training
+from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
 from shrink.run.host_plan import check_host, weights_bytes, within_host
@@ -31,7 +31,7 @@ def job(folder: Path, megabytes: int, *, epochs: int = 1, **training: Any) -> St
         name="train",
         kind="train",
         epochs=epochs,
-        training=Training(**training),
+        training=TrainingConfig(**training).model_dump(mode="json"),
         inputs={"model": ModelSource(kind="keras", path=path)},
         data={},
         task={},
@@ -53,14 +53,14 @@ def test_a_step_that_cannot_fit_is_refused_before_it_starts(tmp_path: Path) -> N
         within_host(step)
     assert caught.value.exit_code == 5
     assert caught.value.subject == "train"
-    assert within_host(replace(step, training=Training(host_memory_limit=2551 * MB)))
+    assert within_host(replace(step, training={**step.training, "host_memory_limit": 2551 * MB}))
 
 
 def test_a_control_group_refuses_with_a_margin(tmp_path: Path) -> None:
     step = job(tmp_path, 100, epochs=0)
     with pytest.raises(ResourceError, match=r"the control group leaves it 2\.47 GB"):
         within_host(step, group_bytes=2300 * MB)
-    assert within_host(step, group_bytes=2400 * MB).training.host_memory_limit == 2560 * MB
+    assert within_host(step, group_bytes=2400 * MB).training["host_memory_limit"] == 2560 * MB
 
 
 def test_a_container_of_2_gb_runs_small_models(tmp_path: Path) -> None:
@@ -71,36 +71,36 @@ def test_a_container_of_2_gb_runs_small_models(tmp_path: Path) -> None:
 
 def test_the_tighter_of_two_limits_counts(tmp_path: Path) -> None:
     step = job(tmp_path, 1, host_memory_limit=3000 * MB)
-    assert within_host(step, group_bytes=2000 * MB).training.host_memory_limit == 2200 * MB
+    assert within_host(step, group_bytes=2000 * MB).training["host_memory_limit"] == 2200 * MB
 
 
 def test_training_gets_what_the_process_leaves(tmp_path: Path) -> None:
     step = job(tmp_path, 10, host_memory_limit=2000 * MB)
     # All but 1.5 GB of the process and 2.5 copies of the weights.
-    assert within_host(step).training.memory_limit == 475 * MB
-    smaller = replace(step, training=replace(step.training, memory_limit=64 * MB))
-    assert within_host(smaller).training.memory_limit == 64 * MB
+    assert within_host(step).training["memory_limit"] == 475 * MB
+    smaller = replace(step, training={**step.training, "memory_limit": 64 * MB})
+    assert within_host(smaller).training["memory_limit"] == 64 * MB
     teacher = {**step.inputs, "teacher": step.inputs["model"]}
-    assert within_host(replace(step, inputs=teacher)).training.memory_limit == 425 * MB
+    assert within_host(replace(step, inputs=teacher)).training["memory_limit"] == 425 * MB
 
 
 @pytest.mark.parametrize(
     ("optimizer", "needed"),
     [
-        (Optimizer(name="sgd"), 2650),
-        (Optimizer(name="sgd", momentum=0.9), 2850),
-        (Optimizer(name="adam"), 2850),
+        (OptimizerConfig(name="sgd"), 2650),
+        (OptimizerConfig(name="sgd", momentum=0.9), 2850),
+        (OptimizerConfig(name="adam"), 2850),
     ],
 )
 def test_the_slots_of_an_optimizer_count(
-    optimizer: Optimizer, needed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    optimizer: OptimizerConfig, needed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HostMemory, "limit_bytes", lambda self: 16_000 * MB)
     step = job(tmp_path, 100, host_memory_limit=(needed + 1) * MB, optimizer=optimizer)
     # An update of Adam takes up to 11 copies, of SGD up to 6: docs/decisions.md.
     least = 6 if needed == 2650 else 11
-    assert (within_host(step).training.memory_limit or 0) >= least * 100 * MB
-    short = replace(step, training=replace(step.training, host_memory_limit=needed * MB))
+    assert (within_host(step).training["memory_limit"] or 0) >= least * 100 * MB
+    short = replace(step, training={**step.training, "host_memory_limit": needed * MB})
     with pytest.raises(ResourceError) as caught:
         within_host(short)
     assert (caught.value.hint or "").startswith(f"set training.host_memory_limit: {needed + 1}MB")
@@ -109,8 +109,8 @@ def test_the_slots_of_an_optimizer_count(
 
 def test_a_roomy_group_changes_nothing_for_a_small_model(tmp_path: Path) -> None:
     training = within_host(job(tmp_path, 1), group_bytes=16_000 * MB).training
-    assert training.memory_limit is None
-    assert training.host_memory_limit == 14_800 * MB
+    assert training["memory_limit"] is None
+    assert training["host_memory_limit"] == 14_800 * MB
 
 
 def group(folder: Path, **files: int | str) -> Path:
@@ -221,7 +221,7 @@ def test_runs_at_the_same_time_share_what_the_group_has(
     limits = {}
     for runs in ("", "1", "2", "4"):
         monkeypatch.setenv(host.HOST_SHARED_BY, runs)
-        limits[runs] = within_host(step).training.host_memory_limit
+        limits[runs] = within_host(step).training["host_memory_limit"]
     assert limits == {"": 6700 * MB, "1": 6700 * MB, "2": 4000 * MB, "4": 2200 * MB}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.recipe.plan import Step
 from shrink.run.previewed import (
     PreviewRow,
@@ -22,7 +22,7 @@ from shrink.stages.prune.config import PruneConfig
 def prune(method: str) -> Step:
     how_much = {"sparsity": 0.5} if method == "magnitude" else {"ratio": 0.5}
     config = PruneConfig.model_validate({"method": method, **how_much})
-    return Step(1, "prune", "prune", config, Training(), {}, "baseline", "keras")
+    return Step(1, "prune", "prune", config, TrainingConfig(), {}, "baseline", "keras")
 
 
 def test_the_last_duration_is_of_the_same_kind_and_method(tmp_path: Path) -> None:

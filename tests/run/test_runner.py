@@ -168,7 +168,7 @@ def test_run_takes_a_baseline_from_the_store_whatever_training_says(tmp_path: Pa
     recipe["training"] = {"optimizer": {"learning_rate": 0.5}, "patience": 3}
     worker = FakeWorker()
     assert statuses(run(recipe, tmp_path / "out", worker)) == ["cached", "cached", "done"]
-    assert worker.jobs[0].training.patience == 3
+    assert worker.jobs[0].training["patience"] == 3
 
 
 def test_every_step_is_planned_with_what_the_group_had_when_the_run_began(
@@ -185,7 +185,7 @@ def test_every_step_is_planned_with_what_the_group_had_when_the_run_began(
         "stages": [{"quantize": {}}],
     }
     assert statuses(run(recipe, tmp_path / "out", worker)) == ["done"] * 2
-    limits = {job.training.host_memory_limit for job in worker.jobs}
+    limits = {job.training["host_memory_limit"] for job in worker.jobs}
     assert limits == {int(16 * 10**9 * 0.9) + 400_000_000}
 
 

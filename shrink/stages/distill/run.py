@@ -16,8 +16,8 @@ from shrink.base.figures import metric_figure
 from shrink.base.losses import ignored_class, kind_of_loss, takes_logits
 from shrink.base.metrics import without_slices
 from shrink.contract.stage_details import ControlFigures, StageDetails
-from shrink.contract.training import Training
 from shrink.data.matching import fed_like
+from shrink.engine.config import TrainingConfig
 from shrink.engine.record import TrainingRecord
 from shrink.graph.network import with_losses
 from shrink.report.deltas import control_sentence, proven, score_interval
@@ -112,10 +112,10 @@ def compare_with_control(
     return Control(note, figures)
 
 
-def _as_long(training: Training) -> Training:
+def _as_long(training: TrainingConfig) -> TrainingConfig:
     """Return how the control is trained: to the end, with the best weights where it had those."""
     best = training.restore_best or training.patience is not None
-    return replace(training, patience=None, restore_best=best)
+    return training.model_copy(update={"patience": None, "restore_best": best})
 
 
 def _evaluate(model: keras.Model, task: Task, context: StageContext) -> Evaluation:

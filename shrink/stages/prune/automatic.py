@@ -11,14 +11,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from shrink.base.errors import StageError
 from shrink.base.losses import takes_logits
 from shrink.contract.choices import Choice, Option
-from shrink.contract.training import Optimizer, Training
+from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import rebuild, weights_of
 from shrink.pruning.allocation import Allocate, by_budget, by_ranking, comparable
@@ -55,7 +55,7 @@ class Settled:
     """
 
     config: PruneConfig
-    training: Training
+    training: TrainingConfig
     choices: tuple[Choice, ...] = ()
     curves: tuple[Curve, ...] = ()
     known: bool = False
@@ -227,11 +227,11 @@ def _without_softened_outputs(losses: Sequence[str]) -> str:
 
 
 def _with_rate(
-    graph: ChannelGraph, config: PruneConfig, training: Training
-) -> tuple[Training, tuple[Choice, ...]]:
+    graph: ChannelGraph, config: PruneConfig, training: TrainingConfig
+) -> tuple[TrainingConfig, tuple[Choice, ...]]:
     """Return the training of the fine-tuning: what the recipe says of it is taken as it is."""
     given = training.optimizer
-    if config.epochs == 0 or config.fine_tuning != AUTO or given != Optimizer():
+    if config.epochs == 0 or config.fine_tuning != AUTO or given != OptimizerConfig():
         return training, ()
     typical = typical_weight(graph)
     rate = float(f"{min(LARGEST_RATE, max(LEAST_RATE, RELATIVE_RATE * typical)):.2g}")
@@ -244,8 +244,8 @@ def _with_rate(
             Option(value="training", figures={"learning_rate": given.learning_rate}),
         ),
     )
-    optimizer = replace(given, learning_rate=rate, schedule="cosine")
-    return replace(training, optimizer=optimizer), (choice,)
+    optimizer = given.model_copy(update={"learning_rate": rate, "schedule": "cosine"})
+    return training.model_copy(update={"optimizer": optimizer}), (choice,)
 
 
 def typical_weight(graph: ChannelGraph) -> float:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import tf_keras as keras
 
 from shrink.contract.choices import Choice, Option
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import broadcast_from_chief
 from shrink.engine.microbatch import AfterUpdate
 from shrink.engine.record import TrainingRecord, joined
@@ -52,7 +51,7 @@ def prolong(
     context: StageContext,
     *,
     masks: Sequence[AfterUpdate] = (),
-    training: Training | None = None,
+    training: TrainingConfig | None = None,
 ) -> tuple[TrainingRecord, tuple[Choice, ...]]:
     """Train a model in place after its first training; return the record of all, and the choice.
 
@@ -84,7 +83,7 @@ def prolong(
             why = f"twice as many would be more than {MOST_UPDATES:,}"
             break
         before, epochs = model.get_weights(), total
-        further = replace(training, seed=training.seed + len(records))
+        further = training.model_copy(update={"seed": training.seed + len(records)})
         records.append(context.train(model, objective, epochs, masks, training=further))
         after = validation_losses(model, objective, context)
         options.append(_option(records, per_epoch, after))

@@ -12,7 +12,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.base.progress import Progress
-from shrink.contract.training import Training
+from shrink.engine.config import TrainingConfig
 from shrink.engine.record import TrainingRecord
 from shrink.engine.resume import Cadence
 from shrink.measure.training_peak import Parts
@@ -53,7 +53,9 @@ def tuned(
     """Fine-tune a toy whose mean loss after each training is `curve`; return what happened."""
     model, trainings = Toy(), list[tuple[int, int]]()
 
-    def train(_: Toy, __: None, epochs: int, ___: None, *, training: Training) -> TrainingRecord:
+    def train(
+        _: Toy, __: None, epochs: int, ___: None, *, training: TrainingConfig
+    ) -> TrainingRecord:
         trainings.append((epochs, training.seed))
         epochs = min(epochs, patience)
         model.epochs += epochs
@@ -68,7 +70,7 @@ def tuned(
     patch.setattr(length, "validation_losses", losses)
     context: Any = SimpleNamespace(
         dataset=SimpleNamespace(train=range(examples), validation=range(validation)),
-        training=Training(seed=5),
+        training=TrainingConfig(seed=5),
         devices=SimpleNamespace(workers=1),
         train=train,
         task=lambda _: SimpleNamespace(objective=lambda: None),
