@@ -265,7 +265,6 @@ def figures_page() -> str:
             one.group,
             one.unit,
             "larger" if one.larger_is_better else "smaller",
-            str(one.definition),
         )
         for name, one in FIGURES.items()
     ]
@@ -275,11 +274,11 @@ def figures_page() -> str:
             _MADE,
             "Every stage of a report has these, or says in its notes why one is null. A gate "
             "takes each by\n"
-            "its name. Figures of different definitions are not compared. "
+            "its name. "
             "[Metrics](../metrics.md) come\n"
             "on top; [the report](../report.md#how-figures-are-measured) says how each is "
             "measured.\n",
-            _table(("figure", "what it is", "group", "unit", "better", "definition"), rows),
+            _table(("figure", "what it is", "group", "unit", "better"), rows),
         )
     )
 

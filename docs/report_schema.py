@@ -61,8 +61,6 @@ def _object(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     kinds, told = typing.get_type_hints(kind), _descriptions(kind)
     properties, required = {}, []
     for one in dataclasses.fields(kind):
-        if not one.init:  # what the object was read from, no key
-            continue
         described = {"description": told[one.name]} if one.name in told else {}
         properties[one.name] = {**described, **_schema(kinds[one.name], definitions)}
         if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING:
@@ -83,7 +81,7 @@ def _descriptions(kind: Any) -> dict[str, str]:
 
 def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if kind is object:
+    if kind in (object, Any):
         return {}
     if kind in _NAMES:
         return {"type": _NAMES[kind]}

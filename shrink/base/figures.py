@@ -41,8 +41,6 @@ class Figure:
         unit: bytes, count, ms, s, fraction (0 to 1), per_hour, or none; points, which are
             percentage points, is the unit of differences of fractions.
         larger_is_better: true for accuracies.
-        definition: raised whenever what is measured becomes another thing; figures of different
-            definitions are not compared.
         everywhere: whether each stage has it, or says why not; if not, those alone that have it
             name it.
         head: heading of a narrow column.
@@ -55,7 +53,6 @@ class Figure:
     group: Group
     unit: Unit
     larger_is_better: bool = False
-    definition: int = 1
     everywhere: bool = True
     head: str = ""
     title: str = ""
@@ -127,14 +124,12 @@ FIGURES: dict[str, Figure] = {
             head="training",
             title="training peak",
             meaning="The most memory that any one device held while training.",
-            definition=2,
         ),
         Figure(
             *("training_peak_predicted_bytes", "memory", "bytes"),
             head="predicted training",
             title="predicted training peak",
             meaning="The planner's prediction of it, fixed before training.",
-            definition=2,
         ),
         Figure(
             *("training_peak_allocator_bytes", "memory", "bytes"),
@@ -175,7 +170,6 @@ FIGURES: dict[str, Figure] = {
             title="tensor arena",
             meaning="The smallest tensor arena in which TFLite Micro allocates the model, "
             "to 16 bytes.",
-            definition=2,
         ),
         Figure(
             *("arena_estimate_bytes", "memory", "bytes"),
@@ -234,11 +228,6 @@ COSTS = (
     *("gzip_bytes", "training_peak_bytes", "inference_peak_bytes", "cpu_operators"),
 )
 """What a metric is weighed against, the most important first: plots, comparisons, headlines."""
-
-
-def definitions() -> dict[str, int]:
-    """Return the definition of each figure that has had an earlier one, as a report says it."""
-    return {name: figure.definition for name, figure in FIGURES.items() if figure.definition > 1}
 
 
 def figures_of(group: Group) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from shrink.contract.codec import Document, as_read
 from shrink.contract.record import record
 
 
@@ -20,8 +19,7 @@ class Option:
     """
 
     value: str = "?"
-    figures: Mapping[str, float] = field(default_factory=dict)
-    document: Document = as_read(tolerant=True)
+    figures: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @record
@@ -39,7 +37,6 @@ class Choice:
     value: str = "?"
     why: str = ""
     options: tuple[Option, ...] = ()
-    document: Document = as_read(tolerant=True)
 
     @property
     def sentence(self) -> str:
@@ -49,8 +46,8 @@ class Choice:
         return f"{self.key}: {self.value}, chosen automatically: {self.why}{measured}"
 
 
-def _told(figures: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {_number(value)}" for name, value in figures.items())
+def _told(figures: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{n} {_number(value)}" for n, value in figures.items() if value is not None)
 
 
 def _number(value: float) -> str:

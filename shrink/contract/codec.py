@@ -8,15 +8,11 @@ what is foreign. A dataclass is an object with a key for each field, in the orde
     class Example:
         name: str
         note: str | None = left_out(None)    # no key where it is None
-        from_: str = called("from", "here")  # the key is `from`
-        others: Mapping[str, Any] = unknown_keys()
-
-An object with a field `as_read()` is written as it was read, whatever its keys were.
+            others: Mapping[str, Any] = unknown_keys()
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import types
@@ -31,7 +27,7 @@ from shrink.base.measured import Note
 T = TypeVar("T")
 TypeForm: TypeAlias = Any
 """What an annotation may say: a class, a union, a generic alias. Python has no type for it."""
-_LEFT_OUT, _CALLED, _UNKNOWN, _AS_READ = "left_out", "called", "unknown", "as_read"
+_LEFT_OUT, _UNKNOWN = "left_out", "unknown"
 _SCALARS: dict[object, str] = {
     type(None): "null",
     bool: "true or false",
@@ -74,35 +70,12 @@ def left_out(default: T) -> T:
     return dataclasses.field(default=default, metadata={_LEFT_OUT: True})
 
 
-def called(key: str, default: Any = dataclasses.MISSING, *, omit: bool = False) -> Any:
-    """Return a field whose key is another than its name; `omit`: none where it has its default."""
-    return dataclasses.field(default=default, metadata={_CALLED: key, _LEFT_OUT: omit})
-
-
 def unknown_keys() -> Any:
     """Return a field that holds the keys which the type does not know: they are kept, not refused.
 
     They are written behind the others, as they were read.
     """
     return dataclasses.field(default_factory=dict, metadata={_UNKNOWN: True})
-
-
-Document = Mapping[str, object] | None
-"""What something was read from, and None where it was not."""
-
-
-def as_read(*, tolerant: bool = False) -> Any:
-    """Return a field that holds the object that this one was read from, if it was.
-
-    It is then written as it was read: its keys in their order, also those that no field is for,
-    and none that it lacked. What `dataclasses.replace` makes of it is written by its fields.
-
-    Args:
-        tolerant: whether fields of a wrong type have their defaults, in place of an error; all
-            need one.
-    """
-    metadata = {_AS_READ: "tolerant" if tolerant else "strict"}
-    return dataclasses.field(init=False, default=None, repr=False, compare=False, metadata=metadata)
 
 
 def to_plain(value: object) -> Json:
@@ -117,15 +90,13 @@ def to_plain(value: object) -> Json:
 
 
 def _fields_to_plain(value: object) -> JsonObject:
-    shape, plain = _shape(cast("TypeForm", type(value))), JsonObject()
-    if shape.as_read and (read := getattr(value, shape.as_read)) is not None:
-        return {key: to_plain(item) for key, item in read.items()}
-    for field in shape.fields:
+    plain = JsonObject()
+    for field in _fields(cast("TypeForm", type(value))):
         item = getattr(value, field.name)
         if field.unknown:
-            plain |= item
+            plain |= to_plain(item)
         elif not (field.left_out and item == field.default):
-            plain[field.key] = to_plain(item)
+            plain[field.name] = to_plain(item)
     return plain
 
 
@@ -148,7 +119,6 @@ _Reader = Callable[[Json], object]
 
 class _Field(typing.NamedTuple):
     name: str
-    key: str
     kind: TypeForm
     default: object
     required: bool
@@ -156,26 +126,13 @@ class _Field(typing.NamedTuple):
     unknown: bool
 
 
-class _Shape(typing.NamedTuple):
-    """The fields of a dataclass, and whether one takes the keys that no other has.
-
-    `as_read`: the name of the field that keeps all of what was read.
-    """
-
-    fields: tuple[_Field, ...]
-    keeps_unknown: bool
-    as_read: str | None
-    tolerant: bool
-
-
 @functools.cache
-def _shape(kind: TypeForm) -> _Shape:
+def _fields(kind: TypeForm) -> tuple[_Field, ...]:
     kinds = typing.get_type_hints(kind)
     missing = dataclasses.MISSING
-    fields = tuple(
+    return tuple(
         _Field(
             one.name,
-            one.metadata.get(_CALLED, one.name),
             kinds[one.name],
             one.default,
             one.default is missing and one.default_factory is missing,
@@ -183,12 +140,7 @@ def _shape(kind: TypeForm) -> _Shape:
             one.metadata.get(_UNKNOWN, False),
         )
         for one in dataclasses.fields(kind)
-        if _AS_READ not in one.metadata
     )
-    read = next((one for one in dataclasses.fields(kind) if _AS_READ in one.metadata), None)
-    tolerant = read is not None and read.metadata[_AS_READ] == "tolerant"
-    keeps_unknown = read is not None or any(one.unknown for one in fields)
-    return _Shape(fields, keeps_unknown, read.name if read else None, tolerant)
 
 
 @functools.cache
@@ -271,23 +223,18 @@ def _read_mapping(kind: TypeForm, drop: bool, plain: Json) -> dict[str, object]:
 
 
 def _read_fields(kind: TypeForm, drop: bool, plain: Json) -> object:
-    shape, values, left = _shape(kind), {}, dict(_object(plain))
-    for field in shape.fields:
-        if not field.unknown and field.key in left:
-            with contextlib.suppress(ContractError) if shape.tolerant else contextlib.nullcontext():
-                item = left.pop(field.key)
-                values[field.name] = _inner(_reader(field.kind, drop), item, field.key)
+    fields, values, left = _fields(kind), {}, dict(_object(plain))
+    for field in fields:
+        if not field.unknown and field.name in left:
+            read = _reader(field.kind, drop)
+            values[field.name] = _inner(read, left.pop(field.name), field.name)
         elif field.required:
-            raise ContractError(f"key {field.key!r} is missing", missing=field.key)
-    for field in shape.fields:
-        if field.unknown:
-            values[field.name] = left
-    if left and not (drop or shape.keeps_unknown):
+            raise ContractError(f"key {field.name!r} is missing", missing=field.name)
+    if open_field := next((field.name for field in fields if field.unknown), None):
+        values[open_field] = left
+    elif left and not drop:
         raise ContractError(f"key {min(left)!r} is not known")
-    made = kind(**values)
-    if shape.as_read:
-        object.__setattr__(made, shape.as_read, plain)  # frozen, but not yet anybody's
-    return made
+    return kind(**values)
 
 
 def _inner(read: _Reader, plain: Json, key: str) -> object:

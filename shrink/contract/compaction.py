@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shrink.contract.codec import Document, as_read, left_out
+from shrink.contract.codec import left_out
 from shrink.contract.record import record
 
 
@@ -128,7 +128,6 @@ class Compaction:
     borders_left: tuple[str, ...] = ()
     target: str | None = None
     decode: StoredKernels | None = left_out(None)
-    document: Document = as_read(tolerant=True)
 
 
 @record

@@ -1,12 +1,13 @@
-"""What a stage tells in its own words, as far as it is understood; and differences of figures."""
+"""What a stage reports beside its figures: a field for each kind of stage; and differences."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
 
+from shrink.base.foreign import Json
 from shrink.contract.choices import Choice
-from shrink.contract.codec import Document, as_read, left_out
+from shrink.contract.codec import left_out, unknown_keys
 from shrink.contract.compaction import Compaction, Placement
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.contract.record import record
@@ -85,7 +86,6 @@ class Training:
     memory_timeline: Columns = field(default_factory=dict)
     oom_retries: int | None = None
     training_peak_lower_bound: bool | None = None
-    document: Document = as_read(tolerant=True)
 
     def seconds(self, examples: int | None) -> float | None:
         """Return what its passes over so many examples took; None where that is not known."""
@@ -109,7 +109,6 @@ class TaskOutput:
     from_logits: bool | None = None
     from_logits_by: str | None = None
     ending: str | None = None
-    document: Document = as_read(tolerant=True)
 
 
 @record
@@ -121,7 +120,6 @@ class Task:
     metrics: tuple[str, ...] | None = None
     metrics_by: str | None = None
     monitor: str | None = None
-    document: Document = as_read(tolerant=True)
 
 
 @record
@@ -134,12 +132,11 @@ class Control:
         verdict: better, worse or no proven difference, by metric.
     """
 
-    alone: Mapping[str, object] = field(default_factory=dict)
-    taught: Mapping[str, object] = field(default_factory=dict)
-    teacher: Mapping[str, object] = field(default_factory=dict)
+    alone: Mapping[str, float | None] = field(default_factory=dict)
+    taught: Mapping[str, float | None] = field(default_factory=dict)
+    teacher: Mapping[str, float | None] = field(default_factory=dict)
     gain: Mapping[str, MetricDelta] = field(default_factory=dict)
     verdict: Mapping[str, str | None] = field(default_factory=dict)
-    document: Document = as_read(tolerant=True)
 
 
 @record
@@ -151,7 +148,6 @@ class TensorType:
     dtype: str = ""
     scale: float | None = None
     zero_point: int | None = None
-    document: Document = as_read(tolerant=True)
 
 
 @record
@@ -185,7 +181,6 @@ class Usage:
     recipe: str | None = left_out(None)
     fingerprint: str | None = left_out(None)
     test_examples: str | None = left_out(None)
-    document: Document = as_read(tolerant=True)
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -195,20 +190,34 @@ class Usage:
 
 
 @record
-class Row:
-    """A layer of a model, or an operator of an artifact.
+class LayerRow:
+    """A layer of a Keras model.
 
     Attributes:
-        layer: of an operator, the Keras layer that it was made of.
-        inputs, outputs, weights: types.
         macs: multiply-accumulates of one example.
         activation_bytes: of one example's output.
         sparsity: share of zeros in the weights.
-        snr_db, cosine: of an operator's output against the float model's.
     """
 
-    name: str = "?"
-    type: str = "?"
+    name: str
+    type: str
+    parameters: int | None = None
+    macs: float | None = None
+    activation_bytes: float | None = None
+    sparsity: float | None = None
+
+
+@record
+class OperatorRow:
+    """An operator of an artifact; numbers as those of `LayerRow`.
+
+    Attributes:
+        layer: the Keras layer that it was made of.
+        inputs, outputs, weights: types.
+        snr_db, cosine: of the output against the float model's, where the artifact was audited.
+    """
+
+    name: str
     layer: str | None = None
     inputs: tuple[str, ...] = ()
     weights: str | None = None
@@ -217,9 +226,8 @@ class Row:
     macs: float | None = None
     activation_bytes: float | None = None
     sparsity: float | None = None
-    snr_db: float | None = None
-    cosine: float | None = None
-    document: Document = as_read(tolerant=True)
+    snr_db: float | None = left_out(None)
+    cosine: float | None = left_out(None)
 
 
 @record
@@ -238,19 +246,17 @@ class Agreement:
     compared: str = ""
     snr_db: float | None = None
     cosine: float | None = None
-    document: Document = as_read(tolerant=True)
 
 
 @record
 class Audit:
     """What is inside of a quantized artifact, and what it computes."""
 
-    operators: tuple[Row, ...] = ()
+    operators: tuple[OperatorRow, ...] = ()
     float_islands: tuple[str, ...] = ()
     custom_operators: tuple[str, ...] = ()
     agreement: tuple[Agreement, ...] = ()
     compared_on: str = "training examples"
-    document: Document = as_read(tolerant=True)
 
 
 @record
@@ -264,9 +270,8 @@ class Curve:
     layers: str | None = None
     channels: int | None = None
     ratios: tuple[float, ...] = ()
-    losses: tuple[float, ...] = ()
+    losses: tuple[float | None, ...] = ()
     metric: str = left_out("loss")
-    document: Document = as_read(tolerant=True)
 
 
 @record
@@ -284,7 +289,6 @@ class Budget:
     after: float | None = None
     precision: str | None = None
     measured: int | None = None
-    document: Document = as_read(tolerant=True)
 
 
 @record
@@ -294,7 +298,6 @@ class Confused:
     true: str = "?"
     decided: str = "?"
     count: float = 0.0
-    document: Document = as_read(tolerant=True)
 
 
 @record
@@ -311,7 +314,6 @@ class Confusion:
     labels: tuple[str, ...] = ()
     counts: tuple[tuple[float, ...], ...] = ()
     confused: tuple[Confused, ...] = ()
-    document: Document = as_read(tolerant=True)
 
 
 @record
@@ -320,29 +322,61 @@ class OutputMetrics:
 
     output: str = ""
     metrics: Mapping[str, float | None] = field(default_factory=dict)
-    document: Document = as_read(tolerant=True)
+
+
+@record
+class MixedOperator:
+    """An operator of the scheme `mixed`: its bits, and its error where it has 4 of them."""
+
+    name: str
+    kind: str
+    weight_bits: int
+    parameters: int
+    error_at_4_bits: float | None
+
+
+@record
+class MixedPrecision:
+    """What the scheme `mixed` chose, for which budget."""
+
+    activations: str
+    budget: Mapping[str, float | None]
+    validation_drop: float | None
+    operators: tuple[MixedOperator, ...]
+
+
+@record
+class TeacherCache:
+    """A cache of teacher outputs: its size, and whether any were computed now (`asked`)."""
+
+    bytes: int
+    asked: bool
+    duration_s: float
 
 
 @record
 class Details:
-    """What else a stage tells; each kind of stage has its own.
+    """What else a stage reports; each kind of stage has its own.
 
     Attributes:
         layers: of a Keras model.
         operators: of an artifact that was not audited.
+        others: what a stage of another package reports, under keys of its own.
     """
 
     task: Task | None = None
-    layers: tuple[Row, ...] = ()
-    operators: tuple[Row, ...] = ()
+    confusion: tuple[Confusion, ...] = ()
+    by_output: tuple[OutputMetrics, ...] = ()
     interface: Usage | None = None
-    audit: Audit | None = None
-    control: Control | None = None
-    confusion: tuple[Confusion, ...] = left_out(())
-    by_output: tuple[OutputMetrics, ...] = left_out(())
-    sensitivity: tuple[Curve, ...] = ()
-    budget: Budget | None = None
+    layers: tuple[LayerRow, ...] = left_out(())
+    operators: tuple[OperatorRow, ...] = left_out(())
+    mixed: MixedPrecision | None = left_out(None)
+    audit: Audit | None = left_out(None)
+    sensitivity: tuple[Curve, ...] = left_out(())
+    budget: Budget | None = left_out(None)
+    teacher_cache: TeacherCache | None = left_out(None)
+    control: Control | None = left_out(None)
     compact: Compaction | None = left_out(None)
     placement: Placement | None = left_out(None)
     choices: tuple[Choice, ...] = left_out(())
-    document: Document = as_read(tolerant=True)
+    others: Mapping[str, Json] = unknown_keys()

@@ -15,10 +15,9 @@ from shrink.contract.compaction import (
     RuntimeEquality,
     StoredKernels,
 )
-from shrink.contract.details import TensorType
+from shrink.contract.details import OperatorRow, TensorType
 from shrink.contract.record import record
 from shrink.contract.report import Skipped
-from shrink.contract.stage_details import OperatorRow
 
 
 @record

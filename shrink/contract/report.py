@@ -1,8 +1,6 @@
 """What report.json says: a run, its stages, and what every one of them cost.
 
-A report that is read is written again as it was read: keys of later versions stay, and those that
-an earlier version lacks stay away. What a stage tells in its own words (`Details`, `Training`) is
-read as far as it is understood.
+Keys that a later version wrote are left out where a report is read.
 """
 
 from collections.abc import Mapping
@@ -12,7 +10,7 @@ from typing import Literal
 from shrink.base.errors import ReportWarning
 from shrink.base.figures import figure_of
 from shrink.base.measured import Note
-from shrink.contract.codec import Document, as_read, left_out
+from shrink.contract.codec import left_out
 from shrink.contract.details import Deltas, Details, FigureDelta, Limits, Training
 from shrink.contract.record import record
 from shrink.contract.slices import Slicing
@@ -21,23 +19,6 @@ SCHEMA_VERSION = 1
 Figures = Mapping[str, float | None]
 Status = Literal["done", "cached", "failed", "skipped"]
 Ending = Literal["passed", "failed", "finished", "interrupted"]
-
-
-def definition_in(name: str, memory: Figures | None) -> int:
-    """Return which definition of a figure numbers follow that do not say so.
-
-    `arena_bytes` was the allocator's own total (1) before it was the smallest arena that allocates
-    (2), with which `arena_estimate_bytes` came. Training peaks were those of the allocator (1)
-    before they were those of all tensors (2), with which `training_peak_allocator_bytes` came.
-    """
-    return 2 if _CAME_WITH_2.get(name) in (memory or {}) else 1
-
-
-_CAME_WITH_2 = {
-    "arena_bytes": "arena_estimate_bytes",
-    "training_peak_bytes": "training_peak_allocator_bytes",
-    "training_peak_predicted_bytes": "training_peak_allocator_bytes",
-}
 
 
 class HasFigures:
@@ -65,7 +46,6 @@ class RecipeName:
 
     name: str = ""
     sha256: str | None = None
-    document: Document = as_read()
 
 
 @record
@@ -83,7 +63,6 @@ class Environment:
     system: str | None = None
     machine: str | None = None
     packages: Mapping[str, str | None] | None = None
-    document: Document = as_read(tolerant=True)
 
 
 @record
@@ -104,7 +83,6 @@ class DataSet:
     examples: Mapping[str, int | None] | None = None
     classes: tuple[str, ...] | None = None
     test_examples: str | None = left_out(None)
-    document: Document = as_read(tolerant=True)
 
 
 @record
@@ -125,7 +103,6 @@ class Origin(HasFigures):
     metrics: Figures | None = None
     latency: Figures | None = None
     examples: int | None = None
-    document: Document = as_read()
 
 
 @record
@@ -171,7 +148,6 @@ class Guess:
     rescales: bool | None = None
     only_in_test: tuple[str, ...] = ()
     only_in_train: tuple[str, ...] = ()
-    document: Document = as_read()
 
 
 @record
@@ -192,7 +168,6 @@ class Failure:
     position: Mapping[str, object] | None = None
     subject: str | None = None
     hint: str | None = None
-    document: Document = as_read()
 
 
 _NOTHING_MORE = Details()
@@ -276,20 +251,19 @@ class GateResult:
     passed: bool
     stage: str | None = None
     level: Literal["fail", "warn"] = "fail"
-    reason: Note | None = None
-    confidence: float | None = None
-    low: float | None = None
-    high: float | None = None
-    relative_to: str | None = None
-    against: str | None = None
-    current: float | None = None
-    reference: float | None = None
-    saved: float | None = None
-    judged: bool = True
+    reason: Note | None = left_out(None)
+    confidence: float | None = left_out(None)
+    low: float | None = left_out(None)
+    high: float | None = left_out(None)
+    relative_to: str | None = left_out(None)
+    against: str | None = left_out(None)
+    current: float | None = left_out(None)
+    reference: float | None = left_out(None)
+    saved: float | None = left_out(None)
+    judged: bool = left_out(True)
     by: str | None = left_out(None)
     slice: str | None = left_out(None)
     metric: str | None = left_out(None)
-    document: Document = as_read()
 
 
 @record
@@ -304,8 +278,6 @@ class Report:
         baseline: the stage that all others are compared with.
         finals: names of the last stage of each branch.
         outcome: how the run ended.
-        definitions: which definition of a figure its numbers follow, where there was an earlier
-            one; see `definition`.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -324,14 +296,6 @@ class Report:
     gates: tuple[GateResult, ...]
     warnings: tuple[ReportWarning, ...] = ()
     outcome: Ending | None = None
-    definitions: Mapping[str, int] | None = left_out(None)
-    document: Document = as_read()
-
-    def definition(self, name: str) -> int:
-        """Return which definition of a figure the report's numbers follow."""
-        if self.definitions is not None:
-            return self.definitions.get(name, 1)
-        return max((definition_in(name, stage.memory) for stage in self.stages), default=1)
 
     def stage(self, name: str | None) -> Stage | None:
         """Return the stage of this name, if it is there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from shrink.contract.codec import Document, as_read, left_out
+from shrink.contract.codec import left_out
 from shrink.contract.details import Limits, MetricDelta
 from shrink.contract.record import record
 
@@ -75,7 +75,6 @@ class SliceTest:
     low: float | None
     high: float | None
     verdict: Literal["better", "worse", "no proven difference"]
-    document: Document = as_read()
 
 
 @record
@@ -101,7 +100,6 @@ class Slice:
     delta_previous: MetricDelta | None = None
     test: SliceTest | None = None
     reason: str | None = left_out(None)
-    document: Document = as_read()
 
 
 @record
@@ -120,7 +118,6 @@ class Slicing:
     average: float | None = None
     slices: tuple[Slice, ...]
     unlisted: int = left_out(0)
-    document: Document = as_read()
 
     def slice(self, name: str) -> Slice | None:
         """Return the slice of this name, if it is there."""

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.contract.stage_details import LayerRow
+from shrink.contract.details import LayerRow
 from shrink.graph.macs import MacsCounter
 from shrink.measure.size import Owners
 from shrink.tflite.model import read

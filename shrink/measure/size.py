@@ -12,7 +12,7 @@ import numpy as np
 
 from shrink.base.files import size_bytes
 from shrink.base.measured import Measured
-from shrink.contract.stage_details import OperatorRow
+from shrink.contract.details import OperatorRow
 from shrink.graph.macs import MacsCounter, macs_figure
 from shrink.tflite.litert_twin import not_in_litert
 from shrink.tflite.model import Operator, Subgraph, Tensor

@@ -11,8 +11,7 @@ from typing import Literal
 import numpy as np
 
 from shrink.base.errors import StageError
-from shrink.contract.details import Agreement
-from shrink.contract.stage_details import ArtifactAudit, ComparedOperator
+from shrink.contract.details import Agreement, Audit
 from shrink.measure.layers import layer_paths
 from shrink.measure.size import operator_table
 from shrink.quantization.bias_correction import layer_errors
@@ -40,7 +39,7 @@ def audit(
     target: Literal["litert", "tflm"],
     path: Path,
     compared_on: str = "training examples",
-) -> tuple[ArtifactAudit, list[str]]:
+) -> tuple[Audit, list[str]]:
     """Return the audit, and its findings as sentences.
 
     Args:
@@ -69,7 +68,7 @@ def audit(
         few = {name: array[:_MICRO_EXAMPLES] for name, array in inputs.items()}
         micro_agreements, micro_note = compare_with_micro(content, few, compared_on)
         agreements, notes = [*agreements, *micro_agreements], [*notes, micro_note]
-    found = ArtifactAudit(
+    found = Audit(
         operators=tuple(operator_table(graphs, layers)),
         float_islands=tuple(float_islands(graph)),
         custom_operators=tuple(sorted({o.name for o in graph.operators if o.custom})),
@@ -79,9 +78,7 @@ def audit(
     return found, notes
 
 
-def with_errors(
-    found: ArtifactAudit, content: bytes, source: FloatModel, inputs: Named
-) -> ArtifactAudit:
+def with_errors(found: Audit, content: bytes, source: FloatModel, inputs: Named) -> Audit:
     """Return an audit whose operators have how far each one's output is from the float model's.
 
     It needs the float .tflite form, which some schemes do without: a conversion of its own.
@@ -91,7 +88,7 @@ def with_errors(
     rows = []
     for number, row in enumerate(found.operators):
         snr, cosine = errors.get(number, (None, None))
-        rows.append(ComparedOperator(**vars(row), snr_db=snr, cosine=cosine))
+        rows.append(replace(row, snr_db=snr, cosine=cosine))
     return replace(found, operators=tuple(rows))
 
 

@@ -132,7 +132,7 @@ def _row(run: RunToCompare, report: Report, stage: Stage, several: bool) -> Comp
         baseline=report.baseline,
         tested_on=tested_on(report, stage),
         examples=stage.examples,
-        figures=_figures(report, stage),
+        figures=_figures(stage),
         intervals=stage.intervals,
         delta={name: delta for name, delta in stage.delta.items() if delta is not None},
         artifact=stage.artifact,
@@ -154,16 +154,9 @@ def _status_without_report(error: Failure | None) -> RowStatus:
     return "stopped" if error.type in ("Interrupted", "Terminated") else "failed"
 
 
-def _figures(report: Report, stage: Stage) -> dict[str, float]:
-    """Return figures that mean today what they meant when they were measured."""
-    metrics = stage.metrics or {}
-    return {
-        name: value
-        for name, value in stage_figures(stage).items()
-        if (name in FIGURES and report.definition(name) == FIGURES[name].definition)
-        or name in metrics
-        or name == DURATION
-    }
+def _figures(stage: Stage) -> dict[str, float]:
+    known = {*FIGURES, *(stage.metrics or {}), DURATION}
+    return {name: value for name, value in stage_figures(stage).items() if name in known}
 
 
 def _main_metric(rows: Sequence[ComparedRow]) -> str | None:
@@ -233,11 +226,6 @@ def _warnings(
 ) -> Iterator[str]:
     yield from _other_examples(rows, titled)
     reports = [(run.name, run.report) for run in runs if run.report is not None]
-    for name, figure in FIGURES.items():
-        if figure.definition > 1:
-            others = [n for n, report in reports if report.definition(name) != figure.definition]
-            if others:
-                yield f"{name} meant another thing when these were measured: {_names(others)}"
     machines = {
         stage.measured.machine for _, report in reports for stage in report.ends if stage.measured
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -133,8 +133,7 @@ class Changes:
 def diff_reports(a: Report, b: Report, recipe_changes: Sequence[RecipeChange] = ()) -> Changes:
     """Return what changed from report `a` to report `b`.
 
-    A figure that is null in one run, or is of another definition there, has a null `value` and
-    `ratio`.
+    A figure that is null in one run has a null `value` and `ratio`.
 
     Args:
         a: the report compared with.
@@ -143,12 +142,11 @@ def diff_reports(a: Report, b: Report, recipe_changes: Sequence[RecipeChange] = 
     """
     stages_a = {stage.name: stage for stage in a.stages}
     stages_b = {stage.name: stage for stage in b.stages}
-    apart = {name for name in FIGURES if a.definition(name) != b.definition(name)}
-    changed = [_stage_diff(stages_a[n], stages_b[n], apart) for n in stages_a if n in stages_b]
+    changed = [_stage_diff(stages_a[n], stages_b[n]) for n in stages_a if n in stages_b]
     return Changes(
         recipes={"a": a.recipe, "b": b.recipe},
         results={"a": _results(a), "b": _results(b)},
-        result=_only_result(a, b, apart),
+        result=_only_result(a, b),
         recipe_changes=tuple(recipe_changes),
         passed={"a": a.passed, "b": b.passed},
         stages=tuple(stage for stage in changed if stage.figures or stage.ended_otherwise),
@@ -203,10 +201,10 @@ def render_diff_markdown(diff: Changes) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _stage_diff(a: Stage, b: Stage, apart: Collection[str]) -> StageChange:
+def _stage_diff(a: Stage, b: Stage) -> StageChange:
     metrics = dict.fromkeys((*(a.metrics or {}), *(b.metrics or {})))
     figures = (
-        _figure_diff(name, a.figure(name), b.figure(name), name in apart)
+        _figure_diff(name, a.figure(name), b.figure(name))
         for name in (*metrics, *FIGURES)
         if a.figure(name) != b.figure(name)
     )
@@ -214,8 +212,8 @@ def _stage_diff(a: Stage, b: Stage, apart: Collection[str]) -> StageChange:
     return StageChange(name=a.name, status=status, figures=tuple(figures))
 
 
-def _figure_diff(name: str, a: float | None, b: float | None, apart: bool) -> FigureChange:
-    delta = None if apart else figure_delta(b, a)
+def _figure_diff(name: str, a: float | None, b: float | None) -> FigureChange:
+    delta = figure_delta(b, a)
     value, ratio = (delta.value, delta.ratio) if delta else (None, None)
     return FigureChange(name=name, a=a, b=b, value=value, ratio=ratio)
 
@@ -271,14 +269,14 @@ def _results(report: Report) -> tuple[Result, ...]:
     return tuple(Result(stage=one.name, figures=stage_figures(one)) for one in report.ends)
 
 
-def _only_result(a: Report, b: Report, apart: Collection[str]) -> StageChange | None:
+def _only_result(a: Report, b: Report) -> StageChange | None:
     """Return the difference of two runs' only results, which have different names."""
     if len(a.ends) != 1 or len(b.ends) != 1:
         return None
     (before,), (after,) = a.ends, b.ends
     if before.name == after.name:
         return None
-    return replace(_stage_diff(before, after, apart), name=f"{before.name} / {after.name}")
+    return replace(_stage_diff(before, after), name=f"{before.name} / {after.name}")
 
 
 def _tables(diff: Changes) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:

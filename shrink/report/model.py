@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from shrink.base.errors import ReportWarning, gravest_first
-from shrink.base.figures import FIGURES, LOSS, definitions, figure_of, figures_of, metric_figure
+from shrink.base.figures import FIGURES, LOSS, figure_of, figures_of, metric_figure
 from shrink.base.measured import DOES_NOT_APPLY, Note
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Deltas, Details, Limits, Training, metric_delta
@@ -83,7 +83,6 @@ def build_report(
         stages=tuple(stages),
         gates=tuple(results),
         warnings=tuple(gravest_first([*run.warnings, *_stage_warnings(outcomes), *suspicious])),
-        definitions=definitions(),
     )
     return replace(report, outcome=ending(report))
 

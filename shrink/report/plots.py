@@ -85,7 +85,8 @@ def sensitivity_plots(report: Report) -> list[svg.Plot]:
 
 def _layer_curves(stage: Stage) -> Iterator[tuple[str, list[tuple[float, float]]]]:
     for one in stage.told.sensitivity:
-        if points := list(zip(one.ratios, one.losses, strict=False)):
+        pairs = zip(one.ratios, one.losses, strict=False)
+        if points := [(ratio, loss) for ratio, loss in pairs if loss is not None]:
             yield str(one.layers), points
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from shrink.base.figures import format_change, format_value, is_number, metric_figure
-from shrink.contract.details import Audit, Control, MetricDelta, Row
+from shrink.contract.details import Audit, Control, LayerRow, MetricDelta, OperatorRow
 from shrink.contract.report import Report, Stage
 from shrink.report import svg
 from shrink.report.content import NULL, Table
@@ -71,6 +71,7 @@ _OPERATOR_HEADS = (
 )
 
 
+Row = LayerRow | OperatorRow
 Cell = Callable[[Row], str]
 
 
@@ -106,7 +107,7 @@ def error_plots(report: Report) -> list[svg.Plot]:
 
 
 def _layer_table(
-    stage: Stage, rows: Sequence[Row], before: Sequence[Row], baseline: str, room: int
+    stage: Stage, rows: Sequence[LayerRow], before: Sequence[LayerRow], baseline: str, room: int
 ) -> Table:
     earlier = {row.name: row for row in before}
     kept = {row.name for row in rows}
@@ -125,7 +126,7 @@ def _layer_table(
     )
 
 
-def _layer_cells(row: Row, before: Row | None, is_compared: bool) -> tuple[str, ...]:
+def _layer_cells(row: LayerRow, before: LayerRow | None, is_compared: bool) -> tuple[str, ...]:
     cells = [_name(row)]
     for text in _LAYER_COLUMNS:
         now = text(row)
@@ -134,12 +135,13 @@ def _layer_cells(row: Row, before: Row | None, is_compared: bool) -> tuple[str, 
     return tuple(cells)
 
 
-def _operator_table(stage: Stage, rows: Sequence[Row], room: int) -> Table:
+def _operator_table(stage: Stage, rows: Sequence[OperatorRow], room: int) -> Table:
     texts = []
     for number, row in enumerate(rows[:room], start=1):
         types = f"{_listed(row.inputs)} → {_listed(row.outputs)}"
         cells = (f"{number} {row.name}", _short(row.layer or NULL), types, row.weights or NULL)
-        texts.append((*cells, *(text(row) for text in _OPERATOR_COLUMNS)))
+        error = NULL if row.snr_db is None else f"{row.snr_db:.1f} dB"
+        texts.append((*cells, *(text(row) for text in _LAYER_COLUMNS), error))
     on = (stage.told.audit or Audit()).compared_on
     caption = f"Error: signal to noise of the output against the float model's, on {on}."
     return Table(
@@ -150,7 +152,7 @@ def _operator_table(stage: Stage, rows: Sequence[Row], room: int) -> Table:
     )
 
 
-def _error_plot(index: int, stage: Stage, points: Sequence[tuple[int, Row]]) -> svg.Plot:
+def _error_plot(index: int, stage: Stage, points: Sequence[tuple[int, OperatorRow]]) -> svg.Plot:
     (worst, row), least = min(zip(points, _errors(points), strict=True), key=lambda one: one[1])
     caption = (
         f"Signal to noise by operator, in order of execution; the least is "
@@ -163,11 +165,11 @@ def _error_plot(index: int, stage: Stage, points: Sequence[tuple[int, Row]]) -> 
     return svg.Plot(title=stage.name, caption=caption, markup=markup)
 
 
-def _errors(points: Sequence[tuple[int, Row]]) -> list[float]:
+def _errors(points: Sequence[tuple[int, OperatorRow]]) -> list[float]:
     return [float(row.snr_db) for _, row in points if row.snr_db is not None]
 
 
-def _error_rows(points: Sequence[tuple[int, Row]]) -> tuple[int, str]:
+def _error_rows(points: Sequence[tuple[int, OperatorRow]]) -> tuple[int, str]:
     """Return height and parts of a plot with a row per operator: its name, a bar, its error."""
     values = _errors(points)
     whole = svg.covering([0.0, *values])
@@ -185,7 +187,7 @@ def _error_rows(points: Sequence[tuple[int, Row]]) -> tuple[int, str]:
     return _ROW_HEIGHT * len(points), "".join(parts)
 
 
-def _error_curve(points: Sequence[tuple[int, Row]]) -> tuple[int, str]:
+def _error_curve(points: Sequence[tuple[int, OperatorRow]]) -> tuple[int, str]:
     """Return height and parts of a curve over all operators, the worst of them named."""
     values = _errors(points)
     x = svg.Scale(0.5, max(points[-1][0], 2) + 0.5)
@@ -204,7 +206,7 @@ def _error_curve(points: Sequence[tuple[int, Row]]) -> tuple[int, str]:
     return _HEIGHT, "".join(parts)
 
 
-def _operator_name(row: Row) -> str:
+def _operator_name(row: OperatorRow) -> str:
     return row.layer or row.name
 
 
@@ -215,11 +217,11 @@ def _ends(name: str) -> str:
     return f"{name[: _ROW_NAME_LENGTH // 2]}…{name[1 - _ROW_NAME_LENGTH // 2 :]}"
 
 
-def _operators(stage: Stage) -> Sequence[Row]:
+def _operators(stage: Stage) -> Sequence[OperatorRow]:
     return stage.told.audit.operators if stage.told.audit else stage.told.operators
 
 
-def _name(row: Row) -> str:
+def _name(row: LayerRow) -> str:
     return f"{_short(row.name)} ({row.type})"
 
 
@@ -247,10 +249,6 @@ _LAYER_COLUMNS = (
     _cell(lambda row: row.macs, lambda number: format_value(number, "count")),
     _cell(lambda row: row.activation_bytes, lambda number: format_value(number, "bytes")),
     _cell(lambda row: row.sparsity, lambda number: f"{100 * number:.0f} %"),
-)
-_OPERATOR_COLUMNS = (
-    *_LAYER_COLUMNS,
-    _cell(lambda row: row.snr_db, lambda number: f"{number:.1f} dB"),
 )
 
 

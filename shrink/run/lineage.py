@@ -15,12 +15,11 @@ from pathlib import Path
 from shrink.base import files
 from shrink.base.cache import cache_root, lineage_path
 from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning, ResourceError
-from shrink.base.figures import definitions
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.codec import ContractError, from_plain, to_plain
 from shrink.contract.details import Details
 from shrink.contract.record import record
-from shrink.contract.report import DataSet, Figures, Origin, definition_in
+from shrink.contract.report import DataSet, Figures, Origin
 from shrink.contract.result import HeldOut, StageOutcome, StepResult, scores_from_plain
 from shrink.contract.tested import SPLITS
 from shrink.contract.usage import complete_usage, entries
@@ -399,16 +398,7 @@ def chain_of(plan: Plan, splits: Splits, data: DataSet, store: Store) -> Chain |
     same = origin.tested_on == tested_on(plan, splits, fingerprint, data.classes)
     name = origin.scores if same else None
     scores = files.read_mapping(store.root / "objects" / name[:2] / name) if name else {}
-    return Chain(_without_other_definitions(origin.reported()), scores_from_plain(scores), same)
-
-
-def _without_other_definitions(origin: Origin) -> Origin:
-    """Return the figures that an earlier version left, without those that meant another thing."""
-    now, memory = definitions(), origin.memory or {}
-    apart = {name for name in memory if definition_in(name, memory) != now.get(name, 1)}
-    if not apart:
-        return origin
-    return replace(origin, memory={n: None if n in apart else v for n, v in memory.items()})
+    return Chain(origin.reported(), scores_from_plain(scores), same)
 
 
 def _lineage_of(plan: Plan, store: Store) -> tuple[Lineage | None, dict[str, Path]]:

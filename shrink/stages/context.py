@@ -13,12 +13,11 @@ import tf_keras as keras
 from shrink.base.errors import ReportWarning, listed
 from shrink.base.host import UNUSED_GPU_HINT, unused_gpu
 from shrink.base.progress import Phase
-from shrink.contract.details import Usage
+from shrink.contract.details import Details, Usage
 from shrink.contract.events import Heartbeat, Send
 from shrink.contract.job import MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Skipped
-from shrink.contract.stage_details import StageDetails
 from shrink.contract.trained_range import Brought
 from shrink.engine.config import TrainingConfig
 from shrink.data.config import NO_DATA, DataConfig
@@ -92,8 +91,8 @@ class StageResult:
     training: TrainingRecord | None = None
     skipped: Sequence[Skipped] = ()
     notes: Sequence[str] = ()
-    details: StageDetails | None = None
-    later: Callable[[], StageDetails] | None = None
+    details: Details | None = None
+    later: Callable[[], Details] | None = None
     cpu_operators: int | None = None
     not_run: str = ""
     brought: Brought = field(default_factory=Brought)

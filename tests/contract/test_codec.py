@@ -12,7 +12,6 @@ import pytest
 
 from shrink.contract.codec import (
     ContractError,
-    called,
     from_plain,
     left_out,
     to_plain,
@@ -35,7 +34,7 @@ class _Whole:
     part: _Part | None = None
     flag: bool | int | None = None
     note: str | None = left_out(None)
-    from_: str = called("from", "here")
+    from_: str = "here"
     by_name: dict[str, list[int]] = field(default_factory=dict)
 
 
@@ -55,7 +54,7 @@ PLAIN = {
     "pairs": [[1, 0.5]],
     "part": {"share": 2.5, "kind": "a"},
     "flag": True,
-    "from": "x",
+    "from_": "x",
     "by_name": {"k": [1]},
 }
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import StageError
-from shrink.contract.stage_details import ComparedOperator
+from shrink.contract.details import OperatorRow
 from shrink.quantization import edge_quantizer
 from shrink.quantization.audit import agreement, audit, with_errors
 from shrink.quantization.calibration import extreme_ranges
@@ -92,7 +92,7 @@ def test_audit_compares_keras_with_float_with_quantized(tmp_path: Path) -> None:
     assert details.float_islands == ()
     operators = with_errors(details, content, source, {"picture": images(20)}).operators
     convolution = next(o for o in operators if o.name == "CONV_2D")
-    assert isinstance(convolution, ComparedOperator)
+    assert isinstance(convolution, OperatorRow)
     assert convolution.layer == "first"
     types = (convolution.inputs, convolution.weights, convolution.outputs)
     assert types == (("int8",), "int8", ("int8",))

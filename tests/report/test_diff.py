@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import io
 import json
 from dataclasses import replace
@@ -161,18 +160,6 @@ def test_diff_prints_no_difference_as_nothing() -> None:
     text = render_diff_markdown(diff_reports(report(before), report(after)))
     assert "20.1 µs | 20.0 µs | -0.10 µs" in text
     assert "-0.00" not in text
-
-
-def test_diff_gives_no_difference_between_two_definitions_of_a_figure() -> None:
-    now = report()
-    older = copy.deepcopy({key: value for key, value in now.items() if key != "definitions"})
-    for stage in older["stages"]:
-        stage["memory"].pop("arena_estimate_bytes", None)
-        stage["memory"]["arena_bytes"] = 20_000
-    (quantize,) = [one for one in diff_reports(older, now)["stages"] if one["name"] == "quantize"]
-    (arena,) = [one for one in quantize["figures"] if one["name"] == "arena_bytes"]
-    assert (arena["a"], arena["b"]) == (20_000, 24_000)
-    assert (arena["value"], arena["ratio"]) == (None, None)
 
 
 def test_diff_names_other_test_examples() -> None:

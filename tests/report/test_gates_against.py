@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shrink.base.errors import InputError, RecipeError
-from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.report import DataSet, GateResult
+from shrink.contract.codec import to_plain
 from shrink.contract.result import StageOutcome
-from shrink.contract.tested import other_examples
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from shrink.report.config import parse_gates
-from shrink.report.gates import all_passed
 from tests.report.plain import check_gates, gate_lines, missed_sentences, shape_problem, verdict
 from tests.report.toys import outcome, report, with_result
 
@@ -265,91 +261,3 @@ def test_load_recipe_says_where_a_gate_is_wrong(tmp_path: Path) -> None:
         load_recipe(recipe(tmp_path, "{loss: {limit: 1, ratio: 0.5}}"))
     assert caught.value.position is not None
     assert caught.value.position.line == 5
-
-
-def test_a_gate_does_not_decide_against_a_peak_without_small_tensors() -> None:
-    older = json.loads(json.dumps({k: v for k, v in report(run(96, 10)).items()}))
-    del older["definitions"]
-    for stage in older["stages"]:
-        del stage["memory"]["training_peak_allocator_bytes"]
-        stage["memory"]["training_peak_bytes"] = 1
-    gates = parse_gates({"training_peak_bytes": {"against": "main.json"}})
-    settings: dict[str, Any] = {"baseline": "train", "finals": ("quantize",), "scores": {}}
-    stages = report(run(96, 10))["stages"]
-    found = check_gates(stages, gates, saved={"training_peak_bytes": older}, **settings)
-    assert [result["judged"] for result in found] == [False]
-    assert all("by another definition" in result["reason"] for result in found)
-
-
-def test_a_gate_does_not_decide_against_an_older_definition_of_a_figure() -> None:
-    """An arena that is 10 times larger than the allocator's own total was: no miss, no pass."""
-    then = report(run(96, 10))
-    assert then["definitions"]["arena_bytes"] == 2
-    older = json.loads(json.dumps({k: v for k, v in then.items() if k != "definitions"}))
-    for stage in older["stages"]:
-        del stage["memory"]["arena_estimate_bytes"]
-        stage["memory"]["arena_bytes"] = 2_400
-    gates = parse_gates({"arena_bytes": {"against": "main.json"}})
-    settings: dict[str, Any] = {"baseline": "train", "finals": ("quantize",), "scores": {}}
-    stages = report(run(96, 10))["stages"]
-    (result,) = check_gates(stages, gates, saved={"arena_bytes": older}, **settings)
-    assert (result["judged"], result["value"], result["saved"]) == (False, None, None)
-    assert (result["passed"], result["level"]) == (False, "warn")
-    assert all_passed([], [from_plain(GateResult, result)])  # and so it ends no run with 2
-    assert result["reason"] == (
-        "main.json has arena_bytes by another definition: make it again with this version"
-    )
-    # Without the mark, but with the estimate that came together with the definition.
-    unmarked = {key: value for key, value in then.items() if key != "definitions"}
-    (result,) = check_gates(stages, gates, saved={"arena_bytes": unmarked}, **settings)
-    assert (result.get("judged", True), result["passed"], result["value"]) == (True, True, 0)
-    # Other figures of the older report are what they were.
-    gates = parse_gates({"tflite_bytes": {"against": "main.json"}})
-    (result,) = check_gates(stages, gates, saved={"tflite_bytes": older}, **settings)
-    assert (result.get("judged", True), result["passed"]) == (True, True)
-
-
-HERE = DataSet(fingerprint="f", examples={"test": 100}, test_examples="a")
-
-
-@pytest.mark.parametrize(
-    ("then", "why"),
-    [
-        (HERE, None),
-        (replace(HERE, classes=("cat", "dog")), None),
-        (replace(HERE, fingerprint="g"), "other data"),
-        (replace(HERE, test_examples="b"), "other test examples"),
-        (replace(HERE, test_examples=None), None),  # of an earlier version, as far as it is known
-        (replace(HERE, test_examples=None, examples={"test": 90}), "other test examples"),
-        (None, None),
-    ],
-)
-@pytest.mark.parametrize("level", ["fail", "warn"])
-def test_a_metric_of_other_examples_is_a_miss_and_a_size_is_judged(
-    then: DataSet | None, why: str | None, level: str
-) -> None:
-    gates = parse_gates(
-        {
-            "accuracy": {"against": "main.json", "missing": "pass", "level": level},
-            "tflite_bytes": {"against": "main.json"},
-        }
-    )
-    saved = report(run(96, 12_000)) | {"data": to_plain(then)}
-    now = report(run(96, 12_000))["stages"]
-    settings: dict[str, Any] = {"baseline": "train", "finals": ("quantize",), "scores": {}}
-    accuracy, size = check_gates(
-        now, gates, saved=dict.fromkeys(gates, saved), data=HERE, **settings
-    )
-    assert size["passed"]
-    assert accuracy["passed"] == (why is None)
-    assert accuracy["level"] == level
-    if why is not None:
-        assert f"main.json was measured on {why}: make it again" in accuracy["reason"]
-    results = from_plain(tuple[GateResult, ...], (accuracy, size))
-    assert all_passed((), results) == (why is None or level == "warn")
-
-
-def test_data_of_a_python_function_are_told_apart_by_their_examples() -> None:
-    here, there = (DataSet(source="python", fingerprint=f, test_examples="a") for f in "fg")
-    assert other_examples(here, there) is None  # the fingerprint holds the place of the file
-    assert other_examples(here, replace(there, test_examples="b")) == "other test examples"

@@ -97,7 +97,7 @@ def test_render_html_escapes_every_text() -> None:
         finals=(HOSTILE, "c"),
         baseline=HOSTILE,
         devices=[HOSTILE],
-        **{HOSTILE: HOSTILE},
+        packages={HOSTILE: HOSTILE},
     )
     built["recipe"]["name"] = built["command"] = built["resolved_recipe"] = HOSTILE
     found = Page(render_html(built))

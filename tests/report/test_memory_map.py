@@ -113,10 +113,8 @@ def test_memory_map_plots_keep_the_peak_of_a_thousand_operators() -> None:
     "wrong",
     [
         None,
-        3,
         {},
         {"memory_before": {"live_bytes": []}},
-        {"memory_before": {"live_bytes": ["x", None]}, "memory_after": AFTER},
     ],
 )
 def test_memory_map_plots_ignore_what_is_no_map(wrong: Any) -> None:

@@ -155,7 +155,7 @@ def test_build_report_is_strict_json_when_figures_are_not_finite() -> None:
     stage = with_result(
         train, metrics={"loss": math.inf}, training={"history": {"loss": [math.nan, 1.0]}}
     )
-    built = report([stage], finals=("train",), load=math.nan)
+    built = report([stage], finals=("train",))
     json.dumps(built, allow_nan=False)
     assert built["stages"][0]["metrics"] == {"loss": None}
     assert built["stages"][0]["training"]["history"]["loss"] == [None, 1.0]

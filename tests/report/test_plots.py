@@ -174,7 +174,7 @@ def test_loss_plots_draw_a_curve_per_split() -> None:
     assert [p.split(",")[0] for p in curves[1].attrib["points"].split()] == ["0.00", "100.00"]
 
 
-@pytest.mark.parametrize("history", [{}, {"loss": []}, {"loss": ["x", True]}, {"loss": 3}])
+@pytest.mark.parametrize("history", [{}, {"loss": []}, {"loss": [None]}])
 def test_loss_plots_ignore_a_history_without_numbers(history: dict[str, Any]) -> None:
     assert loss_plots(report([with_result(outcomes()[0], training={"history": history})])) == []
 
@@ -260,11 +260,8 @@ def test_sensitivity_plots_draw_a_group_each_on_one_axis() -> None:
 @pytest.mark.parametrize(
     "curve",
     [
-        None,
-        3,
         {},
-        {"ratios": 1, "losses": [1]},
-        {"ratios": [0, "x"], "losses": [float("nan"), None]},
+        {"ratios": [0, 1], "losses": [float("nan"), None]},
     ],
 )
 def test_sensitivity_plots_ignore_what_is_no_curve(curve: Any) -> None:

@@ -11,7 +11,9 @@ INTERFACE = {
     "inputs": [
         {"name": "x", "shape": [1, 8, 8, 1], "dtype": "int8", "scale": 0.5, "zero_point": -128}
     ],
-    "outputs": [{"name": "y", "shape": [1, 3], "dtype": "float32", "scale": None}],
+    "outputs": [
+        {"name": "y", "shape": [1, 3], "dtype": "float32", "scale": None, "zero_point": None}
+    ],
     "labels": ["cat", "dog", "a | b"],
     "normalize": {"scale": 0.25, "offset": -1.0},
 }

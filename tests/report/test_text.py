@@ -279,7 +279,7 @@ def test_render_markdown_escapes_every_text_from_outside() -> None:
         replace(quantize, status="failed", result=StepResult(), error=error),
     ]
     gates = {"arena_bytes": {"limit": 1, "stage": HOSTILE}}
-    built = report(stages, gates, finals=("train",), more=HOSTILE, packages={HOSTILE: HOSTILE})
+    built = report(stages, gates, finals=("train",), packages={HOSTILE: HOSTILE})
     text = render_markdown(built)
     assert text.count("octocat") >= 10
     assert text.count("@octocat") == 0

@@ -367,7 +367,8 @@ def test_run_measures_no_artifact_again_that_an_earlier_run_measured_on_the_same
         assert (baseline["training"], baseline["skipped"]) == (None, [])
         assert "of its figures" in baseline["notes"]
         assert "of the stage" not in baseline["notes"]
-        assert baseline["details"].keys() == {"task", "layers"}
+        kept = {"task", "confusion", "by_output", "interface"}
+        assert baseline["details"].keys() == kept
 
 
 COUNTS = {"examples": {"train": 90, "validation": 10, "test": 20}, "classes": ["cat", "dog"]}

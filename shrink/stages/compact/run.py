@@ -5,7 +5,7 @@ from __future__ import annotations
 from shrink.compact.compact import compact
 from shrink.compact.targets.names import PLACED
 from shrink.compact.targets.place import Placed, place
-from shrink.contract.stage_details import StageDetails
+from shrink.contract.details import Details
 from shrink.stages.compact.config import CompactConfig
 from shrink.stages.context import StageContext, StageResult
 
@@ -32,7 +32,7 @@ def run(config: CompactConfig, context: StageContext) -> StageResult:
         target="litert" if config.target == "litert" else "tflm",
         decode=config.decode == "auto",
     )
-    details = StageDetails(compact=found.details)
+    details = Details(compact=found.details)
     return StageResult(tflite=found.content, notes=found.notes, details=details)
 
 
@@ -40,7 +40,7 @@ def _placed(found: Placed) -> StageResult:
     return StageResult(
         tflite=found.content,
         notes=found.notes,
-        details=StageDetails(placement=found.placement),
+        details=Details(placement=found.placement),
         cpu_operators=len(found.placement.on_cpu),
         not_run=found.not_run,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +15,7 @@ from shrink.base.errors import ModelError, StageError
 from shrink.base.figures import metric_figure
 from shrink.base.losses import ignored_class, kind_of_loss, takes_logits
 from shrink.base.metrics import without_slices
-from shrink.contract.stage_details import ControlFigures, StageDetails
+from shrink.contract.details import Control, Details, MetricDelta
 from shrink.data.matching import fed_like
 from shrink.engine.config import TrainingConfig
 from shrink.engine.record import TrainingRecord
@@ -50,29 +50,16 @@ from shrink.task.task import Task
 from shrink.tflite.convert import convert
 
 
-@dataclass(frozen=True)
-class Control:
-    """What the teacher brought.
-
-    Attributes:
-        note: a sentence for the report.
-        figures: metrics of student alone, taught student and teacher, the difference, and what
-            it proves.
-    """
-
-    note: str
-    figures: ControlFigures
-
-
 def compare_with_control(
     student: keras.Model,
     initial: Sequence[np.ndarray],
     record: TrainingRecord,
     context: StageContext,
-) -> Control:
+) -> tuple[str, Control]:
     """Train the student again without its teacher, and compare both on the test split.
 
-    Nothing is chosen by the comparison: the taught weights are back in the student afterwards.
+    The sentence is for the report. Nothing is chosen by the comparison: the taught weights are
+    back in the student afterwards.
 
     Args:
         student: the taught student.
@@ -94,22 +81,22 @@ def compare_with_control(
     its_task = replace(context.task(teacher), metrics=task.metrics)
     adapter = adapter_of(teacher, context.teacher_usage("teacher"), context)
     its_own = _evaluate(adapter.model(teacher), its_task, context)
-    found = {
+    intervals = {
         name: score_interval(alone.evidence.get(name), scores, bounds=metric_figure(name).bounds)
         for name, scores in own.evidence.items()
     }
-    gains = {name: gain for name, gain in found.items() if gain is not None}
-    figures = ControlFigures(
+    gains = {name: gain for name, gain in intervals.items() if gain is not None}
+    found = Control(
         alone={name: alone.defined(name) for name in gains},
         taught={name: own.defined(name) for name in gains},
         teacher={name: its_own.defined(name) for name in gains},
-        gain=gains,
+        gain={name: MetricDelta(**asdict(gain)) for name, gain in gains.items()},
         verdict={name: proven(name, gain) for name, gain in gains.items()},
     )
     name = task.monitor.removeprefix("val_")
     values = (alone.defined(name), own.defined(name), its_own.defined(name))
     note = control_sentence(name, *values, gains[name], record.updates)
-    return Control(note, figures)
+    return note, found
 
 
 def _as_long(training: TrainingConfig) -> TrainingConfig:
@@ -209,11 +196,11 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
     record = _honest(record, distillation_loss)
     choices = temperature_choice(config.temperature, losses)
     notes = [*teaching.notes, *said, *(one.sentence for one in choices)]
-    details = StageDetails(teacher_cache=teaching.cached, choices=choices)
+    details = Details(teacher_cache=teaching.cached, choices=choices)
     if config.control:
-        control = compare_with_control(student, initial, record, context)
-        notes.append(control.note)
-        details = replace(details, control=control.figures)
+        note, control = compare_with_control(student, initial, record, context)
+        notes.append(note)
+        details = replace(details, control=control)
     return StageResult(model=student, training=record, notes=notes, details=details)
 
 

@@ -16,7 +16,7 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError, ResourceError, StageError
 from shrink.base.packages import versions
-from shrink.contract.stage_details import TeacherCache
+from shrink.contract.details import TeacherCache
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Batch, Examples
 from shrink.data.matching import fed_like

@@ -10,10 +10,9 @@ import tf_keras as keras
 
 from shrink.base.errors import StageError
 from shrink.contract.choices import Choice
-from shrink.contract.details import Budget
+from shrink.contract.details import Budget, Details
 from shrink.contract.details import Curve as CurveRow
 from shrink.contract.report import Skipped
-from shrink.contract.stage_details import StageDetails
 from shrink.engine.record import TrainingRecord, joined
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import (
@@ -105,10 +104,10 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     )
 
 
-def _details(settled: Settled, target: Target) -> StageDetails | None:
+def _details(settled: Settled, target: Target) -> Details | None:
     if not settled.curves and target.met is None and not settled.choices:
         return None
-    return StageDetails(
+    return Details(
         choices=settled.choices,
         sensitivity=tuple(CurveRow(**asdict(curve)) for curve in settled.curves),
         budget=None if target.met is None else Budget(**asdict(target.met)),

@@ -13,8 +13,8 @@ import tf_keras as keras
 from shrink.base.errors import StageError
 from shrink.base.losses import takes_logits
 from shrink.contract.choices import Choice, Option
+from shrink.contract.details import Details
 from shrink.contract.report import Skipped
-from shrink.contract.stage_details import StageDetails
 from shrink.engine.record import TrainingRecord
 from shrink.graph.groups import find_groups
 from shrink.graph.network import Network, read_network
@@ -92,7 +92,7 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
         training=record,
         skipped=fixed,
         notes=notes,
-        details=StageDetails(choices=choices),
+        details=Details(choices=choices),
     )
 
 

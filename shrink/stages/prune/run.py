@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shrink.base.errors import StageError
 from shrink.contract.choices import Choice
-from shrink.contract.stage_details import StageDetails
+from shrink.contract.details import Details
 from shrink.graph.rebuild import unfrozen_note
 from shrink.pruning.masks import (
     GROUP,
@@ -82,7 +82,7 @@ def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
         training=record,
         skipped=skipped,
         notes=notes,
-        details=StageDetails(choices=choices) if choices else None,
+        details=Details(choices=choices) if choices else None,
     )
 
 

@@ -52,10 +52,10 @@ def with_best_scales(
         return per_channel, (Choice(key="dense_scales", value="channel", why=why),)
     one_each = config.model_copy(update={"dense_scales": "tensor"})
     per_tensor = SCHEMES[config.scheme](source, calibration, one_each)
-    fine = _option("channel", per_channel, source, calibration)
-    coarse = _option("tensor", per_tensor, source, calibration)
-    options = (fine, coarse)
-    allowed = allowed_loss_db(fine.figures["file_bytes"], coarse.figures["file_bytes"])
+    fine = _figures(per_channel, source, calibration)
+    coarse = _figures(per_tensor, source, calibration)
+    options = (Option(value="channel", figures=fine), Option(value="tensor", figures=coarse))
+    allowed = allowed_loss_db(fine["file_bytes"], coarse["file_bytes"])
     if _earns_little(fine, coarse, allowed):
         why = f"for these bytes up to {allowed:.1f} dB may be lost"
         return per_tensor, (Choice(key="dense_scales", value="tensor", why=why, options=options),)
@@ -98,14 +98,14 @@ def saved_bytes(content: bytes) -> int:
     return channels * _BYTES_PER_CHANNEL // 2
 
 
-def _option(
-    value: str, conversion: Conversion, source: FloatModel, calibration: CalibrationExamples
-) -> Option:
+def _figures(
+    conversion: Conversion, source: FloatModel, calibration: CalibrationExamples
+) -> dict[str, float]:
     error = noise(conversion, source, calibration.batches(_COMPARED_ON))
     figures = {"file_bytes": float(len(conversion.content))}
     if error > 0:
         figures["snr_db"] = round(-10 * math.log10(error), 2)
-    return Option(value=value, figures=figures)
+    return figures
 
 
 def allowed_loss_db(channel_bytes: float, tensor_bytes: float) -> float:
@@ -114,9 +114,9 @@ def allowed_loss_db(channel_bytes: float, tensor_bytes: float) -> float:
     return min(MOST_LOST_DB, DB_PER_PERCENT * percent)
 
 
-def _earns_little(channel: Option, tensor: Option, allowed_db: float) -> bool:
+def _earns_little(channel: dict[str, float], tensor: dict[str, float], allowed_db: float) -> bool:
     """Whether scales of channels are not worth the bytes that they take."""
-    if tensor.figures["file_bytes"] >= channel.figures["file_bytes"]:
+    if tensor["file_bytes"] >= channel["file_bytes"]:
         return False
-    precise, coarse = (one.figures.get("snr_db", math.inf) for one in (channel, tensor))
+    precise, coarse = (one.get("snr_db", math.inf) for one in (channel, tensor))
     return coarse >= precise - allowed_db

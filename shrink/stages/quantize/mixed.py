@@ -12,7 +12,7 @@ from shrink.base.errors import StageError
 from shrink.base.figures import LOSS, format_change, metric_figure
 from shrink.base.intervals import limit_below_resolution
 from shrink.base.metrics import without_slices
-from shrink.contract.stage_details import MixedOperator, MixedPrecision
+from shrink.contract.details import MixedOperator, MixedPrecision
 from shrink.quantization import edge_quantizer
 from shrink.quantization.calibration import (
     Batches,

@@ -11,8 +11,8 @@ import tf_keras as keras
 from shrink.base.errors import ModelError, StageError
 from shrink.contract.choices import Choice
 from shrink.contract.codec import to_plain
+from shrink.contract.details import Details, MixedPrecision
 from shrink.contract.report import Skipped
-from shrink.contract.stage_details import MixedPrecision, StageDetails
 from shrink.engine.record import TrainingRecord
 from shrink.quantization.audit import audit, with_errors
 from shrink.quantization.aware_model import aware_model
@@ -320,8 +320,8 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     details = replace(told, audit=audited)
     _warn_of_mixed_ranges(content, source, examples, context)
 
-    def later() -> StageDetails:
-        return StageDetails(audit=with_errors(audited, content, source, examples))
+    def later() -> Details:
+        return Details(audit=with_errors(audited, content, source, examples))
 
     if trained is None:
         return StageResult(tflite=content, notes=notes, details=details, later=later)
@@ -340,7 +340,7 @@ def _converted(
     calibration: CalibrationExamples,
     config: QuantizeConfig,
     context: StageContext,
-) -> tuple[Conversion, StageDetails]:
+) -> tuple[Conversion, Details]:
     """Return the conversion and what the report says about it."""
     mixed: MixedPrecision | None = None
     choices: tuple[Choice, ...] = ()
@@ -387,7 +387,7 @@ def _converted(
             subject=context.name,
             hint="it has no kernel of floating-point numbers; `shrink inspect` lists its operators",
         )
-    return conversion, StageDetails(mixed=mixed, choices=choices)
+    return conversion, Details(mixed=mixed, choices=choices)
 
 
 def _holds_float16(content: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""Reports of real runs, as an earlier shrink wrote them, without what is no JSON.
+"""Reports of real runs.
 
 `chain` trains, prunes and quantizes; `taught` distills, with its control, and has two results;
 `two` has two outputs; `missed` misses gates of every kind; `broken` has a stage that failed; `bare`
