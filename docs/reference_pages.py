@@ -5,9 +5,7 @@ Run: python -m docs.refresh reference
 
 from __future__ import annotations
 
-import ast
 import inspect
-import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -144,7 +142,6 @@ def python_page() -> str:
         if inspect.isclass(one):
             parts += [f"## `shrink.{name}`\n", _prose(inspect.getdoc(one) or "")]
             parts += [_members(one)]
-    parts += ["## Keywords\n", *_keywords(ROOT / "shrink" / "api" / "keys.py")]
     return "\n".join(parts)
 
 
@@ -186,29 +183,6 @@ def _prose(docstring: str) -> str:
         else:
             parts.append(block)
     return "\n\n".join(parts) + "\n"
-
-
-def _keywords(path: Path) -> Iterator[str]:
-    """Yield a section for each class of keywords, with the documentation under each key."""
-    for kind in ast.parse(path.read_text(encoding="utf-8")).body:
-        if not isinstance(kind, ast.ClassDef):
-            continue
-        yield f"### `{kind.name}`\n"
-        bases = [name for base in kind.bases if (name := ast.unparse(base)) != "TypedDict"]
-        also = ", ".join(f"`{name}`" for name in bases)
-        yield f"{ast.get_docstring(kind)}{f' Also those of {also}.' if also else ''}\n"
-        rows = []
-        for one, told in itertools.pairwise(kind.body):
-            if isinstance(one, ast.AnnAssign) and isinstance(told, ast.Expr):
-                kind_text = ast.unparse(one.annotation).replace("'", '"')
-                rows.append((f"`{ast.unparse(one.target)}`", f"`{kind_text}`", _told(told)))
-        if rows:
-            yield _table(("keyword", "type", "meaning"), rows)
-
-
-def _told(expression: ast.Expr) -> str:
-    value = expression.value
-    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
 
 
 def report_page() -> str:

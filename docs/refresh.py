@@ -3,8 +3,8 @@
 Run: python -m docs.refresh [recipes] [schema] [reference] [plot] [requirements] [page]
 
 Everything without a word. `recipes` writes recipes/README.md from the recipes' first comments;
-`schema` writes docs/report.schema.json and compare.schema.json from their types, and
-shrink/api/keys.py from the recipe's; `reference` writes docs/reference/; `plot` draws
+`schema` writes docs/report.schema.json and compare.schema.json from their types; `reference`
+writes docs/reference/; `plot` draws
 docs/accuracy-against-size.svg from the points beside it; `requirements` writes
 requirements-tflite.txt from pyproject.toml. `page` runs `recipes/digits.yaml` in an empty cache,
 which takes about half a minute on an idle machine, and draws its output and its report as
@@ -28,7 +28,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from docs import reference_pages
-from docs.python_keys import keys_text
 from docs.report_schema import compare_schema_text, report_schema_text
 from shrink.recipe.bundle import bundled_recipes
 
@@ -148,7 +147,6 @@ def main() -> None:
         ("recipes", ROOT / "recipes" / "README.md", recipes_page),
         ("schema", ROOT / "docs" / "report.schema.json", report_schema_text),
         ("schema", ROOT / "docs" / "compare.schema.json", compare_schema_text),
-        ("schema", ROOT / "shrink" / "api" / "keys.py", keys_text),
         ("plot", ROOT / "docs" / "accuracy-against-size.svg", plot),
         ("requirements", ROOT / "requirements-tflite.txt", requirements_tflite),
     )

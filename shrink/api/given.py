@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,8 +21,9 @@ from shrink.task.config import TaskConfig
 if TYPE_CHECKING:
     from shrink.api.kinds import DataGiven, ModelGiven
 
-COMMON = ("output", "force", "no_cache", "trust_model", "custom_objects", "quiet", "verbose")
+RUNNING = ("output", "force", "no_cache", "trust_model", "quiet", "verbose")
 """Keys that say how to run, not what; those of the command line's flags."""
+COMMON = (*RUNNING, "custom_objects")
 _NOT_KEYS = ("name", "from_", "training")
 Keys: TypeAlias = Mapping[str, object]
 
@@ -88,6 +89,33 @@ def path_of(path: object, key: str = "output") -> Path | None:
     return Path(expand_user(os.fspath(path)))
 
 
+def settings_of(keys: Keys) -> Mapping[str, object]:
+    """Return the keys of the recipe that `set` changes."""
+    given = keys.get("set") or {}
+    if not isinstance(given, Mapping):
+        raise RecipeError(
+            "a mapping of keys is wanted", subject="set", hint='for example {"train.epochs": 5}'
+        )
+    return given
+
+
+def count_of(jobs: object) -> int:
+    """Return how many runs go at a time."""
+    if jobs is None:
+        return 1
+    if not isinstance(jobs, int) or jobs < 1:
+        raise RecipeError(f"a whole number from 1 is wanted, not {jobs!r}", subject="jobs")
+    return jobs
+
+
+def check_known(function: str, keys: Keys, known: Iterable[str]) -> None:
+    """Raise `RecipeError` for a keyword that a function does not have."""
+    for key in {*keys} - {*known}:
+        raise RecipeError(
+            f"unknown key {key!r}", subject=f"shrink.{function}", hint=hint_for(key, [*known])
+        )
+
+
 def sections_of(kind: str, keys: Keys, *, skip: tuple[str, ...] = ()) -> Sections:
     """Return the keys of a verb by section: of the stage, of `training`, `data_...`, `task_...`.
 
@@ -106,6 +134,7 @@ def sections_of(kind: str, keys: Keys, *, skip: tuple[str, ...] = ()) -> Section
         **{f"data_{key}": ("data", key) for key in DataConfig.model_fields},
         **{f"task_{key}": ("task", key) for key in TaskConfig.model_fields},
     }
+    check_known(kind, keys, [*own, *training, *prefixed, "task", *COMMON])
     found = Sections()
     by_name = {"data": found.data, "task": found.task}
     for key, given in keys.items():
@@ -117,14 +146,10 @@ def sections_of(kind: str, keys: Keys, *, skip: tuple[str, ...] = ()) -> Section
         elif key in prefixed:
             section, name = prefixed[key]
             by_name[section][name] = value
-        elif key == "task" and isinstance(value, dict):
+        elif isinstance(value, dict):
             found.task.update(value)
         else:
-            raise RecipeError(
-                f"unknown key {key!r}",
-                subject=f"shrink.{kind}",
-                hint=hint_for(key, [*own, *training, *prefixed, "task", *COMMON]),
-            )
+            raise RecipeError(f"a mapping is wanted, not a {type(value).__name__}", subject="task")
     return found
 
 

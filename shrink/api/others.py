@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shrink.api.given import model_text, path_of, plain, recipe_with_files
+from shrink.api.given import (
+    RUNNING,
+    check_known,
+    count_of,
+    model_text,
+    path_of,
+    plain,
+    recipe_with_files,
+    settings_of,
+)
 from shrink.api.results import Comparison, Run
 from shrink.api.session import called, console_of, working
 from shrink.api.verbs import options_of, run_of
@@ -30,13 +39,10 @@ from shrink.run.sweep import Sweep, plan_sweep
 from shrink.run.tool import run_tool
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from shrink.api.how_keys import RunKeys, SweepKeys, ToolKeys
     from shrink.api.kinds import ModelGiven, PathGiven
 
 
-def run(recipe: PathGiven | Mapping[str, object], **keys: Unpack[RunKeys]) -> Run:
+def run(recipe: PathGiven | Mapping[str, object], **keys: object) -> Run:
     """Run a recipe: every stage, its report, its gates.
 
     Args:
@@ -51,18 +57,19 @@ def run(recipe: PathGiven | Mapping[str, object], **keys: Unpack[RunKeys]) -> Ru
         ShrinkError: `exit_code` says what kind it is. A missed gate is none: see `Run.passed`.
     """
     with working():
-        settings = {key: _one(value) for key, value in (keys.get("set") or {}).items()}
+        check_known("run", keys, (*RUNNING, "set", "from_stage", "until"))
+        settings = {key: _one(value) for key, value in settings_of(keys).items()}
         variants = _variants(recipe, settings)
         if variants.is_sweep:
             raise RecipeError(
                 f"this is a sweep of {len(variants.each)} runs", hint="call shrink.sweep"
             )
         plan = build_plan(variants.each[0].loaded)
-        console = console_of(bool(keys.get("quiet")), bool(keys.get("verbose")))
+        console = console_of(keys)
         return run_of(plan, options_of(plan, keys), console)
 
 
-def sweep(recipe: PathGiven | Mapping[str, object], **keys: Unpack[SweepKeys]) -> Comparison:
+def sweep(recipe: PathGiven | Mapping[str, object], **keys: object) -> Comparison:
     """Run every combination of a recipe's settings and compare them.
 
     Args:
@@ -75,16 +82,17 @@ def sweep(recipe: PathGiven | Mapping[str, object], **keys: Unpack[SweepKeys]) -
         ShrinkError: the sweep could not begin, or was ended. Runs that fail are rows.
     """
     with working():
-        settings = {key: _several(value) for key, value in (keys.get("set") or {}).items()}
+        check_known("sweep", keys, (*RUNNING, "set", "jobs"))
+        settings = {key: _several(value) for key, value in settings_of(keys).items()}
         variants = _variants(recipe, settings)
         if not variants.is_sweep:
             raise RecipeError("this is one run, not a sweep", hint="call shrink.run")
-        console = console_of(bool(keys.get("quiet")), bool(keys.get("verbose")))
+        console = console_of(keys)
         plan = build_plan(variants.each[0].loaded)
         options = options_of(plan, keys)
         planned = plan_sweep(variants, options.output)
         mine = Sweep(planned, options, variants.repeat, console)
-        mine.jobs = min(int(keys.get("jobs") or 1), len(planned))
+        mine.jobs = min(count_of(keys.get("jobs")), len(planned))
         result = mine.run()
         for warning in result.comparison.warnings:
             console.warn(warning)
@@ -155,7 +163,7 @@ def load_run(folder: PathGiven) -> Run:
         return Run.load(folder)
 
 
-def profile(model: ModelGiven, batch_size: int, **keys: Unpack[ToolKeys]) -> Profile:
+def profile(model: ModelGiven, batch_size: int, **keys: object) -> Profile:
     """Measure the memory of a training step, on random inputs with Adam.
 
     Args:
@@ -168,6 +176,8 @@ def profile(model: ModelGiven, batch_size: int, **keys: Unpack[ToolKeys]) -> Pro
         ShrinkError: the model cannot be used, or memory gives out.
     """
     with called():
+        tools = ("memory_limit", "trace", "trust_model", "custom_objects", "quiet")
+        check_known("profile", keys, tools)
         limit, trace = keys.get("memory_limit"), path_of(keys.get("trace"), "trace")
         reference = parse_model_reference(model_text(model), Path.cwd())
         code = path_of(keys.get("custom_objects"), "custom_objects")
@@ -179,10 +189,10 @@ def profile(model: ModelGiven, batch_size: int, **keys: Unpack[ToolKeys]) -> Pro
             memory_limit=None if limit is None else _bytes(limit),
             trace=None if trace is None else trace.resolve(),
         )
-        return run_tool(job, Profile, console_of(bool(keys.get("quiet")), verbose=False))
+        return run_tool(job, Profile, console_of(keys))
 
 
-def _bytes(size: int | str) -> int:
+def _bytes(size: object) -> int:
     try:
         return parse_bytes(size)
     except ValueError as error:

@@ -8,10 +8,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shrink.api.given import data_named, model_text, path_of, plain, recipe_with_files
+from shrink.api.given import (
+    COMMON,
+    check_known,
+    count_of,
+    data_named,
+    model_text,
+    path_of,
+    plain,
+    recipe_with_files,
+    settings_of,
+)
 from shrink.api.results import SearchResult
 from shrink.api.session import console_of, working
-from shrink.base.errors import Position, RecipeError, hint_for
+from shrink.base.errors import Position, RecipeError
 from shrink.base.fields import named_fields
 from shrink.recipe.load import SEARCH, RawRecipe
 from shrink.recipe.overrides import Override
@@ -22,18 +32,13 @@ from shrink.search.output import headline_of, warnings_of
 from shrink.search.session import Search
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from shrink.api.keys import SearchKeys
     from shrink.api.kinds import DataGiven, ModelGiven
-
-_OWN = ("output", "force", "trust_model", "custom_objects", "quiet", "verbose", "jobs", "set")
 
 
 def search(
     model: ModelGiven | Mapping[str, object],
     data: DataGiven = None,
-    **keys: Unpack[SearchKeys],
+    **keys: object,
 ) -> SearchResult:
     """Find the recipe for a device: the smallest file, or the most accurate, within limits.
 
@@ -50,14 +55,13 @@ def search(
             `SearchResult.run`.
     """
     with working():
-        given: Mapping[str, object] = dict(keys)
-        candidates = _candidates(model, data, given)
-        folder = path_of(given.get("output")) or candidates.folder
-        trusts, force = bool(given.get("trust_model")), bool(given.get("force"))
+        candidates = _candidates(model, data, keys)
+        folder = path_of(keys.get("output")) or candidates.folder
+        trusts, force = bool(keys.get("trust_model")), bool(keys.get("force"))
         options = RunOptions(output=folder, force=force, trust_model=trusts)
-        console = console_of(bool(given.get("quiet")), bool(given.get("verbose")))
+        console = console_of(keys)
         made = Search(candidates, options, console)
-        made.jobs = int(str(given.get("jobs") or 1))
+        made.jobs = count_of(keys.get("jobs"))
         searched = made.find()
         if made.stop is not None:
             made.stop.folder = made.folder
@@ -73,10 +77,8 @@ def _candidates(
     model: ModelGiven | Mapping[str, object], data: DataGiven, given: Mapping[str, object]
 ) -> Candidates:
     names = {name: keys for name, keys, _ in named_fields(SearchConfig, NOT_FLAGS)}
-    if unknown := [name for name in given if name not in (*names, *_OWN)]:
-        raise RecipeError(f"unknown keyword {unknown[0]!r}", hint=hint_for(unknown[0], names))
-    changes = given.get("set") or {}
-    assert isinstance(changes, Mapping), "it is a mapping of keys"
+    check_known("search", given, [*names, *COMMON, "jobs", "set"])
+    changes = settings_of(given)
     overrides = [Override.parse(f"{k}={json.dumps(plain(one))}") for k, one in changes.items()]
     for name, keys in names.items():
         if given.get(name) is not None:

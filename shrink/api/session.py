@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import FrameType
 
 from shrink.base.cache import cache_root
@@ -21,9 +21,10 @@ from shrink.run.session import tell_ci
 _FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?=(\W|$))")
 
 
-def console_of(quiet: bool, verbose: bool) -> Console:
-    """Return who is told what happens: stderr; nobody where there is none."""
-    return Console(quiet=quiet or sys.stderr is None, verbose=verbose)
+def console_of(keys: Mapping[str, object]) -> Console:
+    """Return the console of a call: stderr, where there is one and `quiet` is not given."""
+    quiet = bool(keys.get("quiet")) or sys.stderr is None
+    return Console(quiet=quiet, verbose=bool(keys.get("verbose")))
 
 
 @contextlib.contextmanager

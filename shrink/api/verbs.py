@@ -25,21 +25,10 @@ from shrink.run.session import RUNS, perform
 from shrink.run.verb import VerbCall, named_apart, plan_verb
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from shrink.api.keys import (
-        ClusterKeys,
-        CompactKeys,
-        DistillKeys,
-        EvaluateKeys,
-        PruneKeys,
-        QuantizeKeys,
-        TrainKeys,
-    )
     from shrink.api.kinds import DataGiven, ModelGiven
 
 
-def train(model: ModelGiven, data: DataGiven = None, **keys: Unpack[TrainKeys]) -> Run:
+def train(model: ModelGiven, data: DataGiven = None, **keys: object) -> Run:
     """Train a model, or continue from its weights.
 
     Args:
@@ -56,17 +45,17 @@ def train(model: ModelGiven, data: DataGiven = None, **keys: Unpack[TrainKeys]) 
     return _stage("train", model, data, keys)
 
 
-def prune(model: ModelGiven, data: DataGiven = None, **keys: Unpack[PruneKeys]) -> Run:
+def prune(model: ModelGiven, data: DataGiven = None, **keys: object) -> Run:
     """Remove the weights that matter least, then fine-tune; arguments as those of `train`."""
     return _stage("prune", model, data, keys)
 
 
-def cluster(model: ModelGiven, data: DataGiven = None, **keys: Unpack[ClusterKeys]) -> Run:
+def cluster(model: ModelGiven, data: DataGiven = None, **keys: object) -> Run:
     """Let the weights of each kernel share a few values; arguments as those of `train`."""
     return _stage("cluster", model, data, keys)
 
 
-def quantize(model: ModelGiven, data: DataGiven = None, **keys: Unpack[QuantizeKeys]) -> Run:
+def quantize(model: ModelGiven, data: DataGiven = None, **keys: object) -> Run:
     """Convert to TFLite under a quantization scheme; arguments as those of `train`.
 
     Schemes that need no examples take no data: `quantize(model, scheme="float16")`.
@@ -74,7 +63,7 @@ def quantize(model: ModelGiven, data: DataGiven = None, **keys: Unpack[QuantizeK
     return _stage("quantize", model, data, keys)
 
 
-def compact(model: ModelGiven, data: DataGiven = None, **keys: Unpack[CompactKeys]) -> Run:
+def compact(model: ModelGiven, data: DataGiven = None, **keys: object) -> Run:
     """Rewrite a .tflite file to take less memory, its outputs equal to the byte.
 
     Arguments are those of `train`. It always measures a run; `shrink compact` also writes a file
@@ -83,7 +72,7 @@ def compact(model: ModelGiven, data: DataGiven = None, **keys: Unpack[CompactKey
     return _stage("compact", model, data, keys)
 
 
-def evaluate(model: ModelGiven, data: DataGiven = None, **keys: Unpack[EvaluateKeys]) -> Run:
+def evaluate(model: ModelGiven, data: DataGiven = None, **keys: object) -> Run:
     """Measure a model on the test split: accuracy with its interval, size, memory, latency.
 
     Arguments are those of `train`, without the keys of a stage.
@@ -96,7 +85,7 @@ def distill(
     teacher: ModelGiven,
     student: ModelGiven | dict[str, float | bool],
     data: DataGiven = None,
-    **keys: Unpack[DistillKeys],
+    **keys: object,
 ) -> Run:
     """Train a student to follow a teacher; the teacher is the baseline of the report.
 
@@ -138,7 +127,7 @@ def _call(
     sections: Sections,
 ) -> Run:
     """Run a verb's recipe; inside of `working`."""
-    console = console_of(bool(keys.get("quiet")), bool(keys.get("verbose")))
+    console = console_of(keys)
     said, custom, output = f"shrink.{verb}", keys.get("custom_objects"), keys.get("output")
     call = VerbCall(
         verb,

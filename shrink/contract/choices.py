@@ -19,7 +19,7 @@ class Option:
     """
 
     value: str = "?"
-    figures: Mapping[str, float | None] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @record
@@ -46,8 +46,8 @@ class Choice:
         return f"{self.key}: {self.value}, chosen automatically: {self.why}{measured}"
 
 
-def _told(figures: Mapping[str, float | None]) -> str:
-    return ", ".join(f"{n} {_number(value)}" for n, value in figures.items() if value is not None)
+def _told(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {_number(value)}" for name, value in figures.items())
 
 
 def _number(value: float) -> str:

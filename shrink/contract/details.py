@@ -132,9 +132,9 @@ class Control:
         verdict: better, worse or no proven difference, by metric.
     """
 
-    alone: Mapping[str, float | None] = field(default_factory=dict)
-    taught: Mapping[str, float | None] = field(default_factory=dict)
-    teacher: Mapping[str, float | None] = field(default_factory=dict)
+    alone: Mapping[str, float] = field(default_factory=dict)
+    taught: Mapping[str, float] = field(default_factory=dict)
+    teacher: Mapping[str, float] = field(default_factory=dict)
     gain: Mapping[str, MetricDelta] = field(default_factory=dict)
     verdict: Mapping[str, str | None] = field(default_factory=dict)
 

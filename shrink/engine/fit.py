@@ -12,7 +12,6 @@ import tensorflow as tf
 from shrink.base.errors import DataError, RecipeError
 from shrink.base.figures import metric_figure
 from shrink.base.types import Tensors
-from shrink.engine.config import TrainingConfig
 from shrink.data.dataset import Dataset
 from shrink.data.pipeline import (
     evaluation_batches,
@@ -21,6 +20,7 @@ from shrink.data.pipeline import (
 )
 from shrink.engine.batch_norm import batch_norm_mode, frozen_statistics
 from shrink.engine.class_weights import class_weights_of, with_class_weights
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import (
     average_local_variables,
     distribute_batches,

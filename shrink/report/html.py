@@ -33,13 +33,18 @@ from shrink.report.gate_lines import gate_lines, missed_sentences
 from shrink.report.headline import ending, headlines, results_without_headline, tone, verdict
 from shrink.report.memory_map import memory_map_plots
 from shrink.report.placement import placement_tables
-from shrink.report.plots import loss_plots, memory_groups, sensitivity_plots, timeline_plots
+from shrink.report.plots import (
+    error_groups,
+    loss_plots,
+    memory_groups,
+    sensitivity_plots,
+    timeline_plots,
+)
 from shrink.report.scatter import other_tradeoffs, tradeoff_plot
 from shrink.report.slices import slice_tables
 from shrink.report.tables import (
     audit_sentences,
     control_tables,
-    error_plots,
     layer_tables,
     operator_tables,
     output_tables,
@@ -172,7 +177,7 @@ def render_html(report: Report) -> str:
         sensitivity=sensitivity_plots(report),
         layers=layer_tables(report),
         operators=operator_tables(report),
-        errors_by_operator=error_plots(report),
+        errors_by_operator=error_groups(report),
         audits=list(audit_sentences(report)),
         skipped=_marked(_cut(grouped_skips(report))),
         notes=_marked(_cut(telling_notes(report))),

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from shrink.base.figures import format_value
 from shrink.contract.compaction import Holder, MemoryMap
 from shrink.contract.report import Report
 from shrink.report import svg
@@ -64,12 +63,11 @@ def _plot(
     identifier: str, name: str, caption: str, before: MemoryMap, after: MemoryMap | None
 ) -> svg.Plot:
     count = len(before.live_bytes)
-    x = svg.Scale(0, count)
-    y = svg.covering([0, *before.live_bytes, *(after.live_bytes if after else ())], about=3)
-    numbers = {1, *(int(tick) for tick in x.ticks(5) if tick == int(tick) and tick >= 1)}
-    x_ticks = [(number - 0.5, str(number)) for number in sorted(numbers)]
-    y_ticks = [(tick, format_value(tick, "bytes")) for tick in y.ticks(3)]
-    titles = ("operator of the given file", "activations that are needed (bytes)")
+    numbers = svg.whole_axis(1, count, "operator of the given file")
+    marks_of = tuple(number - 0.5 for number in numbers.marks)
+    x = svg.Axis(0, count, marks_of, numbers.title, lambda middle: f"{middle + 0.5:.0f}")
+    live = [0, *before.live_bytes, *(after.live_bytes if after else ())]
+    y = svg.axis(live, "activations that are needed (bytes)", "bytes", log=False)
     curves = [("before", _BEFORE, before, [(float(n), n + 1.0) for n in range(count)])]
     curves += [("after", _AFTER, after, _widths(after, count))] if after else []
     outlines: dict[str, list[svg.Point]] = {}
@@ -84,10 +82,8 @@ def _plot(
         at, height = x((peak.start + peak.end) / 2), y(peak.live)
         marks.append(svg.dot(at, height, f"dot {kind}", f"{word}: {_peak(one)}"))
         marks.append(svg.text(at, height, label, "label end" if at > 60 else "label", 0, -9))
-    chart = svg.Chart(x, y, x_ticks, y_ticks, titles, outlines, marks)
     caption = f"{caption[0].upper()}{caption[1:]}"
-    title = f"{name}: memory by operator"
-    return svg.Plot(name, caption, chart.image(identifier, _HEIGHT, title, caption))
+    return svg.chart(identifier, name, caption, x, y, outlines, marks, _HEIGHT)
 
 
 def _widths(after: MemoryMap, count: int) -> list[tuple[float, float]]:

@@ -229,7 +229,10 @@ def _plain(value: object) -> object:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        plain = {str(key): _plain(item) for key, item in value.items()}
+        # Of values by name, those without a number are left out.
+        by_name = {isinstance(item, float) for item in value.values()} == {True}
+        return {k: v for k, v in plain.items() if v is not None} if by_name else plain
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value

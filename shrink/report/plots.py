@@ -1,67 +1,48 @@
-"""Plots of training, memory and sensitivity."""
+"""Plots and bars of training, memory, sensitivity and quantization error."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shrink.base.figures import LOSS, format_value
-from shrink.contract.details import Columns, Training
+from shrink.contract.details import OperatorRow, Training
 from shrink.contract.report import Report, Stage
 from shrink.report import svg
 
-_CURVE_HEIGHT = 150
 _LOSSES = {"loss": "training", "val_loss": "validation"}
+_MOST_PLOTS = 24
+_MEMORY_COLUMNS = {"device_bytes": "device", "host_bytes": "process"}
+"""The columns, each with what it is called; a plot each, as their scales are far apart."""
 
 
 def loss_plots(report: Report) -> list[svg.Plot]:
     """Return a plot per stage that trained: its loss by epoch, and that on held-out examples."""
-    found = []
+    plots = []
     for index, stage in enumerate(report.stages):
-        curves = dict(_loss_curves(stage))
-        if curves:
-            found.append(_loss_plot(index, stage, curves))
-    return found
-
-
-def _loss_curves(stage: Stage) -> Iterator[tuple[str, list[tuple[int, float]]]]:
-    history = (stage.training or Training()).history
-    for name in ("loss", "val_loss"):
-        values = enumerate(history.get(name, ()), start=1)
-        if pairs := [(epoch, value) for epoch, value in values if value is not None]:
-            yield name, pairs
-
-
-def _loss_plot(
-    index: int, stage: Stage, curves: Mapping[str, Sequence[tuple[int, float]]]
-) -> svg.Plot:
-    epochs = max(epoch for pairs in curves.values() for epoch, _ in pairs)
-    x = svg.Scale(1, max(epochs, 2))
-    y = svg.scale_of([value for pairs in curves.values() for _, value in pairs])
-    marks = sorted({1, *(int(t) for t in x.ticks(4) if t >= 1 and t == int(t) and t <= epochs)})
-    y_ticks = [(tick, f"{tick:.3g}") for tick in y.ticks(3)]
-    titles = ("epoch", "loss, logarithmic" if y.log else "loss")
-    dots = [
-        svg.dot(0, y(pairs[0][1]), f"dot {name}", f"{pairs[0][1]:.4g}")
-        for name, pairs in curves.items()
-        if epochs == 1
-    ]
-    x_ticks = [(mark, str(mark)) for mark in marks]
-    chart = svg.Chart(x, y, x_ticks, y_ticks, titles, curves, dots)
-    ends = [f"{_LOSSES[name]} {pairs[-1][1]:.4g}" for name, pairs in curves.items()]
-    title = f"{stage.name}: loss by epoch"
-    caption = f"After epoch {epochs}: {', '.join(ends)}"
-    return svg.Plot(
-        title=stage.name,
-        caption=f"{caption}.",
-        markup=chart.image(f"loss-{index}", _CURVE_HEIGHT, title, caption),
-    )
-
-
-_SENSITIVITY_HEIGHT = 120
-_MOST_PLOTS = 24
-_MARKS = [(0.0, "0"), (0.5, "50 %"), (1.0, "100 %")]
+        history = (stage.training or Training()).history
+        curves = {
+            name: [(n, value) for n, value in enumerate(values, 1) if value is not None]
+            for name in _LOSSES
+            if (values := history.get(name))
+        }
+        curves = {name: points for name, points in curves.items() if points}
+        if not curves:
+            continue
+        every = [point for points in curves.values() for point in points]
+        epochs = max(epoch for epoch, _ in every)
+        x = svg.whole_axis(1, epochs, "epoch")
+        y = svg.axis([value for _, value in every], "loss")
+        dots = [
+            svg.dot(0, y(points[0][1]), f"dot {name}", f"{points[0][1]:.4g}")
+            for name, points in curves.items()
+            if epochs == 1
+        ]
+        ends = [f"{_LOSSES[name]} {points[-1][1]:.4g}" for name, points in curves.items()]
+        caption = f"After epoch {epochs}: {', '.join(ends)}."
+        plots.append(svg.chart(f"loss-{index}", stage.name, caption, x, y, curves, dots))
+    return plots
 
 
 def sensitivity_plots(report: Report) -> list[svg.Plot]:
@@ -69,106 +50,78 @@ def sensitivity_plots(report: Report) -> list[svg.Plot]:
 
     The groups of a stage share one axis; a stage shows its first 24.
     """
-    found = []
+    plots = []
+    x = svg.Axis(0.0, 1.0, (0.0, 0.5, 1.0), "channels removed (%)", svg.tick_text("fraction"))
     for index, stage in enumerate(report.stages):
-        curves = list(_layer_curves(stage))[:_MOST_PLOTS]
-        if curves:
-            y = svg.scale_of([loss for _, points in curves for _, loss in points])
-            metric = stage.told.sensitivity[0].metric
-            what = metric if metric == LOSS else f"worsening of {metric}"
-            found += [
-                _layer_plot(f"sensitivity-{index}-{n}", f"{stage.name}: {layers}", points, y, what)
-                for n, (layers, points) in enumerate(curves)
+        curves = [
+            (str(one.layers), points)
+            for one in stage.told.sensitivity
+            if (points := _pairs(one.ratios, one.losses))
+        ][:_MOST_PLOTS]
+        if not curves:
+            continue
+        metric = stage.told.sensitivity[0].metric
+        what = metric if metric == LOSS else f"worsening of {metric}"
+        y = svg.axis([loss for _, points in curves for _, loss in points], what)
+        for number, (layers, points) in enumerate(curves):
+            dots = [
+                svg.dot(x(ratio), y(loss), "dot loss", f"{ratio:.0%} removed: {loss:.4g}")
+                for ratio, loss in points
             ]
-    return found
-
-
-def _layer_curves(stage: Stage) -> Iterator[tuple[str, list[tuple[float, float]]]]:
-    for one in stage.told.sensitivity:
-        pairs = zip(one.ratios, one.losses, strict=False)
-        if points := [(ratio, loss) for ratio, loss in pairs if loss is not None]:
-            yield str(one.layers), points
-
-
-def _layer_plot(
-    identifier: str, title: str, points: Sequence[tuple[float, float]], y: svg.Scale, what: str
-) -> svg.Plot:
-    x = svg.Scale(0.0, 1.0)
-    ticks = [(tick, f"{tick:.3g}") for tick in y.ticks(3)]
-    titles = ("channels of the group removed (%)", f"{what}, logarithmic" if y.log else what)
-    dots = [
-        svg.dot(x(ratio), y(loss), "dot loss", f"{ratio:.0%} removed: {loss:.4g}")
-        for ratio, loss in points
-    ]
-    last, worst = points[-1]
-    caption = f"{points[0][1]:.4g} with all channels, {worst:.4g} without {last:.0%} of them."
-    chart = svg.Chart(x, y, _MARKS, ticks, titles, {"loss": points}, dots)
-    return svg.Plot(title, caption, chart.image(identifier, _SENSITIVITY_HEIGHT, title, caption))
-
-
-_MEMORY_HEIGHT = 150
-_MEMORY_COLUMNS = {"device_bytes": "device", "host_bytes": "process"}
-"""The columns, each with what it is called; a plot each, as their scales are far apart."""
+            last, worst = points[-1]
+            caption = (
+                f"{points[0][1]:.4g} with all channels, {worst:.4g} without {last:.0%} of them."
+            )
+            name, title = f"sensitivity-{index}-{number}", f"{stage.name}: {layers}"
+            plots.append(svg.chart(name, title, caption, x, y, {"loss": points}, dots, 120))
+    return plots
 
 
 def timeline_plots(report: Report) -> list[svg.Plot]:
     """Return plots of memory by update: of the device's allocator, and of the whole process."""
-    found = []
+    plots = []
     for index, stage in enumerate(report.stages):
-        for name in _MEMORY_COLUMNS:
-            points = _points((stage.training or Training()).memory_timeline, name)
-            if len(points) > 1:
-                found.append(_memory_plot(index, stage, name, points))
-    return found
+        columns = (stage.training or Training()).memory_timeline
+        for name, called in _MEMORY_COLUMNS.items():
+            points = _pairs(columns.get("update", ()), columns.get(name, ()))
+            if len(points) < 2 or any(a[0] >= b[0] for a, b in itertools.pairwise(points)):
+                continue
+            highest = max(value for _, value in points)
+            limit = _limit(stage) if name == "device_bytes" else None
+            if limit is not None and limit > 2 * highest:
+                limit = None  # so far above that the curve would be flat
+            x = svg.whole_axis(int(points[0][0]), int(points[-1][0]), "update")
+            values = [0.0, *(value for _, value in points), *([limit] if limit else [])]
+            y = svg.axis(values, "memory (bytes)", "bytes", log=False)
+            marks = [svg.rule((0, y(limit)), (100, y(limit)), "limit")] if limit else []
+            caption = f"At most {format_value(highest, 'bytes')}, over {int(points[-1][0]):,} "
+            caption += "updates."
+            if limit:
+                caption += f" The red line is the limit, {format_value(limit, 'bytes')}."
+            title, place = f"{stage.name}, {called}", f"timeline-{index}-{called}"
+            plots.append(svg.chart(place, title, caption, x, y, {"loss": points}, marks))
+    return plots
 
 
-def _memory_plot(index: int, stage: Stage, name: str, points: Sequence[svg.Point]) -> svg.Plot:
-    values = [value for _, value in points]
-    limit = _near_limit(stage, max(values)) if name == "device_bytes" else None
-    x = svg.Scale(points[0][0], points[-1][0])
-    y = svg.scale_of([0.0, *values, *([limit] if limit else [])], log=False)
-    x_ticks = [(tick, f"{tick:.6g}") for tick in x.ticks(4) if tick == int(tick)]
-    y_ticks = [(tick, format_value(tick, "bytes")) for tick in y.ticks(3) if tick >= 0]
-    marks = [svg.rule((0, y(limit)), (100, y(limit)), "limit")] if limit else []
-    titles = ("update", "memory (bytes)")
-    chart = svg.Chart(x, y, x_ticks, y_ticks, titles, {"loss": points}, marks)
-    title = f"{stage.name}, {_MEMORY_COLUMNS[name]}"
-    highest = format_value(max(values), "bytes")
-    caption = f"At most {highest}, over {int(points[-1][0]):,} updates."
-    caption += f" The red line is the limit, {format_value(limit, 'bytes')}." if limit else ""
-    identifier = f"timeline-{index}-{_MEMORY_COLUMNS[name]}"
-    description = f"{title}: memory by update"
-    markup = chart.image(identifier, _MEMORY_HEIGHT, description, caption)
-    return svg.Plot(title, caption, markup)
-
-
-def _near_limit(stage: Stage, highest: float) -> float | None:
-    """Return the memory limit, unless it lies so far above that the line would be pressed flat."""
-    limit = _limit(stage)
-    return limit if limit is not None and limit <= 2 * highest else None
-
-
-def _points(columns: Columns, name: str) -> list[svg.Point]:
-    pairs = zip(columns.get("update", ()), columns.get(name, ()), strict=False)
-    found = [(float(u), float(v)) for u, v in pairs if u is not None and v is not None]
-    is_rising = all(a[0] < b[0] for a, b in itertools.pairwise(found))
-    return found if is_rising else []
+def _pairs(xs: Sequence[float | None], ys: Sequence[float | None]) -> list[tuple[float, float]]:
+    pairs = zip(xs, ys, strict=False)
+    return [(float(x), float(y)) for x, y in pairs if x is not None and y is not None]
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar of memory: a length in percent, and where its limit stands, if that is near."""
+    """A bar of a length in percent, and where its limit is, if that is near."""
 
     label: str
     value: str
     percent: float
-    limit_percent: float | None
-    kind: str
+    limit_percent: float | None = None
+    kind: str = "measured"
 
 
 @dataclass(frozen=True)
 class BarGroup:
-    """The bars of one kind of memory, on one scale."""
+    """Bars on one scale."""
 
     title: str
     caption: str
@@ -179,64 +132,87 @@ def memory_groups(report: Report) -> list[BarGroup]:
     """Return the bars of training memory (device, host) and of memory on the device."""
     stages = report.stages
     device = [
-        _Row(f"{stage.name}{suffix}", stage.figure(name), _limit(stage), kind)
+        (f"{stage.name}{suffix}", stage.figure(name), _limit(stage), kind)
         for stage in stages
         for suffix, name, kind in (
             ("", "training_peak_bytes", "measured"),
             (", predicted", "training_peak_predicted_bytes", "predicted"),
         )
     ]
-    groups = [_group("Training peak, on the device", device)]
+    groups = [_memory_group("Training peak, on the device", device)]
     for title, name in (
         ("Training peak, whole process on the host", "training_host_peak_bytes"),
         ("Inference, above an empty process", "inference_peak_bytes"),
         ("Tensor arena on a microcontroller", "arena_bytes"),
     ):
-        rows = [_Row(stage.name, stage.figure(name), None, "measured") for stage in stages]
-        groups.append(_group(title, rows))
-    return [group for group in groups if group is not None]
+        rows = [(stage.name, stage.figure(name), None, "measured") for stage in stages]
+        groups.append(_memory_group(title, rows))
+    return [group for group in groups if group.bars]
 
 
-@dataclass(frozen=True)
-class _Row:
-    label: str
-    value: float | None
-    limit: float | None
-    kind: str
-
-
-def _group(title: str, rows: Sequence[_Row]) -> BarGroup | None:
-    known = [(row, row.value) for row in rows if row.value is not None]
-    if not known:
-        return None
-    longest = max(value for _, value in known) or 1
-    limits = {row.limit for row, _ in known} - {None, 0}
-    near = [limit for limit in limits if limit is not None and limit <= 2 * longest]
-    full = max([longest, *near])
+def _memory_group(
+    title: str, rows: Sequence[tuple[str, float | None, float | None, str]]
+) -> BarGroup:
+    known = [(label, value, limit, kind) for label, value, limit, kind in rows if value is not None]
+    longest = max((value for _, value, _, _ in known), default=0) or 1
+    limits = sorted({limit for _, _, limit, _ in known if limit})
+    full = max([longest, *(limit for limit in limits if limit <= 2 * longest)])
     bars = tuple(
         Bar(
-            label=row.label,
+            label=label,
             value=format_value(value, "bytes"),
             percent=100 * value / full,
-            limit_percent=100 * row.limit / full if row.limit in near and row.limit else None,
-            kind="over" if row.limit and value > row.limit else row.kind,
+            limit_percent=100 * limit / full if limit and limit <= full else None,
+            kind="over" if limit and value > limit else kind,
         )
-        for row, value in known
+        for label, value, limit, kind in known
     )
-    return BarGroup(title, _limit_caption(sorted(x for x in limits if x), near, longest), bars)
-
-
-def _limit_caption(limits: Sequence[float], near: Sequence[float], longest: float) -> str:
-    texts = []
-    for limit in limits:
-        text = f"Limit {format_value(limit, 'bytes')}"
-        far = (
-            f", {limit / longest:.3g} times the longest bar" if limit not in near else ", the tick"
-        )
-        texts.append(text + far)
-    return "; ".join(texts)
+    texts = [
+        f"Limit {format_value(limit, 'bytes')}"
+        + (", the tick" if limit <= full else f", {limit / longest:.3g} times the longest bar")
+        for limit in limits
+    ]
+    return BarGroup(title, "; ".join(texts), bars)
 
 
 def _limit(stage: Stage) -> float | None:
-    limit = (stage.training or Training()).memory_limit_bytes
-    return float(limit) if limit is not None and limit > 0 else None
+    return (stage.training or Training()).memory_limit_bytes or None
+
+
+_MOST_BARS = 40
+_LONGEST_NAME = 40
+
+
+def error_groups(report: Report) -> list[BarGroup]:
+    """Return per quantized artifact the signal to noise of its operators, at most the worst 40."""
+    groups = []
+    for stage in report.stages:
+        operators = stage.told.audit.operators if stage.told.audit else ()
+        rows = [
+            (number, row, row.snr_db)
+            for number, row in enumerate(operators, start=1)
+            if row.snr_db is not None
+        ]
+        if not rows:
+            continue
+        worst = sorted(rows, key=lambda one: one[2])[:_MOST_BARS]
+        highest = max(1.0, *(decibels for _, _, decibels in worst))
+        number, row, least = worst[0]
+        caption = (
+            "Signal to noise by operator, in order of execution; the least is "
+            f"{least:.1f} dB, at {number} {_operator(row)}. "
+            "An error includes those of all operators before it."
+        )
+        if len(rows) > len(worst):
+            caption += f" The worst {len(worst)} of {len(rows)}."
+        bars = tuple(
+            Bar(f"{number} {_operator(row)}", f"{value:.1f} dB", 100 * max(value, 0.0) / highest)
+            for number, row, value in sorted(worst, key=lambda one: one[0])
+        )
+        groups.append(BarGroup(stage.name, caption, bars))
+    return groups
+
+
+def _operator(row: OperatorRow) -> str:
+    name = row.layer or row.name
+    return name if len(name) <= _LONGEST_NAME else f"…{name[-_LONGEST_NAME:]}"

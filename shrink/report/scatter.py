@@ -6,7 +6,7 @@ Marks stand at their true values and have numbers; the caption says what the num
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from shrink.base.figures import Figure, figure_of
 from shrink.contract.comparison import Comparison, Front
@@ -99,25 +99,6 @@ def compared_plot(found: Comparison, front: Front) -> svg.Plot:
     return plot(f"pair-{front.x}-{front.y}", points, on_front, front.x, front.y, notes)
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """One axis of a plot: its figure, its scale and its title."""
-
-    figure: Figure
-    scale: svg.Scale
-
-    @property
-    def title(self) -> str:
-        details = [_UNITS.get(self.figure.unit, ""), "logarithmic" if self.scale.log else ""]
-        shown = ", ".join(filter(None, details))
-        name = self.figure.title or self.figure.name
-        return f"{name} ({shown})" if shown else name
-
-    @property
-    def ticks(self) -> list[tuple[float, str]]:
-        return [(tick, _tick_text(tick, self.figure)) for tick in self.scale.ticks(4)]
-
-
 def plot(
     identifier: str,
     points: Sequence[Point],
@@ -136,28 +117,28 @@ def plot(
         notes: sentences for the caption.
     """
     xs, ys = [p.x for p in points], [v for p in points for v in (p.low, p.high)]
-    x_scale = svg.covering(xs, log=min(xs) > 0 and max(xs) > _LOG_FROM * min(xs))
-    y_scale = svg.covering(ys)
-    if figure_of(y_name).unit == "fraction" and max(ys) <= 1 < y_scale.high:
-        y_scale = replace(y_scale, high=1.0)
-    x, y = _Axis(figure_of(x_name), x_scale), _Axis(figure_of(y_name), y_scale)
-    parts = [svg.axes(x.scale, y.scale, x.ticks, y.ticks, (x.title, y.title))]
+    across, up = figure_of(x_name), figure_of(y_name)
+    x = svg.axis(xs, _title(across), across.unit, log=max(xs) > _LOG_FROM * min(xs) > 0)
+    y = svg.axis(ys, _title(up), up.unit, log=False)
+    if up.unit == "fraction" and max(ys) <= 1 < y.high:
+        y = replace(y, high=1.0, marks=tuple(mark for mark in y.marks if mark <= 1))
+    parts = [svg.axes(x, y)]
     if len(on_front) > 1:
         stairs: list[svg.Point] = []  # up to the next point nothing better is known
         for point in on_front:
             if stairs:
-                stairs.append((x.scale(point.x), stairs[-1][1]))
-            stairs.append((x.scale(point.x), y.scale(point.y)))
+                stairs.append((x(point.x), stairs[-1][1]))
+            stairs.append((x(point.x), y(point.y)))
         parts.append(svg.stretched([svg.line(stairs, "front")]))
     described = []
     for point in points:
-        at = x.scale(point.x)
-        described.append(f"{point.name}: {x.figure.text(point.x)}, {y.figure.text(point.y)}")
+        at = x(point.x)
+        described.append(f"{point.name}: {across.text(point.x)}, {up.text(point.y)}")
         if point.low < point.high:
-            parts.append(svg.rule((at, y.scale(point.low)), (at, y.scale(point.high)), "whisker"))
+            parts.append(svg.rule((at, y(point.low)), (at, y(point.high)), "whisker"))
         kind = "dot on-front" if point in on_front else "dot beaten"
-        parts.append(svg.dot(at, y.scale(point.y), kind, described[-1]))
-    labels, legend = svg.numbered([(x.scale(p.x), y.scale(p.y), p.label) for p in points])
+        parts.append(svg.dot(at, y(point.y), kind, described[-1]))
+    labels, legend = svg.numbered([(x(p.x), y(p.y), p.label) for p in points])
     filled = ", ".join(str(1 + points.index(p)) for p in on_front)
     caption = [
         legend,
@@ -165,14 +146,12 @@ def plot(
         "other.",
         *notes,
     ]
-    title = f"{y.figure.title or y_name} against {x.figure.title or x_name}"
+    title = f"{up.title or y_name} against {across.title or x_name}"
     image = svg.image(identifier, _HEIGHT, title, "; ".join(described), "".join([*parts, *labels]))
     return svg.Plot(title=title, caption=" ".join(caption), markup=image)
 
 
-def _tick_text(tick: float, figure: Figure) -> str:
-    if figure.unit == "fraction":
-        return f"{100 * tick:.4g} %"
-    number, space, unit = figure.text(tick).partition(" ")
-    plain = number.rstrip("0").rstrip(".") if "." in number else number
-    return f"{plain}{space}{unit}"
+def _title(figure: Figure) -> str:
+    unit = _UNITS.get(figure.unit)
+    name = figure.title or figure.name
+    return f"{name} ({unit})" if unit else name

@@ -1,4 +1,4 @@
-"""Inline SVG that keeps its text size at any width: percentages across, pixels down.
+"""Plots as inline SVG that keeps its text size at any width: percentages across, pixels down.
 
 A plot has no viewBox, so nothing scales but the positions: marks and texts sit at percentages of
 the width, and a nested stretched image holds the lines, whose stroke does not stretch. Colours
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from shrink.base.figures import Unit, format_value
 
 Point = tuple[float, float]
 _LOG_FROM = 20
@@ -27,97 +29,92 @@ class Plot:
     markup: str
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Maps values to 0..100; `low` < `high`, both above 0 where it is logarithmic.
+def tick_text(unit: Unit = "none") -> Callable[[float], str]:
+    """Return what writes a tick of this unit: `10 KB`, `50 %`."""
 
-    `marks` are its ticks, where those were chosen with its ends.
+    def text(value: float) -> str:
+        if unit == "none":
+            return f"{value:.4g}"
+        if unit == "fraction":
+            return f"{100 * value:.4g} %"
+        number, space, symbol = format_value(value, unit).partition(" ")
+        plain = number.rstrip("0").rstrip(".") if "." in number else number
+        return f"{plain}{space}{symbol}"
+
+    return text
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Maps values to 0..100.
+
+    Attributes:
+        marks: the ticks, lowest first.
+        text: writes a tick.
     """
 
     low: float
     high: float
+    marks: tuple[float, ...]
+    title: str
+    text: Callable[[float], str]
     log: bool = False
-    marks: tuple[float, ...] = ()
 
     def __call__(self, value: float) -> float:
-        """Return where a value lies, in percent of the axis; what is off it lies at its end."""
+        """Return where a value lies, in percent; a value beyond an end lies at that end."""
         inside = min(max(value, self.low), self.high)
         low, high, at = ((math.log(v) if self.log else v) for v in (self.low, self.high, inside))
         return 100 * (at - low) / (high - low)
 
-    def ticks(self, about: int = 5) -> list[float]:
-        """Return round values on the axis, lowest first; `about` that many without `marks`."""
-        if self.marks:
-            return [mark for mark in self.marks if self.low <= mark <= self.high]
-        if self.log:
-            return self._log_ticks(about)
-        step = _round_step((self.high - self.low) / about)
-        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [round(index * step, 12) for index in range(first, last + 1)]
 
-    def _log_ticks(self, about: int) -> list[float]:
-        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        for digits in ((1, 2, 5), (1, 3), (1,)):
-            ticks = [digit * 10.0**decade for decade in decades for digit in digits]
-            inside = [tick for tick in ticks if self.low <= tick <= self.high]
-            if len(inside) <= about + 1:
-                break
-        return inside[:: math.ceil(len(inside) / (about + 1)) or 1]
-
-
-def scale_of(values: Sequence[float], log: bool | None = None, margin: float = 0.08) -> Scale:
-    """Return a scale that holds all values with some room around them.
+def axis(
+    values: Sequence[float], title: str, unit: Unit = "none", *, log: bool | None = None
+) -> Axis:
+    """Return an axis that begins and ends with a round tick, with all values between.
 
     Args:
         values: at least one, all finite.
-        log: by default where all are above 0 and they span a factor of 20.
-        margin: room at either end, as a share of the span.
+        title: of the axis; a logarithmic one says so.
+        unit: of the ticks.
+        log: where all values are above 0; by default where they span a factor of 20, too.
     """
-    kept = _within_range(values)
-    low, high = min(kept), max(kept)
-    use_log = low > 0 and high / low > _LOG_FROM if log is None else log and low > 0
-    if use_log:
-        room = (high / low) ** margin if high > low else 2.0
-        return Scale(low / room, high * room, log=True)
-    room = (high - low) * margin or abs(high) * margin or 1.0
-    return Scale(low - room, high + room)
-
-
-def _within_range(values: Sequence[float]) -> list[float]:
-    """Return values whose spans and ratios stay within the range of floats."""
     kept = [min(max(value, -_LARGEST), _LARGEST) for value in values]
-    return [0.0 if abs(value) < 1 / _LARGEST else value for value in kept]
+    kept = [0.0 if abs(value) < 1 / _LARGEST else value for value in kept]
+    low, high = min(kept), max(kept)
+    is_log = 0 < low < high and (high > _LOG_FROM * low if log is None else log)
+    if math.isclose(low, high, rel_tol=1e-9):  # ticks have 12 digits
+        low, high = low - (0.08 * abs(low) or 1.0), high + (0.08 * abs(high) or 1.0)
+    marks = _decades(low, high) if is_log else _steps(low, high, 4)
+    shown = f"{title}, logarithmic" if is_log else title
+    return Axis(marks[0], marks[-1], marks, shown, tick_text(unit), is_log)
 
 
-def covering(values: Sequence[float], log: bool = False, about: int = 4) -> Scale:
-    """Return a scale that begins and ends with a round tick, with all values between.
-
-    Args:
-        values: at least one, all finite.
-        log: asked for; used only where all values are above 0.
-        about: how many steps from tick to tick.
-    """
-    kept = _within_range(values)
-    if log and 0 < min(kept) < max(kept):
-        return _covering_decades(min(kept), max(kept), about)
-    if math.isclose(min(kept), max(kept), rel_tol=1e-9):  # ticks have 12 digits
-        kept = [scale_of(kept[:1], log=False).low, scale_of(kept[:1], log=False).high]
-    step = _round_step((max(kept) - min(kept)) / about)
-    low, high = math.floor(min(kept) / step + 1e-9), math.ceil(max(kept) / step - 1e-9)
-    marks = tuple(float(f"{index * step:.12g}") for index in range(low, high + 1))
-    return Scale(marks[0], marks[-1], marks=marks)
+def whole_axis(first: int, last: int, title: str) -> Axis:
+    """Return an axis of whole numbers that begins with the first and ends with the last one."""
+    end = max(last, first + 1)
+    inside = [mark for mark in _steps(first, end, 4) if mark == int(mark) and first < mark <= last]
+    return Axis(first, end, (first, *inside), title, lambda value: f"{value:.0f}")
 
 
-def _covering_decades(low: float, high: float, about: int) -> Scale:
+def _steps(low: float, high: float, about: int) -> tuple[float, ...]:
+    step = (high - low) / about
+    power = 10.0 ** math.floor(math.log10(step))
+    step = next(d * power for d in (1, 2, 2.5, 5, 10) if d * power >= step * 0.999)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return tuple(float(f"{index * step:.12g}") for index in range(first, last + 1))
+
+
+def _decades(low: float, high: float) -> tuple[float, ...]:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for digits in ((1, 2, 5), (1, 3), (1,)):
         found = [digit * 10.0**decade for decade in decades for digit in digits]
         first = max((tick for tick in found if tick <= low), default=found[0])
         last = min((tick for tick in found if tick >= high), default=found[-1])
         inside = [tick for tick in found if first <= tick <= last]
-        if len(inside) <= about + 1:
+        if len(inside) <= 5:
             break
-    return Scale(first, last, log=True, marks=tuple(inside))
+    step = math.ceil(len(inside) / 6)
+    return (*inside[:-1:step], inside[-1])
 
 
 def line(points: Sequence[Point], kind: str) -> str:
@@ -136,7 +133,6 @@ def stretched(lines: Sequence[str]) -> str:
 
 def text(x: float, y: float, content: str, kind: str, dx: float = 0, dy: float = 0) -> str:
     """Return text at a point in percent, moved by pixels; `kind` is its class."""
-    # Long words are marked by their ends, which the style sheet cannot do inside an SVG.
     moved = f'dx="{dx:.0f}" dy="{dy:.0f}"'
     return f'<text class="{kind}" x="{x:.2f}%" y="{100 - y:.2f}%" {moved}>{escaped(content)}</text>'
 
@@ -175,63 +171,6 @@ def numbered(marks: Sequence[tuple[float, float, str]]) -> tuple[list[str], str]
     return parts, ", ".join(f"{i} {name}" for i, (_, _, name) in enumerate(marks, 1)) + "."
 
 
-def axes(
-    x: Scale,
-    y: Scale,
-    x_ticks: Sequence[tuple[float, str]],
-    y_ticks: Sequence[tuple[float, str]],
-    titles: tuple[str, str],
-) -> str:
-    """Return grid lines, the ticks' texts, and what the axes are.
-
-    Args:
-        x: the horizontal axis.
-        y: the vertical axis.
-        x_ticks: values and texts below the plot.
-        y_ticks: values and texts to its left.
-        titles: of the horizontal axis, below its ticks, and of the vertical one, above it.
-    """
-    below = text(100, 0, titles[0], "title end", 14, 36)
-    parts = [below, text(0, 100, titles[1], "title", -60, -12)]
-    for value, label in y_ticks:
-        at = y(value)
-        parts += [rule((0, at), (100, at), "grid"), text(0, at, label, "tick end", -8, 4)]
-    for value, label in x_ticks:
-        at = x(value)
-        parts += [rule((at, 0), (at, 100), "grid"), text(at, 0, label, "tick middle", 0, 18)]
-    return "".join([*parts, rule((0, 0), (100, 0), "axis")])
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Curves over two axes.
-
-    Attributes:
-        x, y: the axes.
-        x_ticks, y_ticks, titles: see `axes`.
-        curves: points by their class in the style sheet.
-        marks: what lies on top of the curves.
-    """
-
-    x: Scale
-    y: Scale
-    x_ticks: Sequence[tuple[float, str]]
-    y_ticks: Sequence[tuple[float, str]]
-    titles: tuple[str, str]
-    curves: Mapping[str, Sequence[Point]]
-    marks: Sequence[str] = ()
-
-    def image(self, identifier: str, height: int, title: str, description: str) -> str:
-        """Return the whole plot; see `image`."""
-        lines = [
-            line([(self.x(across), self.y(up)) for across, up in points], f"curve {kind}")
-            for kind, points in self.curves.items()
-        ]
-        drawn = axes(self.x, self.y, self.x_ticks, self.y_ticks, self.titles)
-        parts = [drawn, stretched(lines), *self.marks]
-        return image(identifier, height, title, description, "".join(parts))
-
-
 def image(identifier: str, height: int, title: str, description: str, parts: str) -> str:
     """Return the whole plot, which a screen reader reads as its title and description."""
     names = f'aria-labelledby="{identifier}-title {identifier}-text"'
@@ -242,12 +181,50 @@ def image(identifier: str, height: int, title: str, description: str, parts: str
     )
 
 
+def axes(x: Axis, y: Axis) -> str:
+    """Return grid lines, the texts of the ticks, and the titles of the axes."""
+    below = text(100, 0, x.title, "title end", 14, 36)
+    parts = [below, text(0, 100, y.title, "title", -60, -12)]
+    for value in y.marks:
+        at = y(value)
+        parts += [rule((0, at), (100, at), "grid"), text(0, at, y.text(value), "tick end", -8, 4)]
+    for value in x.marks:
+        at = x(value)
+        parts += [rule((at, 0), (at, 100), "grid")]
+        parts += [text(at, 0, x.text(value), "tick middle", 0, 18)]
+    return "".join([*parts, rule((0, 0), (100, 0), "axis")])
+
+
+def chart(
+    identifier: str,
+    title: str,
+    caption: str,
+    x: Axis,
+    y: Axis,
+    curves: Mapping[str, Sequence[Point]],
+    marks: Sequence[str] = (),
+    height: int = 150,
+) -> Plot:
+    """Return curves over two axes.
+
+    Args:
+        identifier: unique on the page.
+        title, caption: above and below the image.
+        x, y: the axes.
+        curves: points by their class in the style sheet.
+        marks: what lies on top of the curves.
+        height: in pixels.
+    """
+    lines = [
+        line([(x(across), y(up)) for across, up in points], f"curve {kind}")
+        for kind, points in curves.items()
+    ]
+    parts = "".join([axes(x, y), stretched(lines), *marks])
+    described = f"{title}: {y.title} by {x.title}"
+    return Plot(title, caption, image(identifier, height, described, caption, parts))
+
+
 def escaped(content: str) -> str:
     """Return text safe in HTML, without the control characters that no document may hold."""
     clean = "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in content)
     return html.escape(clean)
-
-
-def _round_step(step: float) -> float:
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(digit * power for digit in (1, 2, 2.5, 5, 10) if digit * power >= step * 0.999)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from shrink.base.figures import format_change, format_value, is_number, metric_figure
 from shrink.contract.details import Audit, Control, LayerRow, MetricDelta, OperatorRow
 from shrink.contract.report import Report, Stage
-from shrink.report import svg
 from shrink.report.content import NULL, Table
 
 
@@ -55,13 +54,6 @@ def _gain(name: str, gain: MetricDelta | None) -> str:
     return f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
 
-_HEIGHT = 150
-_ROW_HEIGHT = 20
-_MOST_NAMED = 40
-"""Operators of which each gets a row with its name; of more, a curve names the worst."""
-_WORST_NAMED = 3
-_NAME_SHARE = 0.34
-_ROW_NAME_LENGTH = 22
 _MOST_ROWS = 2_000
 """Rows of all tables together: what a page of 1 MB has room for."""
 _LONGEST_NAME = 60
@@ -90,20 +82,6 @@ def operator_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[Table]:
     by_stage = [(stage, rows) for stage, rows in by_stage if rows]
     room = most_rows // max(1, len(by_stage))
     return [_operator_table(stage, rows, room) for stage, rows in by_stage]
-
-
-def error_plots(report: Report) -> list[svg.Plot]:
-    """Return a plot per quantized artifact: signal to noise of each operator's output."""
-    plots = []
-    for index, stage in enumerate(report.stages):
-        points = [
-            (number, row)
-            for number, row in enumerate(_operators(stage), start=1)
-            if row.snr_db is not None
-        ]
-        if points:
-            plots.append(_error_plot(index, stage, points))
-    return plots
 
 
 def _layer_table(
@@ -150,71 +128,6 @@ def _operator_table(stage: Stage, rows: Sequence[OperatorRow], room: int) -> Tab
         heads=_OPERATOR_HEADS,
         rows=tuple(texts),
     )
-
-
-def _error_plot(index: int, stage: Stage, points: Sequence[tuple[int, OperatorRow]]) -> svg.Plot:
-    (worst, row), least = min(zip(points, _errors(points), strict=True), key=lambda one: one[1])
-    caption = (
-        f"Signal to noise by operator, in order of execution; the least is "
-        f"{least:.1f} dB, at {worst} {_short(_operator_name(row))}. "
-        "An error includes those of all operators before it."
-    )
-    title = f"{stage.name}: quantization error by operator"
-    height, parts = _error_rows(points) if len(points) <= _MOST_NAMED else _error_curve(points)
-    markup = svg.image(f"error-{index}", height, title, caption, parts)
-    return svg.Plot(title=stage.name, caption=caption, markup=markup)
-
-
-def _errors(points: Sequence[tuple[int, OperatorRow]]) -> list[float]:
-    return [float(row.snr_db) for _, row in points if row.snr_db is not None]
-
-
-def _error_rows(points: Sequence[tuple[int, OperatorRow]]) -> tuple[int, str]:
-    """Return height and parts of a plot with a row per operator: its name, a bar, its error."""
-    values = _errors(points)
-    whole = svg.covering([0.0, *values])
-    # The left part of the width is for the names, so the axis begins before its first tick.
-    room = (whole.high - whole.low) * _NAME_SHARE / (1 - _NAME_SHARE)
-    x, y = svg.Scale(whole.low - room, whole.high), svg.Scale(0, len(points))
-    ticks = [(tick, f"{tick:.4g}") for tick in whole.ticks(3) if tick >= whole.low]
-    parts = [svg.axes(x, y, ticks, [], ("signal to noise of the output (dB)", "operator"))]
-    for line, ((number, row), value) in enumerate(zip(points, values, strict=True)):
-        at = y(len(points) - line - 0.5)
-        name = f"{number} {_operator_name(row)}"
-        parts.append(svg.rule((x(0.0), at), (x(value), at), "bar"))
-        parts.append(svg.dot(x(value), at, "dot", f"{name}: {value:.1f} dB"))
-        parts.append(svg.text(0, at, _ends(name), "tick", -60, 4))
-    return _ROW_HEIGHT * len(points), "".join(parts)
-
-
-def _error_curve(points: Sequence[tuple[int, OperatorRow]]) -> tuple[int, str]:
-    """Return height and parts of a curve over all operators, the worst of them named."""
-    values = _errors(points)
-    x = svg.Scale(0.5, max(points[-1][0], 2) + 0.5)
-    y = svg.covering([0.0, *values], about=3)
-    marks = sorted({1, *(int(t) for t in x.ticks(5) if t == int(t) and 1 <= t <= points[-1][0])})
-    ticks = [(tick, f"{tick:.4g} dB") for tick in y.ticks(3)]
-    titles = ("operator, in order of execution", "signal to noise (dB)")
-    parts = [svg.axes(x, y, [(mark, str(mark)) for mark in marks], ticks, titles)]
-    curve = [(x(number), y(value)) for (number, _), value in zip(points, values, strict=True)]
-    parts.append(svg.stretched([svg.line(curve, "curve loss")]))
-    worst = sorted(zip(values, curve, points, strict=True), key=lambda one: one[0])[:_WORST_NAMED]
-    for value, (at, height), (number, row) in worst:
-        name = f"{number} {_operator_name(row)}"
-        parts.append(svg.dot(at, height, "dot", f"{name}: {value:.1f} dB"))
-        parts.append(svg.text(at, height, str(number), "label", 8, -6))
-    return _HEIGHT, "".join(parts)
-
-
-def _operator_name(row: OperatorRow) -> str:
-    return row.layer or row.name
-
-
-def _ends(name: str) -> str:
-    """Return a name as long as there is room for, its end kept: layers differ there."""
-    if len(name) <= _ROW_NAME_LENGTH:
-        return name
-    return f"{name[: _ROW_NAME_LENGTH // 2]}…{name[1 - _ROW_NAME_LENGTH // 2 :]}"
 
 
 def _operators(stage: Stage) -> Sequence[OperatorRow]:

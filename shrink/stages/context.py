@@ -19,7 +19,6 @@ from shrink.contract.job import MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Skipped
 from shrink.contract.trained_range import Brought
-from shrink.engine.config import TrainingConfig
 from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
@@ -35,6 +34,7 @@ from shrink.data.matching import (
 from shrink.data.opening import open_dataset_for
 from shrink.data.slices import Slicing, slicings_of
 from shrink.data.sources.none import no_examples
+from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_cluster, open_devices
 from shrink.engine.fit import train
 from shrink.engine.microbatch import AfterUpdate

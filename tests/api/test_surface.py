@@ -6,14 +6,14 @@ import dataclasses
 import inspect
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import shrink
-from docs.python_keys import keys_text
 from shrink import api
-from shrink.api import how_keys, keys, results
+from shrink.api import results
 from shrink.base.errors import ShrinkError
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,6 @@ ATTRIBUTES = {
         *("to_pandas", "show"),
     },
 }
-HOW = {"output", "force", "no_cache", "trust_model", "quiet", "verbose"}
 
 
 def test_the_names_are_these_of_version_1() -> None:
@@ -100,32 +99,21 @@ def test_errors_have_these_exit_codes(name: str) -> None:
     assert kind.exit_code == ERRORS[name]
 
 
-def test_keywords_are_the_recipes_and_how_to_run() -> None:
-    assert (ROOT / "shrink" / "api" / "keys.py").read_text(encoding="utf-8") == keys_text()
-
-    def names(kind: type) -> set[str]:
-        return set(kind.__annotations__)
-
-    assert names(how_keys.HowKeys) == HOW
-    assert names(how_keys.RunKeys) == HOW | {"set", "from_stage", "until"}
-    assert names(how_keys.SweepKeys) == HOW | {"set", "jobs"}
-    searched = {
-        "flash",
-        "ram",
-        "latency",
-        "max_drop",
-        "time",
-        "trials",
-        "storage",
-        "sampler",
-        "seed",
-    }
-    own = {"jobs", "set", "custom_objects"}
-    assert (HOW - {"no_cache"}) | searched | own <= names(keys.SearchKeys)
-    assert {"custom_objects", "task", "data_validation_split", "task_loss", "seed"} <= names(
-        keys.EvaluateKeys
-    )
-    assert {"scheme", "epochs", "optimizer", "global_batch_size"} <= names(keys.QuantizeKeys)
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda: shrink.quantize("m.h5", schema="float16"), "scheme"),
+        (lambda: shrink.train("m.h5", data_validation_splt=0.1), "data_validation_split"),
+        (lambda: shrink.run("digits", outptu="x"), "output"),
+        (lambda: shrink.sweep("digits", job=2), "jobs"),
+        (lambda: shrink.search("digits", flahs="64KB"), "flash"),
+        (lambda: shrink.profile("m.h5", 8, memory="2GB"), "memory_limit"),
+    ],
+)
+def test_a_keyword_that_there_is_not_is_refused(call: Callable[[], object], meant: str) -> None:
+    with pytest.raises(shrink.RecipeError, match="unknown key") as caught:
+        call()
+    assert meant in str(caught.value.hint)
 
 
 def test_rooms_with_a_functions_name_are_called_as_it() -> None:

@@ -89,14 +89,14 @@ def test_tradeoff_plot_takes_what_differs_where_the_files_are_equally_large() ->
     # A .keras and a .tflite file under gzip are no two sizes of one thing.
     stages[2] = sparse("s90", 20, 90, 10, artifact="artifacts/2.tflite")
     mixed = tradeoff_plot(report(stages, finals=("s50", "s90")))
-    assert texts(mixed, "title")[0] == "nonzero parameters (logarithmic)"
+    assert texts(mixed, "title")[0] == "nonzero parameters, logarithmic"
 
 
 def test_tradeoff_plot_has_ticks_on_either_side_of_its_marks() -> None:
     sizes = {"train": 416_000, "keep75": 311_000, "keep10": 51_000}
     stages = [sized(name, 98 - n, size) for n, (name, size) in enumerate(sizes.items())]
     plot = tradeoff_plot(report(stages, finals=("keep75", "keep10")))
-    assert texts(plot, "title")[0] == "TFLite file size (bytes, logarithmic)"
+    assert texts(plot, "title")[0] == "TFLite file size (bytes), logarithmic"
     ticks = [t for t in texts(plot, "tick") if t.endswith("KB")]
     assert (ticks[0], ticks[-1]) == ("50 KB", "500 KB")
 
@@ -222,7 +222,7 @@ def test_every_plot_says_what_its_axes_are() -> None:
     (loss,) = loss_plots(report(outcomes()[:1], finals=("train",)))
     assert texts(loss, "title") == ["epoch", "loss"]
     (curve,) = sensitivity({"layers": "conv", "ratios": [0, 0.5], "losses": [1.0, 1.5]})
-    assert texts(curve, "title") == ["channels of the group removed (%)", "loss"]
+    assert texts(curve, "title") == ["channels removed (%)", "loss"]
 
 
 def test_more_results_names_those_without_a_headline() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -17,7 +16,7 @@ from tests.report.page import Page
 from tests.report.plain import (
     audit_sentences,
     control_tables,
-    error_plots,
+    error_groups,
     layer_tables,
     operator_tables,
     render_html,
@@ -30,7 +29,7 @@ from tests.report.toys import outcomes, report, with_result
 CONTROL = {
     "alone": {"accuracy": 0.5819, "loss": 1.25},
     "taught": {"accuracy": 0.6348, "loss": 1.0},
-    "teacher": {"accuracy": 0.8319, "loss": None},
+    "teacher": {"accuracy": 0.8319},
     "gain": {
         "accuracy": {"value": 0.0529, "low": 0.039, "high": 0.067},
         "loss": {"value": -0.25, "low": None, "high": None},
@@ -148,21 +147,16 @@ def test_operator_tables_tell_types_and_error() -> None:
     assert "Float islands: ELU. Custom operators: none." in sentence
 
 
-def test_error_plots_name_the_worst_operator() -> None:
-    (plot,) = error_plots(built(operators=5))
-    assert "the least is 36.0 dB, at 5 conv4" in plot.caption
-
-
-def test_error_plots_name_every_operator_or_the_worst_of_many() -> None:
-    (few,) = error_plots(built(layers=5, operators=5))
-    drawn = ["".join(t.itertext()) for t in ElementTree.fromstring(few.markup).iter("text")]
-    assert {f"{n + 1} conv{n}" for n in range(5)} < set(drawn)
-    assert "signal to noise of the output (dB)" in drawn
-    (many,) = error_plots(built(layers=60, operators=60))
-    named = [
-        t for t in ElementTree.fromstring(many.markup).iter("text") if "label" in t.get("class", "")
-    ]
-    assert {t.text for t in named} == {"58", "59", "60"}
+def test_error_bars_name_every_operator_or_the_worst_of_many() -> None:
+    (few,) = error_groups(built(operators=5))
+    assert "the least is 36.0 dB, at 5 conv4" in few.caption
+    assert [bar.label for bar in few.bars] == [f"{n + 1} conv{n}" for n in range(5)]
+    assert [bar.value for bar in few.bars][::4] == ["40.0 dB", "36.0 dB"]
+    assert few.bars[0].percent == 100
+    (many,) = error_groups(built(layers=60, operators=60))
+    assert len(many.bars) == 40
+    assert {"58 conv57", "59 conv58", "60 conv59"} <= {bar.label for bar in many.bars}
+    assert many.caption.endswith("The worst 40 of 60.")
 
 
 def test_tables_are_cut_with_a_word_about_it() -> None:
