@@ -34,7 +34,7 @@ from shrink.recipe.compare_files import compare_folders
 from shrink.recipe.load import RawRecipe, read_raw
 from shrink.recipe.matrix import Variants, variants_of
 from shrink.recipe.plan import build_plan
-from shrink.report.compare_rendered import check_overwritten, render_comparison
+from shrink.report.comparison import check_overwritten, render_comparison
 from shrink.run.sweep import Sweep, plan_sweep
 from shrink.run.tool import run_tool
 

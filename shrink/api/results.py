@@ -232,7 +232,7 @@ class Comparison:
     def __str__(self) -> str:
         from rich.console import Console as RichConsole
 
-        from shrink.report.compare_text import render_comparison_terminal
+        from shrink.report.comparison import render_comparison_terminal
 
         stream = io.StringIO()
         console = RichConsole(file=stream, width=_TEXT_COLUMNS, highlight=False)

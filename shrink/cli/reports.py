@@ -121,8 +121,13 @@ def compare(
     from shrink.base.console import Console
     from shrink.contract.codec import to_plain
     from shrink.recipe.compare_files import compare_folders
-    from shrink.report.compare_rendered import HTML_NAME, check_overwritten, render_comparison
-    from shrink.report.compare_text import render_comparison_markdown, render_comparison_terminal
+    from shrink.report.comparison import (
+        HTML_NAME,
+        check_overwritten,
+        render_comparison,
+        render_comparison_markdown,
+        render_comparison_terminal,
+    )
 
     console = Console(as_json=json_, quiet=quiet)
     _check_one_form(markdown, json_)

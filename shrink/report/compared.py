@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Literal
 
 from shrink.base.errors import listed
-from shrink.base.figures import DURATION, FIGURES, LOSS, figure_of
+from shrink.base.figures import COSTS, DURATION, FIGURES, LOSS, figure_of
 from shrink.base.intervals import student_quantile
 from shrink.base.settings import SEED
 from shrink.contract.comparison import (
     ComparedRow,
     Comparison,
+    Front,
     RepeatedRow,
     RowStatus,
     Spread,
@@ -23,7 +24,6 @@ from shrink.contract.comparison import (
 from shrink.contract.report import Failure, Report, Stage
 from shrink.contract.tested import tested_on
 from shrink.report.content import stage_figures, was_stopped
-from shrink.report.fronts import fronts_of
 from shrink.report.slices import compared_slices
 
 _CONFIDENCE = 0.95
@@ -86,7 +86,7 @@ def compare_runs(runs: Sequence[RunToCompare], titled: Titled) -> Comparison:
         metric=metric,
         rows=rows,
         repeats=repeats,
-        fronts=tuple(fronts_of(rows, repeats, metric)),
+        fronts=tuple(_fronts(shown_rows(rows, repeats), metric)),
         warnings=(*titled.warnings, *_warnings(runs, rows, titled)),
         split=titled.split,
         headline=titled.headline,
@@ -167,6 +167,82 @@ def _main_metric(rows: Sequence[ComparedRow]) -> str | None:
             if figure_of(name).group == "metrics" and name != DURATION:
                 counts[name] = counts.get(name, 0) + 1
     return max(counts, key=lambda name: (counts[name], name != LOSS), default=None)
+
+
+AnyRow = ComparedRow | RepeatedRow
+
+
+@dataclass(frozen=True)
+class Point:
+    """A row, or a combination of several seeds, in the plane of two figures.
+
+    Attributes:
+        low, high: the 95 % interval of `y`; `y` itself where there is none.
+    """
+
+    name: str
+    label: str
+    x: float
+    y: float
+    low: float
+    high: float
+
+
+def shown_rows(rows: Sequence[ComparedRow], repeats: Sequence[RepeatedRow]) -> list[AnyRow]:
+    """Return the combinations of several seeds, and the runs that are none of their seeds."""
+    return [*repeats, *(row for row in rows if not repeats or row.combination is None)]
+
+
+def points_of(rows: Sequence[AnyRow], x: str, y: str) -> list[Point]:
+    """Return where the rows that have both figures are; combinations at their means."""
+    points = []
+    for row in rows:
+        across, up = row.figures.get(x), row.figures.get(y)
+        if across is None or up is None:
+            continue
+        limits = up if isinstance(up, Spread) else None
+        if isinstance(row, ComparedRow):
+            limits = row.intervals.get(y)
+        value = _value(up)
+        low = value if limits is None or limits.low is None else min(limits.low, value)
+        high = value if limits is None or limits.high is None else max(limits.high, value)
+        settings, _, branch = row.name.partition(" / ")
+        short = ", ".join(row.settings.values()) + (f" / {branch}" if branch else "")
+        label = short if " = " in settings and row.settings else row.name
+        points.append(Point(row.name, label, _value(across), value, low, high))
+    return points
+
+
+def _value(figure: float | Spread) -> float:
+    return figure.mean if isinstance(figure, Spread) else figure
+
+
+def front_points(points: Sequence[Point], x: str, y: str) -> list[Point]:
+    """Return the points that no other beats in one figure without losing in the other.
+
+    Points that are equal in both all stay. They begin with the best `x`.
+    """
+    sign_x, sign_y = (1 if figure_of(name).larger_is_better else -1 for name in (x, y))
+
+    def beaten(point: Point) -> bool:
+        return any(
+            sign_x * other.x >= sign_x * point.x
+            and sign_y * other.y >= sign_y * point.y
+            and (other.x, other.y) != (point.x, point.y)
+            for other in points
+        )
+
+    return sorted((p for p in points if not beaten(p)), key=lambda p: -sign_x * p.x)
+
+
+def _fronts(rows: Sequence[AnyRow], metric: str | None) -> Iterator[Front]:
+    """Yield the front of the metric against each cost in which rows differ."""
+    for cost in COSTS if metric is not None else ():
+        points = points_of(rows, cost, str(metric))
+        values = [point.x for point in points]
+        if len(points) > 1 and not math.isclose(min(values), max(values), rel_tol=1e-9):
+            on_front = front_points(points, cost, str(metric))
+            yield Front(x=cost, y=str(metric), rows=tuple(point.name for point in on_front))
 
 
 def spread_of(values: Sequence[float]) -> Spread:

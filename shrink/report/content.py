@@ -153,24 +153,26 @@ def metric_head(name: str) -> str:
 
 def change_cell(report: Report, metric: str) -> Cell:
     """Return the cell of a metric's difference to the baseline with its 95 % interval."""
-    figure = metric_figure(metric)
-    is_fraction = figure.unit == "fraction"
+
+    def cell(stage: Stage) -> str:
+        if stage.name == report.baseline:
+            bounded = metric_figure(metric).bounds is not None
+            return _own_interval(stage, metric) if bounded else "baseline"
+        delta = metric_delta(stage.delta, metric)
+        return NULL if delta is None else short_change(metric, delta.value, delta.low, delta.high)
+
+    return cell
+
+
+def short_change(metric: str, value: float, low: float | None, high: float | None) -> str:
+    """Return a metric's difference with its interval: `-2.00 [-3.1, +0.4]`, in points."""
+    is_fraction = metric_figure(metric).unit == "fraction"
 
     def number(value: float, decimals: int) -> str:
         return f"{100 * value:+.{decimals}f}" if is_fraction else f"{value:+.3g}"
 
-    def cell(stage: Stage) -> str:
-        if stage.name == report.baseline:
-            return _own_interval(stage, metric) if figure.bounds else "baseline"
-        delta = metric_delta(stage.delta, metric)
-        if delta is None:
-            return NULL
-        text = number(delta.value, 2)
-        if delta.low is None or delta.high is None:
-            return text
-        return f"{text} [{number(delta.low, 1)}, {number(delta.high, 1)}]"
-
-    return cell
+    text = number(value, 2)
+    return text if low is None or high is None else f"{text} [{number(low, 1)}, {number(high, 1)}]"
 
 
 def _own_interval(stage: Stage, metric: str) -> str:

@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 from shrink.contract.comparison import Comparison
 from shrink.contract.report import Report
-from shrink.report.compare_rendered import HTML_NAME
-from shrink.report.compare_table import caption_of, comparison_table, summary_of
+from shrink.report.comparison import HTML_NAME, caption_of, comparison_table, summary_of
 from shrink.report.content import Table, caption, columns, errors_of, filled_cells, warnings_of
 from shrink.report.gate_lines import gate_lines, missed_sentences
 from shrink.report.headline import tone, verdict

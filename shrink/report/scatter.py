@@ -13,8 +13,8 @@ from shrink.contract.comparison import Comparison, Front
 from shrink.contract.details import Limits
 from shrink.contract.report import Report
 from shrink.report import svg
+from shrink.report.compared import Point, front_points, points_of, shown_rows
 from shrink.report.content import main_metric
-from shrink.report.fronts import Point, front_points, points_of, single_rows
 
 _HEIGHT = 260
 _LOG_FROM = 4
@@ -88,11 +88,12 @@ def compared_plot(found: Comparison, front: Front) -> svg.Plot:
         found: the comparison.
         front: one of its fronts, which has at least two points.
     """
-    points = points_of(found.rows, found.repeats, front.x, front.y)
+    rows = shown_rows(found.rows, found.repeats)
+    points = points_of(rows, front.x, front.y)
     on_front = [point for name in front.rows for point in points if point.name == name]
     notes = []
     if any(point.low < point.high for point in points):
-        single = bool(single_rows(found.rows, found.repeats))
+        single = len(rows) > len(found.repeats)
         of = "of the mean over seeds" if found.repeats else f"on the {found.split} examples"
         more = f"; of single runs on the {found.split} examples" if found.repeats and single else ""
         notes.append(f"Bars: 95 % intervals {of}{more}.")

@@ -28,7 +28,7 @@ from shrink.contract.usage import ARTIFACTS, VOCABULARY_NAME
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.recipe_diff import recipe_changes
 from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text, with_taken_task
-from shrink.report.compare_rendered import COMPARE_NAMES
+from shrink.report.comparison import COMPARE_NAMES
 from shrink.report.diff import RecipeChange
 from shrink.report.headline import Chain
 from shrink.report.model import build_report

@@ -28,8 +28,8 @@ from shrink.contract.report import Failure, Report
 from shrink.contract.report_file import read_report
 from shrink.recipe.matrix import Combination, Variants
 from shrink.recipe.plan import Plan, build_plan
-from shrink.report.compare_rendered import HTML_NAME, check_overwritten, render_comparison
 from shrink.report.compared import RunToCompare, Titled, compare_runs
+from shrink.report.comparison import HTML_NAME, check_overwritten, render_comparison
 from shrink.run.cluster import membership
 from shrink.run.options import RunOptions
 from shrink.run.parallel import Pool, share_of_memory
@@ -350,7 +350,7 @@ def show_sweep(result: SweepResult, output: Path, console: Console) -> None:
     elif console.quiet:
         console.print(str(output))
     else:
-        from shrink.report.compare_text import render_comparison_terminal
+        from shrink.report.comparison import render_comparison_terminal
 
         render_comparison_terminal(result.comparison, console.rich())
         console.print(str(output / HTML_NAME))
@@ -362,7 +362,7 @@ def show_sweep(result: SweepResult, output: Path, console: Console) -> None:
 def _tell_ci(result: SweepResult, console: Console) -> None:
     """Add the comparison to the job summary, and tell of missed gates, where CI reads along."""
     from shrink.report import ci
-    from shrink.report.compare_text import render_comparison_markdown
+    from shrink.report.comparison import render_comparison_markdown
 
     markdown = render_comparison_markdown(result.comparison)
     for warning in ci.publish_comparison(markdown, result.exit_code == 0):

@@ -16,8 +16,8 @@ from shrink.contract.codec import to_plain
 from shrink.contract.report import Figures
 from shrink.contract.report_file import read_report
 from shrink.contract.searched import SEARCH_NAME, Searched, Trial
-from shrink.report.compare_rendered import HTML_NAME, render_comparison
 from shrink.report.compared import RunToCompare, Titled, compare_runs
+from shrink.report.comparison import HTML_NAME, render_comparison
 from shrink.search.goal import ARENA, LATENCY, MAX_DROP, SIZE, Goal
 from shrink.search.space import in_words
 

@@ -26,13 +26,22 @@ from shrink.contract.report import DataSet, Failure
 from shrink.contract.report_file import report_of
 from shrink.contract.result import StepResult
 from shrink.contract.slices import Slice, SliceTest, Slicing
-from shrink.report.compare_page import plots_of
-from shrink.report.compare_rendered import render_comparison
-from shrink.report.compare_table import comparison_table
-from shrink.report.compare_text import render_comparison_terminal
-from shrink.report.compared import RunToCompare, Titled, compare_runs, spread_of
+from shrink.report.compared import (
+    RunToCompare,
+    Titled,
+    compare_runs,
+    front_points,
+    points_of,
+    shown_rows,
+    spread_of,
+)
+from shrink.report.comparison import (
+    comparison_table,
+    render_comparison,
+    render_comparison_terminal,
+)
 from shrink.report.deltas import Verdict
-from shrink.report.fronts import front_points, points_of
+from shrink.report.scatter import compared_plot
 from shrink.report.slices import compared_slices_table
 from tests.report.page import Page
 from tests.report.toys import failure, outcome, report
@@ -128,7 +137,7 @@ def test_front_points_are_those_that_nothing_beats() -> None:
             )
             for n in range(30)
         ]
-        points = points_of(rows, (), x, y)
+        points = points_of(rows, x, y)
         sign = [1 if figure_of(name).larger_is_better else -1 for name in (x, y)]
         better = {
             a.name: any(
@@ -278,16 +287,14 @@ def test_runs_without_repeats_stand_beside_combinations() -> None:
         "prune.sparsity = 0.5",
         "prune.sparsity = best",
     )
-    points = points_of(found.rows, found.repeats, "tflite_bytes", "accuracy")
+    points = points_of(shown_rows(found.rows, found.repeats), "tflite_bytes", "accuracy")
     assert [(p.x, round(p.y, 9)) for p in points] == [
         (50_000, 0.91),
         (90_000, 0.97),
         (90_000, 0.8),
         (10_000, 0.5),
     ]
-    plots = plots_of(found)
-    assert plots is not None
-    plot = plots.drawn[0].plot
+    plot = compared_plot(found, front)
     assert plot.markup.count("<circle") == 4
     assert "of single runs on the test examples" in plot.caption
 
@@ -325,16 +332,13 @@ def test_page_closes_its_tags_and_has_no_script() -> None:
     assert "TFLite file size (bytes)" in page.text
 
 
-def test_page_shows_one_plot_for_every_choice_of_two_figures() -> None:
+def test_page_draws_the_metric_against_each_cost() -> None:
     found = three()
-    page, plots = render_comparison(found)["compare.html"], plots_of(found)
-    assert plots is not None
-    count = len(plots.choices)
-    drawn = {frozenset((one.x, one.y)) for one in plots.drawn}
-    assert len(drawn) + count == count * (count + 1) / 2  # every pair, and each with itself none
-    for x, y in itertools.product(range(count), repeat=2):
-        rule = f"#y{y}:checked ~ #x{x}:checked ~ .plots"
-        assert page.count(rule) == 1, (x, y)
+    page = render_comparison(found)["compare.html"]
+    assert [front.y for front in found.fronts] == ["accuracy"] * len(found.fronts)
+    titles = [f"Accuracy against {figure_of(one.x).title}" for one in found.fronts]
+    assert titles[0] == "Accuracy against TFLite file size"
+    assert page.count("<figure>") == len(titles)
 
 
 def test_terminal_shows_settings_whole() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from shrink.contract.result import StageOutcome
 from shrink.report import svg
-from shrink.report.fronts import Point, front_points
+from shrink.report.compared import Point, front_points
 from tests.report.plain import (
     headlines,
     loss_plots,
