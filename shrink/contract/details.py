@@ -201,9 +201,9 @@ class LayerRow:
 
     name: str
     type: str
-    parameters: int | None = None
-    macs: float | None = None
-    activation_bytes: float | None = None
+    parameters: int
+    macs: int | None = None
+    activation_bytes: int | None = None
     sparsity: float | None = None
 
 
@@ -222,9 +222,9 @@ class OperatorRow:
     inputs: tuple[str, ...] = ()
     weights: str | None = None
     outputs: tuple[str, ...] = ()
-    parameters: int | None = None
-    macs: float | None = None
-    activation_bytes: float | None = None
+    parameters: int
+    macs: int | None = None
+    activation_bytes: int
     sparsity: float | None = None
     snr_db: float | None = left_out(None)
     cosine: float | None = left_out(None)

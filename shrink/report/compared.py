@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from shrink.base.errors import listed
 from shrink.base.figures import COSTS, DURATION, FIGURES, LOSS, figure_of
@@ -200,9 +200,7 @@ def points_of(rows: Sequence[AnyRow], x: str, y: str) -> list[Point]:
         across, up = row.figures.get(x), row.figures.get(y)
         if across is None or up is None:
             continue
-        limits = up if isinstance(up, Spread) else None
-        if isinstance(row, ComparedRow):
-            limits = row.intervals.get(y)
+        limits = up if isinstance(up, Spread) else cast("ComparedRow", row).intervals.get(y)
         value = _value(up)
         low = value if limits is None or limits.low is None else min(limits.low, value)
         high = value if limits is None or limits.high is None else max(limits.high, value)

@@ -239,8 +239,9 @@ def _change(result: GateResult, gate: Gate, target: Target, run: _Run) -> GateRe
     changed = replace(result, value=worse, passed=worse <= gate.limit)
     if gate.confidence is None or stage == run.baseline:
         return changed
-    evidence = [run.scores.get(name, {}).get(metric.name) for name in (run.baseline, stage)]
-    interval = score_interval(*evidence, gate.confidence, metric.bounds)
+    evidence = run.scores.get(run.baseline, {}).get(metric.name)
+    now = run.scores.get(stage, {}).get(metric.name)
+    interval = score_interval(evidence, now, gate.confidence, metric.bounds)
     if interval is None or interval.low is None or interval.high is None:
         why = "no interval without scores of the same examples; the point value decides"
         return replace(changed, reason=Note.read(why))

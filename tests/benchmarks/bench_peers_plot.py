@@ -167,11 +167,9 @@ def drawn(points: Sequence[Point]) -> str:
     peers = [("peer", name, size, accuracy) for name, size, accuracy, _ in _PEERS]
     ours = [("ours", p["name"], p["gzip_bytes"], p["accuracy"]) for p in points]
     shown = sorted((m for m in (*ours, *peers) if m[3] >= _LEAST_SHOWN), key=lambda m: -m[3])
-    x = svg.covering([size for *_, size, _ in shown], about=6)
-    y = svg.covering([accuracy for *_, accuracy in shown], about=6)
-    across = [(t, f"{t / 1000:.0f} KB") for t in x.ticks()]
-    titles = ("size under gzip -9 (bytes)", "accuracy on all 10,000 test images (%)")
-    parts = [svg.axes(x, y, across, [(t, f"{t:.4g} %") for t in y.ticks()], titles)]
+    x = svg.axis([size for *_, size, _ in shown], "size under gzip -9 (bytes)", "bytes", log=False)
+    y = svg.axis([one[3] for one in shown], "accuracy on all 10,000 test images (%)", log=False)
+    parts = [svg.axes(x, y)]
     best = [one for one in ours if all(o[2] > one[2] or o[3] <= one[3] for o in ours)]
     front = sorted((x(size), y(accuracy)) for *_, size, accuracy in best)
     parts.append(svg.stretched([svg.line(front, "curve")]))

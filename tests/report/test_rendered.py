@@ -44,7 +44,10 @@ def test_metadata_of_an_artifact_from_an_older_run_has_nulls() -> None:
 
 
 def test_metadata_of_a_compacted_artifact_tells_what_firmware_needs() -> None:
-    rows = [{"name": name} for name in ("SLICE", "CONV_2D", "CONCATENATION", "CONV_2D")]
+    rows = [
+        {"name": name, "parameters": 0, "activation_bytes": 0}
+        for name in ("SLICE", "CONV_2D", "CONCATENATION", "CONV_2D")
+    ]
     artifact, *_ = metadata(built(compact={"changed": True}, operators=rows), "")["artifacts"]
     needs = {
         "arena_bytes": 24_000,
