@@ -17,10 +17,9 @@ from shrink.base.errors import RecipeError, ResourceError, ShrinkError
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
-    from rich.live import Live
 
-    from shrink.base.progress import Activity, Progress, ProgressLine
-    from shrink.base.rewritten import RewrittenLine
+    from shrink.base.progress import Activity, Progress
+    from shrink.base.progress_line import ProgressLine
 
 
 _DEFAULT_ENCODING = "utf-8"
@@ -129,9 +128,7 @@ class Console:
         self.verbose = verbose
         self.prefix = prefix
         self.above: Callable[[], str] | None = None
-        self._live: Live | None = None
         self._line: ProgressLine | None = None
-        self._rewritten: RewrittenLine | None = None
         self._label = ""
         self._later_s: float | None = None
 
@@ -151,11 +148,9 @@ class Console:
         """Print a line of what happens, on stderr."""
         if self.quiet:
             return
-        if self._live is not None:
-            self._live.console.print(text, markup=False, highlight=False)
+        if self._line is not None:
+            self._line.console.print(text, markup=False, highlight=False)
         else:
-            if self._rewritten is not None:
-                self._rewritten.clear()
             self._write(sys.stderr, f"{self.prefix}{text}")
 
     def warn(self, text: str) -> None:
@@ -188,10 +183,10 @@ class Console:
         """Announce a stage; `index` counts from 1, `later_s` is what the stages after it take."""
         self._later_s = later_s
         self._label = f"[{index}/{count}] {name}"
-        if not self._moves():
+        if self._on_terminal():
+            self._start_progress()
+        else:
             self.say(self._label)
-            return
-        self._start_progress()
 
     def stage_ended(self, name: str, index: int, count: int, how: str) -> None:
         """Say how a stage ended."""
@@ -206,52 +201,30 @@ class Console:
             for line in activity.lines if self.verbose else ():
                 self.say(f"{self._label} | {line}")
             return
-        if self._line is None and isinstance(activity, Progress):
-            if activity.epoch_end:
-                self.say(f"  {self._label}: {describe_progress(activity)}")
-        elif self._line is None and self._moves():
+        if self._line is None and self._on_terminal():
             self._start_progress()
         if self._line is not None:
             self._line.show(activity)
-            if self._rewritten is not None:
-                self._rewritten.write(self._line.text)
+        elif isinstance(activity, Progress) and activity.epoch_end:
+            self.say(f"  {self._label}: {describe_progress(activity)}")
 
     def end_progress(self) -> None:
         """Take the progress line away."""
-        if self._live is not None:
-            self._live.stop()
-        if self._rewritten is not None:
-            self._rewritten.clear()
-        self._live = self._line = self._rewritten = None
-
-    def _moves(self) -> bool:
-        return self._on_terminal() or self._in_notebook()
-
-    def _in_notebook(self) -> bool:
-        from shrink.base.rewritten import in_notebook
-
-        return not self.quiet and not self.prefix and in_notebook()
+        if self._line is not None:
+            self._line.stop()
+        self._line = None
 
     def _on_terminal(self) -> bool:
         may_move = not self.quiet and not self.prefix
         return sys.stderr.isatty() and may_move and os.environ.get("TERM") != "dumb"
 
     def _start_progress(self) -> None:
-        from shrink.base.progress import ProgressLine, UnderLine
-        from shrink.base.rewritten import RewrittenLine
+        from shrink.base.progress_line import ProgressLine
 
         self.end_progress()
-        self._line = ProgressLine(self._label, later_s=self._later_s)
-        if not self._on_terminal():
-            self._rewritten = RewrittenLine(sys.stderr)
-            return
-        from rich.live import Live
-
-        shown = self._line if self.above is None else UnderLine(self.above, self._line)
-        self._live = Live(
-            shown, console=self._rich_on(sys.stderr), refresh_per_second=5, transient=True
-        )
-        self._live.start()
+        stream = self._rich_on(sys.stderr)
+        self._line = ProgressLine(stream, self._label, self._later_s, self.above)
+        self._line.start()
 
     @staticmethod
     def _write(stream: TextIO, text: str) -> None:
