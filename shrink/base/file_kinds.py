@@ -42,7 +42,9 @@ def unreadable(kind: str, error: Exception, path: Path) -> ModelError:
     plain = next((words for part, words in _PLAIN_WORDS.items() if part in text.lower()), text)
     if path.is_file() and (other := other_format(path)):
         plain = other
-    return ModelError(f"not {kind} that can be read: {plain}", subject=path, hint=_AGAIN)
+    ending = plain.partition("must end in ")[2]
+    hint = f"rename the file to {path.with_suffix(ending).name}" if ending else _AGAIN
+    return ModelError(f"not {kind} that can be read: {plain}", subject=path, hint=hint)
 
 
 def other_format(path: Path) -> str:

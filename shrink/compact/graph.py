@@ -249,11 +249,12 @@ def _check(subgraph: Subgraph) -> None:
             )
         if operator.custom or operator.name in _STATEFUL:
             raise _refused(f"{operator.name} is an operator whose effects are not known")
-    for tensor in subgraph.tensors:
+    for index, tensor in enumerate(subgraph.tensors):
+        name = tensor.name or index
         if tensor.variable:
-            raise _refused(f"tensor {tensor.name} is a variable")
+            raise _refused(f"tensor {name} is a variable, which keeps state between examples")
         if tensor.open_dimensions:
-            raise _refused(f"tensor {tensor.name} has dimensions that are not known")
+            raise _refused(f"tensor {name} has dimensions that are not known")
 
 
 def _graph(model: schema.ModelT) -> Graph:

@@ -35,6 +35,10 @@ def weights_where_they_lie(path: Path) -> Iterator[None]:
             self.io_file = stream
             self.h5_file = h5py.File(stream, mode=mode)
 
+        def get(self, path: str) -> object:
+            on_windows = path.replace("/", "\\")  # how Keras 2 names groups there
+            return super().get(on_windows if on_windows in self.h5_file else path)
+
     own = saving_lib.H5IOStore
     saving_lib.H5IOStore = Store
     try:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from shrink.base.errors import ShrinkError
-from shrink.quantization.calibration import Batches, Ranges
+from shrink.quantization.calibration import Batches, Ranges, portions
 from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import Operator, Subgraph, read, values
@@ -173,7 +173,7 @@ def _means(
     runner = load(exposing(content, tensors))
     sums = [np.zeros(1) for _ in tensors]
     count = 0
-    for arrays in batches:
+    for arrays in portions(content, batches):
         found = runner.predict(arrays)
         outputs = [np.clip(o, *ends) for o, ends in zip(found, limits, strict=True)]
         channels = [o.reshape(len(o), -1, o.shape[-1]).mean(axis=1) for o in outputs]

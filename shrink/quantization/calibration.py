@@ -14,12 +14,14 @@ from shrink.tflite.edit import exposing
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
 from shrink.tflite.names import Named, named, ordered, row_count
+from shrink.tflite.planner import tensor_bytes
 
 Batches = Iterable[Named]
 """Arrays (n, ...) by the name of the model's input, a few examples at a time."""
 
 _CHUNK = 50
 _MOST_KEPT_BYTES = 64_000_000
+_MOST_ACTIVATION_BYTES = 256_000_000
 
 
 class CalibrationExamples:
@@ -171,7 +173,7 @@ def extreme_ranges(content: bytes, batches: Batches) -> Ranges:
     Raises:
         StageError: as `extremes_of`.
     """
-    return extremes_of(tensor_values(content, batches))
+    return extremes_of(tensor_values(content, portions(content, batches)))
 
 
 def least_squares_ranges(content: bytes, batches: Batches, levels: int = 256) -> Ranges:
@@ -190,7 +192,9 @@ def least_squares_ranges(content: bytes, batches: Batches, levels: int = 256) ->
     """
     graph = read(content)[0]
     borders = {graph.tensors[i].name for i in (*graph.inputs, *graph.outputs)}
-    return least_squares_of(lambda: tensor_values(content, batches), levels, borders)
+    return least_squares_of(
+        lambda: tensor_values(content, portions(content, batches)), levels, borders
+    )
 
 
 def extremes_of(activations: Iterable[Activations]) -> Ranges:
@@ -296,6 +300,17 @@ def _with_zero(extremes: tuple[float, float]) -> tuple[float, float]:
     """Widen a range to hold 0, as integer types must, and to have a width."""
     low, high = min(extremes[0], 0.0), max(extremes[1], 0.0)
     return (low, high) if high > low else (low, low + 1e-6)
+
+
+def portions(content: bytes, batches: Batches) -> Iterator[Named]:
+    """Yield the batches in pieces whose activations, all of them kept, take 256 MB at most."""
+    graph = read(content)[0]
+    written = [i for operator in graph.operators for i in operator.outputs]
+    each = sum(tensor_bytes(graph.tensors[i]) for i in written)
+    rows = max(1, _MOST_ACTIVATION_BYTES // max(each, 1))
+    for arrays in batches:
+        for start in range(0, row_count(arrays), rows):
+            yield {name: array[start : start + rows] for name, array in arrays.items()}
 
 
 def tensor_values(content: bytes, batches: Batches) -> Iterator[dict[str, np.ndarray]]:

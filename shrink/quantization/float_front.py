@@ -15,7 +15,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.quantization.calibration import Batches, tensor_values
+from shrink.quantization.calibration import Batches, portions, tensor_values
 from shrink.quantization.edge_quantizer import MATRIX_OPERATORS, Weighted, weighted_operators
 from shrink.quantization.heads import FEW_STEPS, places
 from shrink.tflite.edit import exposing, with_constants
@@ -118,7 +118,7 @@ def undefined_tensors(content: bytes, batches: Batches) -> list[str]:
     if _PARTIAL.isdisjoint(operator.name for operator in read(content)[0].operators):
         return []
     found: dict[str, None] = {}
-    for values in tensor_values(content, batches):
+    for values in tensor_values(content, portions(content, batches)):
         found |= {name: None for name, array in values.items() if not np.isfinite(array).all()}
     return list(found)
 

@@ -13,7 +13,7 @@ from shrink.base.errors import InternalError, ModelError
 from shrink.quantization.calibration import Ranges
 from shrink.tflite.convert import Conversion, convert
 from shrink.tflite.interpreter import load
-from shrink.tflite.model import normalized
+from shrink.tflite.model import normalized, text, unpacked
 from shrink.tflite.names import Named, ordered, output_names, signature_names
 from shrink.tflite.weights import check_float
 
@@ -88,4 +88,12 @@ def read_float_tflite(path: Path) -> FloatModel:
         raise ModelError(f"cannot be read: {error.strerror}", subject=path) from error
     content = normalized(content)
     check_float(content, path)
+    signatures = unpacked(content).signatureDefs or []
+    if len({one.subgraphIndex for one in signatures}) > 1:
+        raise ModelError(
+            f"this .tflite file holds {len(signatures)} models, one for each signature: "
+            f"{', '.join(text(one.signatureKey) for one in signatures)}",
+            subject=path,
+            hint="convert each signature to a file of its own, and quantize these",
+        )
     return FloatModel(content=content)

@@ -347,8 +347,8 @@ def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
         yield ReportWarning(
             "artifact-larger-than-source",
             f"the file is larger than what it was made from: {sizes}",
-            "try the scheme dynamic_wi8_afp32, which keeps loops as they are and adds no scales "
-            "of activations, or keep the model as it was",
+            "keep the model as it was (zeros that a sparse file leaves out are stored again), or "
+            "try another scheme: dynamic_wi8_afp32 adds no scales of activations",
             stage.name,
         )
 

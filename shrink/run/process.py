@@ -85,10 +85,15 @@ class WorkerDied(Exception):
             return ResourceError(
                 f"{message}, and it was memory: {self.memory_evidence}\n{self.log}",
                 subject=self.name,
-                hint="set a smaller training.micro_batch_size",
+                hint=_LESS_MEMORY,
             )
-        hint = "if the kernel ended it for want of memory, set a smaller training.micro_batch_size"
+        hint = f"if the kernel ended it for want of memory, {_LESS_MEMORY}"
         return StageError(f"{message}\n{self.log}".rstrip(), subject=self.name, hint=hint)
+
+
+_LESS_MEMORY = (
+    "set a smaller training.micro_batch_size; a stage that trains nothing needs more memory"
+)
 
 
 class _Held:

@@ -24,7 +24,15 @@ from shrink.base.host import HostMemory, machine
 from shrink.base.packages import extra_hint, requirements, versions
 from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.findings import Examination, StorePlace, Tracked, Worked
-from shrink.contract.job import CompactJob, DoctorJob, InspectJob, Job, ModelJob, TrackerJob
+from shrink.contract.job import (
+    CompactJob,
+    DoctorJob,
+    FirmwareFactsJob,
+    InspectJob,
+    Job,
+    ModelJob,
+    TrackerJob,
+)
 from shrink.contract.model_source import ModelSource
 from shrink.run.process import preloading_refused, run_worker, show
 from shrink.run.store import Store
@@ -81,7 +89,8 @@ def run_tool(job: ModelJob, kind: type[T], console: Console) -> T:
 
     See `run_action`.
     """
-    structure_alone = isinstance(job, CompactJob | InspectJob)  # they run it in children of theirs
+    # These run it in children of theirs.
+    structure_alone = isinstance(job, CompactJob | FirmwareFactsJob | InspectJob)
     guard_source(job.model, in_litert=not structure_alone)
     return run_action(job, kind, console)
 

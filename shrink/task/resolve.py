@@ -307,9 +307,9 @@ class _Resolver:
         if value is None:
             name = self._model.output_names[index]
             raise RecipeError(
-                f"whether the output {name!r} of {self._model.name!r} is probabilities or logits "
-                "cannot be told from what the model computes, nor from its values, which lie "
-                "between 0 and 1",
+                f"the {called(self._model, 'model')} does not show whether its output {name!r} is "
+                "probabilities or logits: its last operator is neither, and its values lie between "
+                "0 and 1",
                 subject="task.from_logits",
                 hint=f"say it: task: {{from_logits: {{{name}: false}}}} for probabilities, true "
                 "for logits",

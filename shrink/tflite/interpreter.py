@@ -19,6 +19,7 @@ from shrink.contract.details import TensorType
 from shrink.tflite.litert_twin import litert_twin
 from shrink.tflite.model import PLAN_ENTRY, Operator, Subgraph, read, read_metadata, values
 from shrink.tflite.names import Named, ordered
+from shrink.tflite.planner import planned_bytes
 
 Arrays = list[Array]
 
@@ -220,6 +221,7 @@ def _brief(error: Exception) -> str:
 
 # A row that was run in a batch may differ from the row alone by rounding only.
 _RELATIVE_TOLERANCE = 1e-3
+_MOST_ARENA_BYTES = 512_000_000
 
 
 class Runner:
@@ -239,6 +241,8 @@ class Runner:
         self._single = Session(self._content)
         self._resizable = not _has_fixed_batch(self._content)
         self._sessions: list[Session] = []  # one per thread, all of one batch
+        each = planned_bytes(read(self._content)[0]) * num_threads
+        self._most_rows = max(1, _MOST_ARENA_BYTES // max(each, 1))
         self.input_details: tuple[TensorDetail, ...] = self._single.inputs
         self.output_details: tuple[TensorDetail, ...] = self._single.outputs
         self.output_positions: tuple[int, ...] = self._single.output_positions
@@ -265,7 +269,8 @@ class Runner:
         Args:
             inputs: an array (n, ...) for each input by its name, or the array of the only input.
                 Integer inputs are quantized from it: rounded half to even, then clipped.
-            batch_size: the number of examples per invocation, where the graph can be resized.
+            batch_size: the number of examples per invocation, where the graph can be resized; fewer
+                where activations take more than 512 MB.
 
         Raises:
             DataError: names or shapes of the arrays are not those of the artifact's inputs.
@@ -276,7 +281,7 @@ class Runner:
         if count == 0:
             return [np.zeros((0, *d.shape[1:]), np.float32) for d in self.output_details]
         share = math.ceil(count / self._num_threads)
-        sessions = self._sessions_for(arrays, min(batch_size, share))
+        sessions = self._sessions_for(arrays, min(batch_size, share, self._most_rows))
         if len(sessions) == 1:
             return _run_all(sessions[0], arrays)
         parts = np.array_split(np.arange(count), len(sessions))

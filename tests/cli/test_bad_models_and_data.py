@@ -51,6 +51,7 @@ def test_a_damaged_model_is_named(tmp_path: Path, ending: str) -> None:
     ("ending", "start", "words"),
     [
         (".keras", b"\x89HDF\r\n\x1a\n", "an HDF5 file, whose name must end in .h5"),
+        (".keras", b"\x89HDF\r\n\x1a\n", "rename the file to model.h5"),
         (".keras", b"\x1c\0\0\0TFL3", "a TFLite model, whose name must end in .tflite"),
         (".h5", b"PK\x03\x04", "a zip archive, as .keras files are"),
         (".h5", b"\x80\x04\x95", "perhaps a pickle"),

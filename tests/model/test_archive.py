@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import io
 import zipfile
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import tf_keras as keras
@@ -42,3 +44,25 @@ def test_load_model_refuses_weights_of_which_a_bit_is_another(tmp_path: Path) ->
     path.write_bytes(content)
     with pytest.raises(ModelError, match=f"Bad CRC-32 for file '{WEIGHTS}'"):
         load_model(path)
+
+
+def test_load_model_reads_what_keras_2_saved_on_windows(tmp_path: Path) -> None:
+    model = keras.Sequential(
+        [keras.Input((5, 2)), keras.layers.LSTM(3), keras.layers.Dense(2), keras.layers.Dense(1)]
+    )
+    model.save(path := tmp_path / "model.keras")
+    with zipfile.ZipFile(path) as reading:
+        entries = {name: reading.read(name) for name in reading.namelist()}
+    flat = tmp_path / "flat.h5"
+    with h5py.File(io.BytesIO(entries[WEIGHTS])) as file, h5py.File(flat, "w") as written:
+        groups: list[str] = []
+        file.visit(groups.append)
+        for name in groups:
+            if name == "vars" or name.endswith("/vars"):
+                place = name.rpartition("/")[0].replace("/", "\\")
+                file.copy(name, written.create_group(place) if place else written, "vars")
+    with zipfile.ZipFile(path, "w") as writing:
+        for name, content in (entries | {WEIGHTS: flat.read_bytes()}).items():
+            writing.writestr(name, content)
+    for a, b in zip(load_model(path).get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)

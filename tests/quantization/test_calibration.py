@@ -68,6 +68,23 @@ def test_missing_labels_are_those_without_a_chosen_example() -> None:
     assert set(chosen.missing_labels()) == {0, 1, 2, 3} - labels
 
 
+@pytest.mark.parametrize("most_bytes", [0, 40_000])
+def test_ranges_do_not_depend_on_how_many_activations_are_held_at_once(
+    monkeypatch: pytest.MonkeyPatch, most_bytes: int
+) -> None:
+    content, given = float_cnn(), batches()
+    wanted = extreme_ranges(content, given), least_squares_ranges(content, given)
+    monkeypatch.setattr(calibration, "_MOST_ACTIVATION_BYTES", most_bytes)
+    pieces = [len(next(iter(p.values()))) for p in calibration.portions(content, given)]
+    assert sum(pieces) == sum(len(next(iter(b.values()))) for b in given)
+    assert max(pieces) < max(len(next(iter(b.values()))) for b in given)
+    found = extreme_ranges(content, given), least_squares_ranges(content, given)
+    for before, after in zip(wanted, found, strict=True):
+        assert before.keys() == after.keys()
+        for name in before:
+            assert after[name] == pytest.approx(before[name], rel=1e-5)
+
+
 class Few:
     """Examples in memory."""
 

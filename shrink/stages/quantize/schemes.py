@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Literal
 
 from shrink.base.errors import InternalError, ModelError, StageError
@@ -28,6 +31,7 @@ from shrink.stages.quantize.prepared import LOOKED_AT, MasksWithinConversion, pr
 from shrink.tflite.convert import Conversion, Precision, convert
 from shrink.tflite.edit import with_exact_constants, without_constant_names
 from shrink.tflite.model import read
+from shrink.tflite.suitability import check_runs
 from shrink.tflite.weights import float_operators
 
 # Both models run the same examples, so that few tell the shift of a mean.
@@ -55,8 +59,9 @@ def static_int8(
     if isinstance(conversion, StageError):
         conversion = _by_converter(source, calibration, config, "static_int8", conversion)
     elif source.model is not None and noise(conversion, source, few) > _MOST_NOISE:
-        other = _by_converter(source, calibration, config, "static_int8")
-        conversion = min((conversion, other), key=lambda one: noise(one, source, few))
+        with contextlib.suppress(StageError):
+            other = _by_converter(source, calibration, config, "static_int8")
+            conversion = min((conversion, other), key=lambda one: noise(one, source, few))
     if config.aware or source.ranges:
         rounded = with_grids_of_kernels(conversion.content, source.float32.content)
         return Conversion(without_constant_names(rounded), conversion.notes)
@@ -183,6 +188,8 @@ def _by_converter(
         floats=source.floats,
         edit=masks,
     )
+    with tempfile.TemporaryDirectory(prefix="shrink-convert-") as folder:
+        check_runs(made.content, Path(folder) / "converted.tflite")  # some kernels abort
     return Conversion(made.content, (*made.notes, *masks.notes))
 
 

@@ -10,20 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn.metrics
+import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, StageError
 from shrink.contract.model_source import ModelKind, ModelSource
 from shrink.graph.rebuild import parted
 from shrink.pruning.sharing import cluster
+from shrink.quantization.source import read_float_tflite
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.preserved import Preserved
+from shrink.stages.quantize import schemes
 from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.stages.quantize.run import METADATA_ENTRY, run
 from shrink.stages.quantize.schemes import SCHEMES
-from shrink.tflite.convert import convert
+from shrink.tflite.convert import Conversion, convert
 from shrink.tflite.interpreter import load
-from shrink.tflite.model import read, read_metadata
+from shrink.tflite.model import packed, read, read_metadata, unpacked
 from shrink.tflite.sparse import with_sparse_constants
 from shrink.tflite.weights import float_operators
 from tests.jobs import context_of
@@ -216,6 +219,53 @@ def test_run_refuses_a_tflite_file_that_is_quantized_already(trained: Path, tmp_
     (tmp_path / "model.tflite").write_bytes(content or b"")
     with pytest.raises(ModelError, match="quantized already"):
         quantized(tmp_path, tmp_path, "tflite")
+
+
+def test_a_conversion_on_which_a_kernel_aborts_is_an_error_that_names_the_operator(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    inputs = L.Input((4,))
+    model = keras.Model(inputs, L.Add()([inputs, L.Dense(4)(inputs)]))
+    x = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+
+    def aborting(*arguments: Any, **options: Any) -> Conversion:
+        made = unpacked(convert(*arguments, **options).content)
+        (graph,) = made.subgraphs
+        add = next(o for o in graph.operators if len(o.inputs) == 2)
+        graph.tensors[add.outputs[0]].quantization.scale = np.array([1e-12], np.float32)
+        return Conversion(packed(made), ())
+
+    model.save(tmp_path / "model.keras")
+    np.savez(tmp_path / "x.npz", x=x)
+    monkeypatch.setattr(schemes, "convert", aborting)
+    monkeypatch.setattr(schemes, "_as_quantizer", lambda *_: StageError("refused"))
+    context = context_of(
+        tmp_path,
+        kind="quantize",
+        inputs={"model": ModelSource("keras", tmp_path / "model.keras")},
+        data={"source": "npz", "path": str(tmp_path / "x.npz"), "target": "none"},
+    )
+    with pytest.raises(StageError, match=r"died by SIGABRT, at the operator ADD"):
+        run(QuantizeConfig(scheme="static_wi8_ai8"), context)
+
+
+def test_read_float_tflite_refuses_a_file_of_several_models(tmp_path: Path) -> None:
+    class Two(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec((1, 4), tf.float32)])
+        def one(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {"y": x + 1}
+
+        @tf.function(input_signature=[tf.TensorSpec((1, 4), tf.float32)])
+        def two(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {"y": x * 2}
+
+    module, folder, path = Two(), tmp_path / "saved", tmp_path / "two.tflite"
+    tf.saved_model.save(module, folder, signatures={"one": module.one, "two": module.two})
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(folder), ["one", "two"])
+    path.write_bytes(converter.convert())
+    with pytest.raises(ModelError, match=r"holds 2 models.*: one, two") as caught:
+        read_float_tflite(path)
+    assert "a file of its own" in str(caught.value.hint)
 
 
 def test_run_refuses_unsigned_borders_from_a_tflite_file(trained: Path, tmp_path: Path) -> None:
