@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 
 import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import StageError
-from shrink.contract.choices import Choice
-from shrink.contract.details import Budget, Details
 from shrink.contract.details import Curve as CurveRow
+from shrink.contract.details import Details
 from shrink.contract.report import Skipped
 from shrink.engine.record import TrainingRecord, joined
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.graph.rebuild import (
-    Weights,
     masked,
     rebuild,
     unfrozen,
@@ -34,7 +31,7 @@ from shrink.pruning.masks import FrozenMasks, refuse_unmatched
 from shrink.pruning.reconstruct import check_same
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.objective import temperature_choice
-from shrink.stages.prune.automatic import Settled, settle, sharing
+from shrink.stages.prune.automatic import settle, sharing
 from shrink.stages.prune.choice import choose, sample
 from shrink.stages.prune.config import AUTO, PruneConfig
 from shrink.stages.prune.fine_tuning import fine_tuning
@@ -57,111 +54,77 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     _refuse_no_groups(graph, config, context)
     # Not in the devices' scope: variables of several replicas have no gradients outside of a step.
     settled = settle(graph, config, context)
-    config, curves = settled.config, settled.curves
-    allocate = sharing(graph, curves, config, context)
+    config = settled.config
+    allocate = sharing(graph, settled.curves, config, context)
     with context.devices.scope():
         target = find_target(graph, config, context, allocate)
         _refuse_nothing(target.counts, graph, config, context)
-    counts = target.counts
-    rounds: list[_Round] = []
-    # What does not divide evenly belongs to the last round.
+    choices, notes = [*settled.choices], list[str]()
+    records, differences = list[TrainingRecord](), list[float]()
+    # The remainder of an uneven division goes to the last round.
     each, rest = divmod(first_epochs(config, context), config.steps)
-    for part in in_rounds(counts, config.steps):
-        now = find_groups(rounds[-1].model, config.exclude) if rounds else graph
-        is_last = len(rounds) == config.steps - 1
-        check = target.verify if is_last else None
+    current, model = graph, graph.network.model
+    for number, counts in enumerate(in_rounds(target.counts, config.steps), start=1):
+        is_last = number == config.steps
+        context.phase("choosing channels")
+        if number > 1:
+            current = find_groups(model, config.exclude)
+        chosen = choose(current, counts, config, context)
+        keep = current.keep(chosen.removed)
+        with context.devices.scope():
+            smaller = rebuild(current, keep, chosen.weights)
+            same_size = rebuild(current, current.keep(np.array([])), chosen.weights)
+            for name, arrays in masked(current, keep, chosen.weights).items():
+                if arrays:
+                    same_size.get_layer(name).set_weights(arrays)
+            examples = sample(context, _CHECKED)
+            differences.append(check_same(same_size, smaller, current, keep, examples))
+            if is_last:
+                target.verify(smaller)
+        model, masks = smaller, list[FrozenMasks]()
+        if not config.rebuild:
+            model = same_size
+            for name in unfrozen(current.network, smaller):
+                model.get_layer(name).trainable = True
+            masks = [_frozen(model, current, keep, context)]
+        notes += [note for note in chosen.notes if note not in notes]
         epochs = each + rest if is_last else each
-        automatic = is_last and config.epochs == AUTO
-        rounds.append(
-            _round(now, part, graph, settled, context, check, epochs=epochs, automatic=automatic)
-        )
-    settled = replace(settled, choices=(*settled.choices, *rounds[-1].choices))
+        if not epochs:
+            continue
+        with fine_tuning(model, graph, config, context) as (learning, objective):
+            record = context.train(learning, objective, epochs, masks, training=settled.training)
+        if is_last and config.epochs == AUTO:
+            record, length = prolong(
+                model, record, epochs, context, masks=masks, training=settled.training
+            )
+            choices += length
+        records.append(record)
     if config.teacher == "self" and config.passes:
-        losses = context.task(rounds[-1].model).losses
-        softened = temperature_choice(config.temperature, losses)
-        settled = replace(settled, choices=(*settled.choices, *softened))
+        choices += temperature_choice(config.temperature, context.task(model).losses)
     if config.file_bytes is not None and config.passes:
-        target.verify(rounds[-1].model)  # a file stores equal weights once, and training parts them
-    records = [one.record for one in rounds if one.record is not None]
-    difference = max(one.difference for one in rounds)
+        target.verify(model)  # a file stores equal weights once; fine-tuning made them differ
     notes = [
         *_notes(graph, target, config),
-        *target.notes,
-        *dict.fromkeys(n for r in rounds for n in r.notes),
+        *notes,
+        f"the rebuilt model equals the masked one to {max(differences):.1e} before fine-tuning",
+        *(choice.sentence for choice in choices),
     ]
-    notes.append(f"the rebuilt model equals the masked one to {difference:.1e} before fine-tuning")
-    notes += [one.sentence for one in settled.choices]
-    if changed := unfrozen(graph.network, rounds[-1].model):
+    if changed := unfrozen(graph.network, model):
         notes.append(unfrozen_note(changed))
     if settled.known:
-        notes.append("the groups' sensitivity was known from an earlier run")
-    return StageResult(
-        model=rounds[-1].model,
-        training=joined(records) if records else None,
-        skipped=_skipped(graph, counts),
-        notes=notes,
-        details=_details(settled, target),
-    )
-
-
-def _details(settled: Settled, target: Target) -> Details | None:
-    if not settled.curves and target.met is None and not settled.choices:
-        return None
-    return Details(
-        choices=settled.choices,
+        notes.append("the groups' sensitivity comes from the cache of an earlier run")
+    details = Details(
+        choices=tuple(choices),
         sensitivity=tuple(CurveRow(**asdict(curve)) for curve in settled.curves),
-        budget=None if target.met is None else Budget(**asdict(target.met)),
+        budget=target.budget,
     )
-
-
-@dataclass(frozen=True)
-class _Round:
-    """A model with fewer channels, fine-tuned, and how it differs from the masked one before."""
-
-    model: keras.Model
-    difference: float
-    record: TrainingRecord | None
-    notes: tuple[str, ...]
-    choices: tuple[Choice, ...] = ()
-
-
-def _round(
-    graph: ChannelGraph,
-    counts: Counts,
-    unpruned: ChannelGraph,
-    settled: Settled,
-    context: StageContext,
-    check: Callable[[keras.Model], None] | None,
-    *,
-    epochs: int,
-    automatic: bool,
-) -> _Round:
-    config = settled.config
-    context.phase("choosing channels")
-    chosen = choose(graph, counts, config, context)
-    keep = graph.keep(chosen.removed)
-    with context.devices.scope():
-        smaller = rebuild(graph, keep, chosen.weights)
-        same_size = rebuild(graph, graph.keep(np.array([])), chosen.weights)
-        _set(same_size, masked(graph, keep, chosen.weights))
-        difference = check_same(same_size, smaller, graph, keep, sample(context, _CHECKED))
-        if check is not None:
-            check(smaller)
-    pruned = smaller
-    if not config.rebuild:
-        pruned = same_size
-        for name in unfrozen(graph.network, smaller):
-            same_size.get_layer(name).trainable = True
-    hooks = [] if config.rebuild else [_frozen(same_size, graph, keep, context)]
-    if not epochs:
-        return _Round(pruned, difference, None, chosen.notes)
-    with fine_tuning(pruned, unpruned, config, context) as (learning, objective):
-        training = settled.training
-        record = context.train(learning, objective, epochs, hooks, training=training)
-    if not automatic:
-        return _Round(pruned, difference, record, chosen.notes)
-    whole, choices = prolong(pruned, record, epochs, context, masks=hooks, training=training)
-    return _Round(pruned, difference, whole, chosen.notes, choices)
+    return StageResult(
+        model=model,
+        training=joined(records) if records else None,
+        skipped=_skipped(graph, target.counts),
+        notes=notes,
+        details=details if choices or settled.curves or target.figure else None,
+    )
 
 
 def _frozen(
@@ -176,12 +139,6 @@ def _frozen(
     ]
     with context.devices.scope():
         return FrozenMasks(pairs)
-
-
-def _set(model: keras.Model, weights: Weights) -> None:
-    for name, arrays in weights.items():
-        if arrays:
-            model.get_layer(name).set_weights(arrays)
 
 
 def _refuse_no_groups(graph: ChannelGraph, config: PruneConfig, context: StageContext) -> None:
@@ -214,7 +171,6 @@ def _refuse_nothing(
 
 def _notes(graph: ChannelGraph, target: Target, config: PruneConfig) -> list[str]:
     counts = target.counts
-    asked = target.met.figure if target.met else None
     ends = (graph.keep(np.array([])), graph.keep(any_channels(graph, counts)))
     total = sum(len(group) for group in graph.groups)
     widths = [
@@ -224,15 +180,15 @@ def _notes(graph: ChannelGraph, target: Target, config: PruneConfig) -> list[str
     ]
     rest = f" and {len(widths) - _LISTED} more" if len(widths) > _LISTED else ""
     how = "removed" if config.rebuild else "masked"
+    others = {"parameters": graph.parameters, "macs": graph.macs}
     return [
         f"{sum(counts):,} of {total:,} channels in {len(widths)} of {len(graph.groups)} groups "
         f"{how} by {config.importance}{f' in {config.steps} rounds' if config.steps > 1 else ''}",
-        *([target.met.note] if target.met else []),
-        *([] if asked == "parameters" else [_change("parameters", graph.parameters, ends, config)]),
+        *target.notes(config),
         *(
-            []
-            if asked == "macs"
-            else [_change("MACs of layers with channels", graph.macs, ends, config)]
+            _change("MACs of layers with channels" if name == "macs" else name, cost, ends, config)
+            for name, cost in others.items()
+            if name != target.figure
         ),
         *_less_than_asked(graph, counts, config),
         f"channels: {', '.join(widths[:_LISTED])}{rest}",

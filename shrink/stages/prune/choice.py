@@ -1,8 +1,8 @@
-"""Which channels go, and how many of each group.
+"""Which channels are removed, and how pruning is divided among the groups.
 
-Each group is pruned by itself, by the recipe's importance and without fine-tuning, as in Li et
-al. 2017 ("Pruning Filters for Efficient ConvNets", fig. 2). Every group then loses as many
-channels as are worth the loss they cost, at one price for all, which the budget decides.
+For `allocation: sensitivity` each group is pruned alone, by the recipe's importance and without
+fine-tuning (Li et al. 2017, "Pruning Filters for Efficient ConvNets", fig. 2). The curves of the
+loss then decide how many channels each group loses.
 """
 
 from __future__ import annotations
@@ -45,11 +45,7 @@ _GRADIENT_BATCH = 25
 
 
 def mean_gradients(graph: ChannelGraph, count: int, context: StageContext) -> Callable[[], Weights]:
-    """Return a function that computes the gradients at its first call.
-
-    Args:
-        count: examples of the training split to average over.
-    """
+    """Return a function that averages gradients over `count` training examples, once."""
     return functools.cache(lambda: _gradients(graph, count, context))
 
 
@@ -79,7 +75,7 @@ def _gradients(graph: ChannelGraph, count: int, context: StageContext) -> Weight
 
 @dataclass(frozen=True)
 class Chosen:
-    """Which channels go, and all weights at full size, solved again where that was asked for."""
+    """The labels of the channels to remove, and all weights at full size (solved again or not)."""
 
     removed: np.ndarray
     weights: Weights
@@ -89,12 +85,12 @@ class Chosen:
 def choose(
     graph: ChannelGraph, counts: Counts, config: PruneConfig, context: StageContext
 ) -> Chosen:
-    """Return the channels of least importance, so many of each group."""
+    """Return the `counts` least important channels of each group."""
     weights, seed = weights_of(graph), context.training.seed
     if config.importance == "least_squares":
         solution = least_squares(graph, counts, weights, sample(context, config.samples), seed)
         ranked = ", ".join(solution.ranked)
-        note = f"no layer to solve for reads {ranked}: pruned by L2 norm instead"
+        note = f"pruned by L2 norm, as no layer that can be solved reads them: {ranked}"
         return Chosen(solution.removed, solution.weights, (note,) if ranked else ())
     score = scorer(graph, config, context)
     parts = [
@@ -135,7 +131,7 @@ def _chosen(examples: Examples, count: int, context: StageContext) -> np.ndarray
 def _batches(
     examples: Examples, chosen: np.ndarray, size: int, model: keras.Model
 ) -> Iterator[Batch]:
-    """Yield some examples as tensors, inputs in the dtype that the model computes in."""
+    """Yield batches of tensors, the inputs in the model's compute dtype."""
     for start in range(0, len(chosen), size):
         x, y = examples.arrays(chosen[start : start + size])
         x = tf.nest.map_structure(lambda array: tf.cast(array, model.compute_dtype), x)
@@ -147,17 +143,15 @@ _EXAMPLES, _LOSS_BATCH = 1000, 100
 _VERSION = 1
 """Raised when the same settings give other curves."""
 _LEAST, _MOST_COUNTS = 0.01, 129
-
-
-_DECIDING = ("importance", "samples", "exclude", "sensitivity_metric")
+_IDENTITY_KEYS = ("importance", "samples", "exclude", "sensitivity_metric")
 
 
 def measure_sensitivity(
     graph: ChannelGraph, config: PruneConfig, context: StageContext
 ) -> tuple[list[Curve], bool]:
-    """Return the curve of each group, and whether they were known from before.
+    """Return the loss curve of each group, and whether they come from the cache.
 
-    There are none where the allocation does not ask for them.
+    Empty unless the allocation is `sensitivity`.
     """
     if config.allocation != "sensitivity":
         return [], False
@@ -176,12 +170,12 @@ def measure_sensitivity(
 
 
 def _identity(model: keras.Model, config: PruneConfig, context: StageContext) -> dict[str, object]:
-    """Return everything that decides the curves, as plain data."""
+    """Return the cache key of the curves, as plain data."""
     return {
         "version": _VERSION,
         "model": model_digest(model),
         "code": context.code_of("model"),
-        "prune": {key: getattr(config, key) for key in _DECIDING},
+        "prune": {key: getattr(config, key) for key in _IDENTITY_KEYS},
         "tried": [*_RATIOS, _EXAMPLES],
         "seed": context.training.seed,
         **context.task_identity(),
@@ -191,30 +185,52 @@ def _identity(model: keras.Model, config: PruneConfig, context: StageContext) ->
 
 
 def allocator(graph: ChannelGraph, curves: Sequence[Curve], cost: Cost, round_to: int) -> Allocate:
-    """Return how pruning is shared among the groups: by their curves, or alike without any.
+    """Return how pruning is divided among the groups: by their loss curves, or evenly without any.
 
-    For a price of what is saved, each group loses as many channels as make its loss less the
-    price of its saving least. Where every group may lose at one price, no other sharing saves as
-    much at less loss, as far as the groups' losses add up (Everett 1963, "Generalized Lagrange
-    Multiplier Method"). An extent t stands for the price `t / (1 - t)`, in units of the median
-    price at which half of a group's channels go.
+    By Lagrange multipliers (Everett 1963, "Generalized Lagrange Multiplier Method"): at a price p
+    each group removes the channels that minimize loss - p * saving. If the losses of the groups
+    add up, no other division saves as much at a lower loss. The extent t of the allocation is the
+    price t / (1 - t), in units of the median price at which groups lose half of their channels.
 
     Args:
-        cost: what is to be saved.
-        round_to: of which the channels that stay are a multiple.
+        cost: the figure to be reduced.
+        round_to: the channels that stay are a multiple of this.
     """
     if not curves:
         return uniform(graph.groups, round_to)
-    tables = [_Table.of(graph, n, curve, cost, round_to) for n, curve in enumerate(curves)]
-    unit = max(float(np.median([table.price_of_half for table in tables])), 1e-12)
-    return lambda extent: [table.count_at(unit, extent) for table in tables]
+    unpruned = cost(graph.keep(np.array([])))
+    tables, prices_of_half = list[tuple[np.ndarray, np.ndarray, np.ndarray]](), list[float]()
+    for group, curve in zip(graph.groups, curves, strict=True):
+        ratios = np.linspace(0, 1, min(len(group), _MOST_COUNTS))
+        counts = np.unique([removed_count(len(group), ratio, round_to) for ratio in ratios])
+        left = [cost(graph.keep(group.channels[:count])) for count in counts]
+        savings = unpruned - np.array(left, float)
+        losses = _convex(savings, curve.losses_at(counts))
+        half = savings[-1] / 2
+        rise = float(np.interp(half, savings, losses) - losses[0])
+        prices_of_half.append(rise / half if half else 0.0)
+        tables.append((counts, savings, losses))
+    unit = max(float(np.median(prices_of_half)), 1e-12)
+    for _, savings, losses in tables:
+        # Channels that cost no loss go one by one as the price rises, not all at once.
+        losses += _LEAST * unit * savings**2 / max(savings[-1], 1e-12)
+
+    def allocate(extent: float) -> Counts:
+        if extent == 1:
+            return [int(counts[-1]) for counts, _, _ in tables]
+        price = unit * extent / (1 - extent)
+        return [
+            int(counts[np.argmin(losses - price * savings)]) for counts, savings, losses in tables
+        ]
+
+    return allocate
 
 
 def _convex(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the greatest convex function below `y` (n,) at rising `x` (n,).
 
-    Where a loss rises fast and then no more, no price lies between nothing and everything: a
-    budget would be overshot by a whole group. Below the chord every amount has its price.
+    Without it, a loss that rises fast and then stays flat has no price between removing nothing
+    and removing everything, and a budget would be missed by a whole group.
     """
     hull: list[int] = []
     for n in range(len(x)):
@@ -226,45 +242,6 @@ def _convex(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def _slope(x: np.ndarray, y: np.ndarray, a: int, b: int) -> float:
     return float((y[b] - y[a]) / max(x[b] - x[a], 1e-300))
-
-
-@dataclass(frozen=True)
-class _Table:
-    """Loss and saving of a group by the channels it loses, (n,) each."""
-
-    counts: np.ndarray
-    losses: np.ndarray
-    savings: np.ndarray
-
-    @classmethod
-    def of(
-        cls, graph: ChannelGraph, number: int, curve: Curve, cost: Cost, round_to: int
-    ) -> _Table:
-        """Return the losses and savings of one group by the channels removed from it."""
-        channels = len(graph.groups[number])
-        tried = np.linspace(0, 1, min(channels, _MOST_COUNTS))
-        counts = np.unique([removed_count(channels, ratio, round_to) for ratio in tried])
-        everything = cost(graph.keep(np.array([])))
-        removed = [graph.groups[number].channels[:count] for count in counts]
-        savings = [everything - cost(graph.keep(labels)) for labels in removed]
-        saved = np.array(savings, float)
-        return cls(counts, _convex(saved, curve.losses_at(counts)), saved)
-
-    @property
-    def price_of_half(self) -> float:
-        """What half of the saving costs in loss, for each unit of it."""
-        half = self.savings[-1] / 2
-        rise = float(np.interp(half, self.savings, self.losses)) - self.losses[0]
-        return float(rise / half) if half else 0.0
-
-    def count_at(self, unit: float, extent: float) -> int:
-        """Return how many channels go at the price that an extent stands for."""
-        if extent == 1:
-            return int(self.counts[-1])
-        # Removing is never for nothing, so that free channels go one by one as the price rises.
-        charged = self.losses + _LEAST * unit * self.savings**2 / max(self.savings[-1], 1e-12)
-        price = unit * extent / (1 - extent)
-        return int(self.counts[np.argmin(charged - price * self.savings)])
 
 
 def _curve(
@@ -293,10 +270,10 @@ def _curve(
 def _cost_of(
     full: keras.Model, config: PruneConfig, context: StageContext
 ) -> Callable[[keras.Model], float]:
-    """Return what a model costs: its loss, or how much worse a metric is than the full one's.
+    """Return how to measure a pruned model: its loss, or how much a metric worsens.
 
     Raises:
-        RecipeError: the metric is a function that the recipe's task does not name.
+        RecipeError: the metric is a function that `task.metrics` does not name.
     """
     metric = config.sensitivity_metric
     if metric is None or metric == LOSS:

@@ -37,92 +37,90 @@ Ratio = Annotated[float, Field(ge=0, lt=1)]
 
 
 class PruneConfig(StageConfig):
-    """Remove what matters least, then fine-tune: weights by mask; channels or layers for real."""
+    """Remove the least important weights, channels or layers, then fine-tune."""
 
     kind: ClassVar[str] = "prune"
     breaks: ClassVar[tuple[str, ...]] = ("clusters",)
 
     method: Literal["magnitude", "channels", "layers"] = "magnitude"
-    """magnitude: weights of smallest absolute value become zero; channels: whole channels go;
-    layers: whole blocks go whose inputs and outputs have one shape, such as residual blocks."""
+    """magnitude: set the smallest weights to zero; channels: remove whole channels; layers: remove
+    whole blocks whose input and output have the same shape, such as residual blocks."""
     sparsity: Ratio = 0.5
-    """magnitude: fraction of each prunable kernel that becomes zero."""
+    """magnitude: fraction of each prunable kernel that is set to zero."""
     pattern: Literal["unstructured", "2:4", "block"] = "unstructured"
-    """magnitude: any weight by itself; two of every four input channels, at once; or blocks of
-    four input channels."""
+    """magnitude: any weight; two of every four input channels, at once; or blocks of four input
+    channels."""
     schedule: Literal["constant", "polynomial"] = "polynomial"
     """magnitude: constant, the whole sparsity at once; polynomial, rising cubically over `ramp`."""
     initial_sparsity: Ratio = 0.0
-    """magnitude: fraction that is zero from the start, from which a polynomial schedule rises."""
+    """magnitude: the sparsity from which a polynomial schedule rises."""
     ramp: Fraction = 0.6
     """magnitude: fraction of the updates over which a polynomial schedule rises."""
     frequency: Literal["auto"] | Count = "auto"
     """magnitude: updates between two choices of the mask while the sparsity rises; auto: 10, or
-    fewer where the rise is shorter than 480 updates, so that it has 48 choices."""
+    fewer if the ramp has fewer than 480 updates, so that the mask is chosen 48 times."""
     ratio: Ratio | None = None
-    """channels: fraction of each group's channels that is removed."""
+    """channels: fraction of the channels of each group to remove."""
     ratios: dict[str, Ratio] = Field(default_factory=dict)
-    """channels: ratios of single groups, by a pattern of the names of their layers."""
+    """channels: ratios of single groups, by a pattern of layer names."""
     macs: OpenFraction | None = None
-    """channels: remove until at most this fraction of the multiply-accumulates is left."""
+    """channels: budget, the fraction of the multiply-accumulates that may be left."""
     parameters: OpenFraction | None = None
-    """channels: remove until at most this fraction of the parameters is left."""
+    """channels: budget, the fraction of the parameters that may be left."""
     file_bytes: Bytes | None = None
-    """channels: remove until the model's TFLite file is at most this large."""
+    """channels: budget, the size of the TFLite file."""
     arena_bytes: Bytes | None = None
-    """channels: remove until the file's tensor arena on a microcontroller is at most this large."""
+    """channels: budget, the size of the tensor arena in TFLite Micro."""
     file_precision: Literal["float32", "int8"] = "float32"
-    """channels: the TFLite file that `file_bytes` or `arena_bytes` limits: converted, or int8."""
+    """channels: the TFLite file whose size or arena is limited."""
     arena: Literal["converted", "compacted"] = "converted"
-    """channels: whose arena `arena_bytes` limits: that of the file as converted, or as the stage
-    `compact` leaves it after `quantize`, for which fewer channels go."""
+    """channels: limit the arena of the converted file, or of the file after the stages `quantize`
+    and `compact`, for which fewer channels are removed."""
     max_extra_macs: Annotated[float, Field(ge=0, le=10)] | None = None
-    """channels: with `arena: compacted`, the share of multiply-accumulates that may come on top; by
-    default that of the recipe's stage `compact`, else 0.05."""
+    """channels: with `arena: compacted`, the fraction of multiply-accumulates that compaction may
+    add; by default that of the recipe's stage `compact`, else 0.05."""
     allocation: Literal["auto", "uniform", "sensitivity", "global"] = "auto"
-    """channels: the same fraction of every group, more where the validation loss is less sensitive,
-    or the least important channels of all groups together; auto: with a budget, uniform or by
-    sensitivity, whichever has less loss on validation examples; uniform with a ratio."""
+    """channels: the same fraction of every group, more of groups that affect the validation loss
+    less, or the least important channels of all groups; auto: uniform, or with a budget uniform or
+    sensitivity, whichever has the lower validation loss."""
     sensitivity_metric: str | None = None
-    """channels: with `allocation: sensitivity`, the metric whose worsening on validation examples
-    is looked at in place of the loss."""
+    """channels: with `allocation: sensitivity`, a metric to measure in place of the loss."""
     importance: Literal["auto"] | Annotated[str, NameIn(IMPORTANCES)] = "auto"
-    """channels: which go first; least_squares also solves for the kernels that read the others;
-    auto: with a budget, least_squares or l2, whichever has less loss on validation examples; l2
-    with a ratio."""
+    """channels: how to rank channels; least_squares also solves the next layers' kernels again;
+    auto: l2, or with a budget least_squares or l2, whichever has the lower validation loss."""
     samples: Count = 400
     """channels: training examples for taylor, apoz, mean_activation and least_squares."""
     blocks: Count | None = None
-    """layers: how many blocks go, one after the other, each the one without which the loss on
-    validation examples is least."""
+    """layers: number of blocks to remove, one after the other, each time the block whose removal
+    raises the validation loss least."""
     rebuild: bool = True
-    """channels: false keeps all shapes and sets what belongs to removed channels to zero."""
+    """channels: false keeps all shapes and sets the weights of removed channels to zero."""
     round_to: Count = 1
     """channels: the channels left in a group are a multiple of this, or all of them."""
     teacher: Literal["auto", "self"] | None = "auto"
-    """channels, layers: self fine-tunes under the unpruned model's softened outputs, null does not;
-    auto: self with a budget or of layers, where the task has softened outputs."""
+    """channels, layers: self, fine-tune towards the softened outputs of the unpruned model; null,
+    on labels alone; auto: self with a budget or for layers, if the task has softened outputs."""
     temperature: Literal["auto"] | Positive = "auto"
-    """channels, layers: T, by which the logits of model and teacher are divided; auto: 4, and 1 of
-    a detector."""
+    """channels, layers: T, which divides the logits of model and teacher; auto: 4, and 1 for a
+    detector."""
     alpha: Fraction = 0.1
-    """channels, layers: with a teacher, the weight of the loss on the hard labels."""
+    """channels, layers: with a teacher, the weight of the loss on the labels."""
     exclude: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """Layers to leave alone, by name; `*` and `?` match as in a shell."""
+    """Layers to leave unchanged, by name; `*` and `?` match as in a shell."""
     steps: Count = 1
-    """channels: rounds, each of which removes its part and fine-tunes for its part of `epochs`."""
+    """channels: rounds; each removes its part and fine-tunes for its part of `epochs`."""
     epochs: Literal["auto"] | NonNegative = "auto"
-    """Passes of fine-tuning; 0 prunes at once and does not train; auto: about 600 updates in 5 to
-    20 passes, then twice as long while the loss on validation examples falls."""
+    """Epochs of fine-tuning; 0 does not train; auto: about 600 updates in 5 to 20 epochs, then
+    doubled while the validation loss falls."""
     fine_tuning: Literal["auto", "training"] = "auto"
-    """channels: training: as `training` says; auto: with a budget, and where `training.optimizer`
-    has its defaults, a rate scaled to the model and falling to 0."""
+    """channels: training, with the settings in `training`; auto: with a budget and the default
+    optimizer, a learning rate scaled to the weights that falls to 0 by a cosine."""
 
     def idle_keys(self) -> Mapping[str, str]:
-        """Return keys of a rise that there is not."""
+        """Return keys of a rise that does not happen."""
         if self.method != "magnitude" or self.pattern == "2:4":
-            return {}  # refused below, in words of their own
-        # 10 was the default, and stands in the resolved recipes of earlier runs.
+            return {}  # refused below
+        # 10 was the default, so resolved recipes of earlier runs have it.
         rise = [key for key in _RISE if key != "frequency" or self.frequency != _SELDOM]
         if self.epochs == 0:
             return dict.fromkeys(rise, "epochs above 0")
@@ -131,18 +129,18 @@ class PruneConfig(StageConfig):
         return {} if self.ramp else {"frequency": "a ramp above 0"}
 
     def preserved(self) -> tuple[str, ...]:
-        """Return `sparsity` where weights stay in place as zeros; what is removed leaves none."""
+        """Return `sparsity` if pruned weights stay as zeros."""
         return ("sparsity",) if self.method == "magnitude" or not self.rebuild else ()
 
     def counting_on(self, max_extra_macs: float) -> PruneConfig:
-        """Return it with what a later stage `compact` may add, where that decides and is open."""
+        """Return the configuration with the limit of a later stage `compact`, if it applies."""
         if self.arena != "compacted" or self.max_extra_macs is not None:
             return self
         return self.model_copy(update={"max_extra_macs": max_extra_macs})
 
     @property
     def needs_examples(self) -> str | None:
-        """What it does with examples; magnitude without fine-tuning alone needs none."""
+        """What it does with examples; None for magnitude without fine-tuning."""
         if self.method == "channels":
             return "checks on them that the smaller model is the same"
         if self.method == "layers":
@@ -151,22 +149,22 @@ class PruneConfig(StageConfig):
 
     @property
     def keeps_layers(self) -> bool:
-        """Masks change weights alone."""
+        """Whether the layers keep their shapes."""
         return self.method == "magnitude" or not self.rebuild
 
     @property
     def removes_blocks(self) -> int:
-        """How many blocks of layers it removes."""
+        """Number of blocks to remove."""
         return self.blocks or 0
 
     @property
     def passes(self) -> int:
-        """Passes of fine-tuning, as far as the recipe alone tells."""
+        """Epochs of fine-tuning, at least, by the recipe alone."""
         return max(_PASSES, self.steps) if self.epochs == "auto" else self.epochs
 
     @property
     def budget(self) -> str | None:
-        """The key of the budget that it prunes to; None where it has ratios."""
+        """The key of the budget; None with ratios."""
         return next((key for key in _TARGETS if getattr(self, key) is not None), None)
 
     @property
@@ -188,12 +186,15 @@ class PruneConfig(StageConfig):
                     f"{', '.join(foreign)} belongs to method {method}, and the method is "
                     f"{self.method}"
                 )
+        if not self._may_have_teacher and self.model_fields_set & {"temperature", "alpha"}:
+            raise ValueError("temperature and alpha need `teacher: self`")
+        if self.teacher == "self" and self.epochs == 0:
+            raise ValueError("a teacher needs epochs of fine-tuning")
         if self.method == "channels":
             self._check_targets()
-            self._check_fine_tuning()
             self._check_sensitivity()
-        elif self.method == "layers":
-            self._check_layers()
+        elif self.method == "layers" and self.blocks is None:
+            raise ValueError("layers needs blocks, the number of blocks to remove")
         elif self.initial_sparsity > self.sparsity:
             raise ValueError(
                 f"initial_sparsity {self.initial_sparsity:g} is above sparsity {self.sparsity:g}"
@@ -201,7 +202,7 @@ class PruneConfig(StageConfig):
         if self.pattern == "2:4" and self.sparsity != 0.5:
             raise ValueError("pattern 2:4 is a sparsity of 0.5; leave sparsity out")
         if self.pattern == "2:4" and self.model_fields_set.intersection(_SCHEDULE):
-            raise ValueError(f"pattern 2:4 is chosen once, so {', '.join(_SCHEDULE)} are none")
+            raise ValueError(f"pattern 2:4 is chosen once: leave {', '.join(_SCHEDULE)} out")
         return self
 
     def _check_targets(self) -> None:
@@ -220,6 +221,14 @@ class PruneConfig(StageConfig):
             raise ValueError("arena: compacted is that of an int8 file: file_precision: int8")
         if self.max_extra_macs is not None and self.arena != "compacted":
             raise ValueError("max_extra_macs needs arena: compacted")
+        if self.budget is not None and not self.rebuild:
+            raise ValueError(
+                f"{self.budget} needs `rebuild: true`: masked channels keep their shapes"
+            )
+        if self.steps > 1 and not self.rebuild:
+            raise ValueError("steps need `rebuild: true`")
+        if self.steps > max(self.passes, 1):
+            raise ValueError(f"{self.steps} steps need at least as many epochs of fine-tuning")
         if self.ratios and self.allocation not in ("auto", "uniform"):
             raise ValueError("ratios say what each group loses; leave allocation out")
         if self.allocation == "global" and self.importance == "least_squares":
@@ -227,14 +236,6 @@ class PruneConfig(StageConfig):
                 "least_squares gives no scores that groups could be compared by; take another "
                 "importance, or allocation: sensitivity"
             )
-
-    def _check_layers(self) -> None:
-        if self.blocks is None:
-            raise ValueError("layers needs blocks, how many of them go")
-        if not self._may_have_teacher and self.model_fields_set & {"temperature", "alpha"}:
-            raise ValueError("temperature and alpha need `teacher: self`")
-        if self.teacher == "self" and self.epochs == 0:
-            raise ValueError("a teacher needs epochs of fine-tuning")
 
     def _check_sensitivity(self) -> None:
         metric = self.sensitivity_metric
@@ -248,19 +249,6 @@ class PruneConfig(StageConfig):
             raise ValueError(
                 f"sensitivity_metric: {metric} is of slices, which only test examples have"
             )
-
-    def _check_fine_tuning(self) -> None:
-        if not self._may_have_teacher and self.model_fields_set & {"temperature", "alpha"}:
-            raise ValueError("temperature and alpha need `teacher: self`")
-        budget = self.budget
-        if budget is not None and not self.rebuild:
-            raise ValueError(f"{budget} needs `rebuild: true`: masked channels keep their shapes")
-        if self.steps > 1 and not self.rebuild:
-            raise ValueError("steps need `rebuild: true`")
-        if self.steps > max(self.passes, 1):
-            raise ValueError(f"{self.steps} steps need at least as many epochs of fine-tuning")
-        if self.teacher == "self" and self.epochs == 0:
-            raise ValueError("a teacher needs epochs of fine-tuning")
 
     @model_serializer(mode="wrap")
     def _own_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:

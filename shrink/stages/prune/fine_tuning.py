@@ -10,6 +10,7 @@ import tf_keras as keras
 
 from shrink.base.errors import StageError
 from shrink.base.losses import takes_logits
+from shrink.contract.choices import Choice
 from shrink.engine.objective import Objective
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import rebuild, weights_of
@@ -24,21 +25,37 @@ from shrink.stages.distill.objective import (
     temperature_of,
     together_of,
 )
-from shrink.stages.prune.config import PruneConfig
+from shrink.stages.prune.config import AUTO, PruneConfig
+from shrink.task.task import Task
+
+
+def with_teacher(config: PruneConfig, task: Task) -> tuple[PruneConfig, tuple[Choice, ...]]:
+    """Replace `teacher: auto`: by the unpruned model where the task has softened outputs."""
+    if config.teacher != AUTO:
+        return config, ()
+    if config.epochs == 0:
+        return config.model_copy(update={"teacher": None}), ()
+    losses = list(dict.fromkeys(task.losses))
+    if task.detector is not None or (len(losses) == 1 and takes_logits(losses[0])):
+        choice = Choice(key="teacher", value="self", why="the task has softened outputs")
+        return config.model_copy(update={"teacher": "self"}), (choice,)
+    why = f"only classes of one kind have softened outputs, and the loss is {', '.join(losses)}"
+    choice = Choice(key="teacher", value="none", why=why)
+    return config.model_copy(update={"teacher": None}), (choice,)
 
 
 @contextlib.contextmanager
 def fine_tuning(
     model: keras.Model, unpruned: ChannelGraph, config: PruneConfig, context: StageContext
 ) -> Iterator[tuple[keras.Model, Objective]]:
-    """Yield the model to train and what to minimise; both are of use inside the context only.
+    """Yield the model to train and the objective; both are valid inside the context only.
 
     Args:
-        model: the pruned model; what is yielded trains its weights.
-        unpruned: the teacher, where the recipe wants one.
+        model: the pruned model; the model that is yielded shares its weights.
+        unpruned: the teacher, if `config.teacher` is `self`.
 
     Raises:
-        StageError: a teacher for a task that has no softened outputs.
+        StageError: a teacher for a task without softened outputs.
     """
     task = context.task(model)
     if config.teacher != "self":

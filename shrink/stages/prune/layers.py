@@ -1,21 +1,17 @@
-"""Pruning by layers: whole blocks go, those without which the loss on validation examples is least.
+"""Pruning by layers: remove the blocks without which the loss on validation examples is least.
 
-One after the other, as a block may do without its neighbour or not (greedy, as in Zhang et al.
-2024, "FinerCut", for transformers; by the task's own loss, which is what fine-tuning begins with).
+Blocks are removed one at a time and measured again after each, because a block can depend on its
+neighbour (greedy, as in Zhang et al. 2024, "FinerCut", but by the loss of the task).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import tf_keras as keras
-
 from shrink.base.errors import StageError
-from shrink.base.losses import takes_logits
 from shrink.contract.choices import Choice, Option
 from shrink.contract.details import Details
 from shrink.contract.report import Skipped
-from shrink.engine.record import TrainingRecord
 from shrink.graph.groups import find_groups
 from shrink.graph.network import Network, read_network
 from shrink.graph.rebuild import unfrozen, unfrozen_note
@@ -31,7 +27,7 @@ from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.objective import temperature_choice
 from shrink.stages.prune.choice import validation_loss
 from shrink.stages.prune.config import AUTO, PruneConfig
-from shrink.stages.prune.fine_tuning import fine_tuning
+from shrink.stages.prune.fine_tuning import fine_tuning, with_teacher
 from shrink.stages.prune.length import first_epochs, prolong
 
 _FIGURE = "validation_loss"
@@ -39,11 +35,11 @@ _LISTED = 6
 
 
 def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
-    """Remove whole blocks from the model, then fine-tune what is left.
+    """Remove whole blocks from the model, then fine-tune it.
 
     Raises:
-        ModelError: the model has not so many blocks that could go.
-        StageError: there are no validation examples to choose by.
+        ModelError: fewer blocks than `config.blocks` can be removed.
+        StageError: there are no validation examples.
     """
     model = context.load()
     network = read_network(model)
@@ -64,14 +60,19 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
         gone, choices = _chosen(network, able, wanted, context)
         smaller = without_blocks(network, gone, exclude=config.exclude)
         after = validation_loss(smaller, context)
-    config = _with_teacher(config, smaller, context)
+    task = context.task(smaller)
+    config, teacher = with_teacher(config, task)
+    choices += teacher
     record = None
     if config.passes:
-        record, length = _fine_tuned(smaller, model, config, context)
-        choices += length
-    if config.teacher == "self" and config.passes:
-        losses = context.task(smaller).losses
-        choices = (*choices, *temperature_choice(config.temperature, losses))
+        epochs = first_epochs(config, context)
+        with fine_tuning(smaller, find_groups(model), config, context) as (learning, objective):
+            record = context.train(learning, objective, epochs)
+        if config.epochs == AUTO:
+            record, length = prolong(smaller, record, epochs, context)
+            choices += length
+        if config.teacher == "self":
+            choices += temperature_choice(config.temperature, task.losses)
     count, left = model.count_params(), smaller.count_params()
     notes = [
         f"{len(gone)} of {len(able)} blocks removed: "
@@ -99,7 +100,7 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
 def _chosen(
     network: Network, able: Sequence[Block], count: int, context: StageContext
 ) -> tuple[list[Block], tuple[Choice, ...]]:
-    """Return the blocks that go, in the order in which they were chosen, and over what."""
+    """Return the blocks to remove, in the order of their choice, and the choices for the report."""
     gone, choices, left = list[Block](), list[Choice](), [*able]
     for _ in range(count):
         losses = [validation_loss(without_blocks(network, [*gone, one]), context) for one in left]
@@ -116,31 +117,10 @@ def _chosen(
 
 
 def named(block: Block, network: Network) -> str:
-    """Return a block as people find it in a summary: `conv2d_3 to add_1`."""
+    """Return a block's first and last layer: `conv2d_3 to add_1`."""
     names = [network.name(block.calls[0].layer), network.name(block.calls[-1].layer)]
     return " to ".join(dict.fromkeys(names))
 
 
 def _reason(block: Block) -> str:
     return "its output has another shape than its input" if block.has_kernel else "has no kernel"
-
-
-def _with_teacher(config: PruneConfig, model: keras.Model, context: StageContext) -> PruneConfig:
-    """Return it with the unpruned model as teacher, where that is open and has softened outputs."""
-    if config.teacher != AUTO:
-        return config
-    task = context.task(model)
-    softened = task.detector is not None or takes_logits(task.loss)
-    taken = "self" if softened and config.passes else None
-    return config.model_copy(update={"teacher": taken})
-
-
-def _fine_tuned(
-    smaller: keras.Model, unpruned: keras.Model, config: PruneConfig, context: StageContext
-) -> tuple[TrainingRecord, tuple[Choice, ...]]:
-    graph, epochs = find_groups(unpruned), first_epochs(config, context)
-    with fine_tuning(smaller, graph, config, context) as (learning, objective):
-        record = context.train(learning, objective, epochs)
-    if config.epochs != AUTO:
-        return record, ()
-    return prolong(smaller, record, epochs, context)

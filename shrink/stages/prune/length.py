@@ -1,10 +1,9 @@
-"""How long fine-tuning lasts where `epochs` is `auto`: twice as long, while that helps.
+"""How long fine-tuning lasts with `epochs: auto`: doubled while the validation loss falls.
 
-The first training has about 600 updates, under the teacher if there is one. Each further training
-makes as many updates as all before it, with a learning rate schedule of its own, on labels alone:
-a teacher helps at first, and holds back a model that trains for long. Time decides nothing, so the
-result does not depend on the machine. `tests.benchmarks.bench_defaults` compares this rule with
-others.
+The first training makes about 600 updates, under the teacher if there is one. Each further training
+makes as many updates as all before it, with a new learning rate schedule and on labels alone,
+because a teacher holds back a model that trains for long. The length depends on updates, never on
+time, so a slow machine gets the same model. Measured by `tests.benchmarks.bench_defaults`.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from shrink.stages.prune.choice import validation_losses
 from shrink.stages.prune.config import PruneConfig
 
 FIRST_UPDATES, FEWEST_EPOCHS, MOST_EPOCHS = 600, 5, 20
-"""Of the first training: the updates it should have, and the limits of its epochs."""
+"""Updates of the first training, and the bounds of its epochs."""
 MOST_UPDATES = 16 * FIRST_UPDATES
-"""No further training begins that would end above this number of updates in all."""
+"""A training that would end above this total number of updates is not started."""
 
 
 def updates_per_epoch(context: StageContext) -> int:
-    """Return how many updates a pass over the training examples makes."""
+    """Return the number of updates in an epoch."""
     return math.ceil(len(context.dataset.train) / context.training.global_batch_size)
 
 
 def first_epochs(config: PruneConfig, context: StageContext) -> int:
-    """Return `epochs`, or where it is `auto` the epochs of the first training."""
+    """Return `epochs`, or for `auto` the epochs of the first training."""
     if isinstance(config.epochs, int):
         return config.epochs
     wanted = math.ceil(FIRST_UPDATES / max(1, updates_per_epoch(context)))
@@ -53,16 +52,16 @@ def prolong(
     masks: Sequence[AfterUpdate] = (),
     training: TrainingConfig | None = None,
 ) -> tuple[TrainingRecord, tuple[Choice, ...]]:
-    """Train a model in place after its first training; return the record of all, and the choice.
+    """Continue to train a model in place; return the record of all trainings, and the choice.
 
-    A training is the last if it does not lower the mean loss on validation examples by the standard
-    error of that difference. If it raises the loss, the weights before it stay.
+    The last training is the first that does not lower the mean loss on validation examples by the
+    standard error of the paired differences. If it raises the loss, the earlier weights are kept.
 
     Args:
         record: of the first training.
-        epochs: that this should have had.
+        epochs: of the first training, unless `patience` ended it early.
         masks: applied after every update; they no longer change.
-        training: in place of the recipe's.
+        training: settings that replace the recipe's.
     """
     for mask in masks:
         if isinstance(mask, Masks):
@@ -70,7 +69,7 @@ def prolong(
     training, objective = training or context.training, context.task(model).objective()
     records = [record]
     if len(context.dataset.validation) < 2:
-        why = "there are no validation examples to tell whether more helps"
+        why = "there are no validation examples to measure whether more helps"
         return record, (Choice(key="epochs", value=str(epochs), why=why),)
     per_epoch, losses = updates_per_epoch(context), validation_losses(model, objective, context)
     options = [_option(records, per_epoch, losses)]
@@ -80,7 +79,7 @@ def prolong(
             why = "training.patience ended it"
             break
         if 2 * total * per_epoch > MOST_UPDATES:
-            why = f"twice as many would be more than {MOST_UPDATES:,}"
+            why = f"twice as many would exceed {MOST_UPDATES:,} updates"
             break
         before, epochs = model.get_weights(), total
         further = training.model_copy(update={"seed": training.seed + len(records)})
@@ -89,13 +88,13 @@ def prolong(
         options.append(_option(records, per_epoch, after))
         falls = losses - after
         fall, error = float(falls.mean()), float(falls.std(ddof=1)) / math.sqrt(len(falls))
-        # All workers do what the chief's figures say: their own may differ in the last digit.
+        # All workers follow the chief: their own figures may differ in the last digit.
         if better := broadcast_from_chief(context.devices, fall > 0):
             losses = after
         else:
             model.set_weights(before)
         if not broadcast_from_chief(context.devices, fall > error):
-            kept = "" if better else ", so the weights before them stay"
+            kept = "" if better else ", so the weights before them were kept"
             why = (
                 f"the last {epochs * per_epoch:,} changed the loss on validation examples by "
                 f"{-fall:+.2g} (standard error {error:.2g}){kept}"

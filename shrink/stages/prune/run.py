@@ -36,7 +36,7 @@ def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
     """Zero the smallest weights of each kernel, fine-tuning the others.
 
     Raises:
-        StageError: there is nothing to prune, or a kernel is less sparse than was asked for.
+        StageError: no kernel can be pruned, or a kernel is less sparse than requested.
     """
     model = context.load()
     grouped = config.pattern != "unstructured"
@@ -89,21 +89,22 @@ def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
 def _finish(
     masks: Masks, kernels: Sequence[PrunableKernel], config: PruneConfig, context: StageContext
 ) -> list[str]:
-    """Hold every kernel to the sparsity that was asked for; return sentences for the report.
+    """Check that every kernel has the requested sparsity; return sentences for the report.
 
     Raises:
-        StageError: a kernel is less sparse, or nothing became zero at all.
+        StageError: a kernel is less sparse, or no weight became zero.
     """
     notes = []
     if any(_missing(one, config) for one in kernels):
         # In float16 the optimizer skips updates whose gradients overflow, and the ramp with them.
         with context.devices.scope():
             masks.prune_now(config.sparsity)
-        notes.append("the masks were completed after training, which made fewer updates than asked")
+        notes.append("the masks were completed after training, because updates were skipped")
     for one in kernels:
-        if missing := _missing(one, config):
+        if _missing(one, config):
+            zeros, of = _units(one, config)
             raise StageError(
-                f"{one.layer}: {missing} fewer zeros than a sparsity of {config.sparsity:g} is",
+                f"{one.layer}: reached sparsity {zeros / of:.4g}, requested {config.sparsity:g}",
                 subject=context.name,
                 hint="please report this",
             )
@@ -115,25 +116,20 @@ def _finish(
             subject=context.name,
             hint="raise prune.sparsity",
         )
-    return [*notes, *_more_zeros(kernels, config)]
-
-
-def _more_zeros(kernels: Sequence[PrunableKernel], config: PruneConfig) -> list[str]:
-    """Say which kernels have more zeros than was asked for, as some had before."""
     more = [
         f"{one.layer} ({zeros / of:.1%})"
         for one in kernels
         for zeros, of in [_units(one, config)]
         if zeros > round(config.sparsity * of)
     ]
-    if not more or config.pattern == "2:4":
-        return []
-    rest = f" and {len(more) - _LISTED} more" if len(more) > _LISTED else ""
-    return [f"more zeros than asked for, there before: {', '.join(more[:_LISTED])}{rest}"]
+    if more and config.pattern != "2:4":
+        rest = f" and {len(more) - _LISTED} more" if len(more) > _LISTED else ""
+        notes.append(f"sparser than requested before pruning: {', '.join(more[:_LISTED])}{rest}")
+    return notes
 
 
 def _missing(one: PrunableKernel, config: PruneConfig) -> int:
-    """Return how many units of the pattern a kernel lacks at zero."""
+    """Return how many more units of the pattern should be zero."""
     zeros, of = _units(one, config)
     wanted = of if config.pattern == "2:4" else round(config.sparsity * of)
     return max(0, wanted - zeros)

@@ -143,21 +143,6 @@ def test_an_optimizer_of_the_recipe_stays(model_path: Path, tmp_path: Path) -> N
     assert found.training == context.training
 
 
-def test_a_regression_has_no_teacher(model_path: Path, tmp_path: Path) -> None:
-    context = context_with(model_path, tmp_path)
-    fields = {"importance": "l2", "allocation": "uniform", "epochs": 1}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StageContext, "task", lambda *_: _Regression())
-        found = settle(graph_of(context), config_of(parameters=0.5, **fields), context)
-    assert found.config.teacher is None
-    assert "mean_squared_error" in by_key(found)["teacher"].why
-
-
-class _Regression:
-    losses = ("mean_squared_error",)
-    detector = None
-
-
 @pytest.mark.parametrize(
     ("losses", "value", "why"),
     [

@@ -125,7 +125,7 @@ def test_prune_takes_channels_where_they_are_not_missed(tmp_path: Path) -> None:
     assert spare.ratios[:3] == (0.0, 0.25, 0.5)
     lost = [[loss or 0.0 for loss in one.losses] for one in (needed, spare)]
     assert lost[0][2] > lost[1][2] == pytest.approx(lost[1][0])
-    assert any("known from an earlier run" in note for note in prune(settings, context).notes)
+    assert any("cache of an earlier run" in note for note in prune(settings, context).notes)
     result = prune({**settings, "sensitivity_metric": "f1_macro"}, context)
     assert result.model is not None
     assert result.details is not None

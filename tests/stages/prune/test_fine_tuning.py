@@ -1,15 +1,20 @@
+"""Which models have a teacher, and what fine-tuning under it minimizes."""
+
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.distillation.losses import softened_bernoulli_kl
 from shrink.graph.groups import find_groups
 from shrink.stages.prune.config import PruneConfig
-from shrink.stages.prune.fine_tuning import fine_tuning
+from shrink.stages.prune.fine_tuning import fine_tuning, with_teacher
 from tests.graph.equivalence import randomise
 from tests.jobs import context_of
 
@@ -47,3 +52,28 @@ def test_fine_tuning_follows_answers_of_yes_and_no(tmp_path: Path) -> None:
     wanted = softened_bernoulli_kl(own, other, 4.0)
     assert np.min(wanted) >= 0 < np.max(wanted)
     np.testing.assert_allclose(loss, np.reshape(wanted, -1), rtol=1e-4, atol=1e-6)
+
+
+CLASSES, NUMBERS = "sparse_categorical_crossentropy", "mean_squared_error"
+
+
+@pytest.mark.parametrize(
+    "settings", [{"method": "layers", "blocks": 1}, {"method": "channels", "macs": 0.5}]
+)
+@pytest.mark.parametrize(
+    ("losses", "teacher", "why"),
+    [
+        ((CLASSES, CLASSES), "self", "has softened outputs"),
+        ((NUMBERS,), None, f"the loss is {NUMBERS}"),
+        ((CLASSES, NUMBERS), None, f"the loss is {CLASSES}, {NUMBERS}"),
+    ],
+)
+def test_only_classes_of_one_kind_have_a_teacher_by_default(
+    settings: dict[str, Any], losses: tuple[str, ...], teacher: str | None, why: str
+) -> None:
+    task: Any = SimpleNamespace(detector=None, losses=losses)
+    config, (choice,) = with_teacher(PruneConfig.model_validate(settings), task)
+    assert (config.teacher, choice.value) == (teacher, teacher or "none")
+    assert why in choice.why
+    by_hand = PruneConfig.model_validate({**settings, "teacher": None})
+    assert with_teacher(by_hand, task) == (by_hand, ())

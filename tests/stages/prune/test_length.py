@@ -94,9 +94,9 @@ def tuned(
             [1.0, 0.9, 1.0],
             [6, 6, 12],
             12,
-            "by +0.1 (standard error 0.02), so the weights before them stay",
+            "by +0.1 (standard error 0.02), so the weights before them were kept",
         ),
-        ([1.0, 0.9, 0.8, 0.7, 0.6], [6, 6, 12, 24, 48], 96, "twice as many would be more than"),
+        ([1.0, 0.9, 0.8, 0.7, 0.6], [6, 6, 12, 24, 48], 96, "twice as many would exceed"),
     ],
 )
 def test_training_doubles_while_the_loss_falls_by_its_standard_error(
@@ -120,7 +120,7 @@ def test_training_doubles_while_the_loss_falls_by_its_standard_error(
     ("settings", "epochs", "why"),
     [
         ({"examples": 64}, 20, None),  # an update an epoch
-        ({"examples": 64_000 * 2}, 5, "twice as many would be more than 9,600"),
+        ({"examples": 64_000 * 2}, 5, "twice as many would exceed 9,600"),
         ({"validation": 1}, 6, "no validation examples"),
         ({"patience": 4}, 6, "training.patience ended it"),
     ],
