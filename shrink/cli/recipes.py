@@ -109,7 +109,7 @@ def _check(recipe: str, overrides: list[str]) -> _Valid:
     try:
         plan, *_ = [build_plan(one.loaded) for one in variants.each]
         if plan.data_path is None or plan.data_path.exists():
-            check_early(plan.data_config)
+            check_early(plan.recipe.data)
     except InputError as error:
         if error.subject is not None and Path(error.subject).exists():
             raise  # this model or data can never be used; a missing one may come later

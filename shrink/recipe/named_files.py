@@ -2,119 +2,81 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from shrink.base.errors import DataError, ModelError, RecipeError
-from shrink.data.config import AugmentConfig
-from shrink.data.slice_config import SliceConfig
-from shrink.data.token_config import TokensConfig
+from shrink.base.foreign import JsonObject
 from shrink.model.reference import exists, expand_user
-from shrink.recipe.load import LoadedRecipe
+from shrink.recipe.load import LoadedRecipe, Path_
 
 
-def data_path(loaded: LoadedRecipe) -> Path | None:
-    """Return where the data of a recipe are; None where it names no path."""
-    path = loaded.recipe.data.path
-    if path is None:
-        return None
-    return (loaded.folder("data", "path") / expand_user(path)).resolve()
-
-
-def slices(loaded: LoadedRecipe) -> tuple[SliceConfig, ...] | None:
-    """Return the slicings of a recipe, the files of functions made absolute.
+def located(loaded: LoadedRecipe) -> LoadedRecipe:
+    """Return a recipe whose data, vocabulary and Python files have absolute paths.
 
     Raises:
-        RecipeError: there is no such file.
+        RecipeError, DataError, ModelError: a file is not there.
     """
-    listed, folder = loaded.recipe.data.slices, loaded.folder("data", "slices")
-    if listed is None:
-        return None
-    found = []
-    for index, one in enumerate(listed):
-        file = one.function_file(folder)
-        if file is not None and not exists(file):
-            raise RecipeError(
-                f"no such Python file: {file}",
-                position=loaded.position("data", "slices", index),
-                hint="function: file.py:function, the file relative to the recipe",
+    recipe, data = loaded.recipe, loaded.recipe.data
+    found: JsonObject = {}
+    if data.path is not None:
+        found["path"] = str((loaded.folder("data", "path") / expand_user(data.path)).resolve())
+    if data.slices is not None:
+        found["slices"] = tuple(
+            one
+            if (file := one.function_file(loaded.folder("data", "slices"))) is None
+            else one.at(_python_file(loaded, file, ("data", "slices", index)))
+            for index, one in enumerate(data.slices)
+        )
+    if data.augment is not None:
+        file = data.augment.function_file(loaded.folder("data", "augment"))
+        if file is not None:
+            place = ("data", "augment", "function")
+            found["augment"] = data.augment.at(str(_python_file(loaded, file, place)))
+    if data.tokens is not None and data.tokens.vocabulary is not None:
+        file = (loaded.folder("data", "tokens") / expand_user(data.tokens.vocabulary)).resolve()
+        if not file.is_file():
+            raise DataError(
+                "there is no such vocabulary",
+                position=loaded.position("data", "tokens", "vocabulary"),
+                hint="data.tokens.vocabulary names a text file, relative to the recipe; without "
+                "it the vocabulary is learned from the training split",
             )
-        found.append(one if file is None else one.at(file))
-    return tuple(found)
+        found["tokens"] = data.tokens.model_copy(update={"vocabulary": str(file)})
+    own: JsonObject = {"data": data.model_copy(update=found)}
+    if recipe.depends is not None:
+        own["depends"] = tuple(_depended(loaded, n, one) for n, one in enumerate(recipe.depends))
+    if recipe.custom_objects is not None:
+        path = (loaded.folder("custom_objects") / expand_user(recipe.custom_objects)).resolve()
+        if path.suffix != ".py" or not exists(path):
+            raise ModelError(
+                "custom_objects: no such Python file",
+                subject=path,
+                hint="name a .py file beside the recipe; a model's file.py:function needs none",
+            )
+        own["custom_objects"] = str(path)
+    return replace(loaded, recipe=recipe.model_copy(update=own))
 
 
-def augment(loaded: LoadedRecipe) -> AugmentConfig | None:
-    """Return the changes to training examples, the file of a function made absolute.
-
-    Raises:
-        RecipeError: there is no such file.
-    """
-    config = loaded.recipe.data.augment
-    file = None if config is None else config.function_file(loaded.folder("data", "augment"))
-    if config is None or file is None:
-        return config
+def _python_file(loaded: LoadedRecipe, file: Path, place: Path_) -> Path:
     if not exists(file):
         raise RecipeError(
             f"no such Python file: {file}",
-            position=loaded.position("data", "augment", "function"),
+            position=loaded.position(*place),
             hint="function: file.py:function, the file relative to the recipe",
         )
-    return config.at(str(file))
+    return file
 
 
-def tokens(loaded: LoadedRecipe) -> TokensConfig | None:
-    """Return how a recipe makes ids of texts, the vocabulary's file made absolute.
-
-    Raises:
-        DataError: there is no such file.
-    """
-    config = loaded.recipe.data.tokens
-    if config is None or config.vocabulary is None:
-        return config
-    file = loaded.folder("data", "tokens") / expand_user(config.vocabulary)
-    if not file.is_file():
-        raise DataError(
-            "there is no such vocabulary",
-            position=loaded.position("data", "tokens", "vocabulary"),
-            hint="data.tokens.vocabulary names a text file, relative to the recipe; without it the "
-            "vocabulary is learned from the training split",
+def _depended(loaded: LoadedRecipe, index: int, name: str) -> str:
+    path = (loaded.folder("depends") / expand_user(name)).resolve()
+    if name.startswith("$"):
+        return name
+    if not exists(path):
+        raise RecipeError(
+            f"no such file or folder: {path}",
+            position=loaded.position("depends", index),
+            hint="depends names files and folders relative to the recipe, and environment "
+            "variables as $NAME",
         )
-    return config.model_copy(update={"vocabulary": str(file.resolve())})
-
-
-def depends(loaded: LoadedRecipe) -> tuple[str, ...]:
-    """Return what `depends` of a recipe names, files and folders made absolute.
-
-    Raises:
-        RecipeError: there is no such file or folder.
-    """
-    folder, found = loaded.folder("depends"), []
-    for index, name in enumerate(loaded.recipe.depends or ()):
-        path = (folder / expand_user(name)).resolve()
-        if not name.startswith("$") and not exists(path):
-            raise RecipeError(
-                f"no such file or folder: {path}",
-                position=loaded.position("depends", index),
-                hint="depends names files and folders relative to the recipe, and environment "
-                "variables as $NAME",
-            )
-        found.append(name if name.startswith("$") else str(path))
-    return tuple(found)
-
-
-def custom_objects(loaded: LoadedRecipe) -> Path | None:
-    """Return the Python file with a model's own layers, if a recipe names one.
-
-    Raises:
-        ModelError: there is no such file.
-    """
-    text = loaded.recipe.custom_objects
-    if text is None:
-        return None
-    path = (loaded.folder("custom_objects") / expand_user(text)).resolve()
-    if path.suffix != ".py" or not exists(path):
-        raise ModelError(
-            "custom_objects: no such Python file",
-            subject=path,
-            hint="name a .py file beside the recipe; a model's file.py:function needs none",
-        )
-    return path
+    return str(path)

@@ -12,9 +12,6 @@ from pydantic import ValidationError
 from shrink.base.errors import ModelError, Position, RecipeError, hint_for
 from shrink.base.metrics import needs_slices
 from shrink.contract.details import Usage
-from shrink.data.config import AugmentConfig, DataConfig
-from shrink.data.slice_config import SliceConfig
-from shrink.data.token_config import TokensConfig
 from shrink.engine.config import TrainingConfig
 from shrink.model.reference import (
     Form,
@@ -28,14 +25,7 @@ from shrink.recipe.data_reference import check_examples
 from shrink.recipe.gate_checks import check_gates
 from shrink.recipe.inherited import Inherited, check_named, inherit
 from shrink.recipe.load import LoadedRecipe, errors_of
-from shrink.recipe.named_files import (
-    augment,
-    custom_objects,
-    data_path,
-    depends,
-    slices,
-    tokens,
-)
+from shrink.recipe.named_files import located
 from shrink.recipe.of_detectors import check_detector
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
@@ -100,25 +90,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The ordered steps of a recipe; the first is the baseline."""
+    """The ordered steps of a recipe, whose paths are absolute; the first is the baseline."""
 
     recipe: Recipe
     source: Path
-    data_path: Path | None
     steps: tuple[Step, ...]
-    custom_objects: Path | None = None
     saved: Mapping[str, Report] = field(default_factory=dict)
     """The report that each gate with `against` compares with, by the gate's name."""
-    slices: tuple[SliceConfig, ...] | None = None
-    """`data.slices` with the files of functions made absolute."""
-    tokens: TokensConfig | None = None
-    """`data.tokens` with the vocabulary's file made absolute."""
-    depends: tuple[str, ...] = ()
-    """`depends` with files and folders made absolute."""
     inherited: Inherited | None = None
     """What the record of the recipe's model gave."""
-    augment: AugmentConfig | None = None
-    """`data.augment` with the function's file made absolute."""
 
     @property
     def usage(self) -> Usage | None:
@@ -138,11 +118,15 @@ class Plan:
         return tuple(step.name for step in self.steps if step.name not in used)
 
     @property
-    def data_config(self) -> DataConfig:
-        """The `data` section with its paths made absolute."""
-        path = None if self.data_path is None else str(self.data_path)
-        own = {"path": path, "slices": self.slices, "tokens": self.tokens}
-        return self.recipe.data.model_copy(update={**own, "augment": self.augment})
+    def data_path(self) -> Path | None:
+        """Where the data are."""
+        return None if self.recipe.data.path is None else Path(self.recipe.data.path)
+
+    @property
+    def custom_objects(self) -> Path | None:
+        """The Python file whose classes and functions the models name."""
+        code = self.recipe.custom_objects
+        return None if code is None else Path(code)
 
     def check_installed(self) -> None:
         """Raise `ResourceError` where a package is missing that one of its stages needs."""
@@ -180,19 +164,8 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
                 loaded, recipe = taken.loaded, taken.loaded.recipe
             warnings = check_named(loaded, role, other)
             inherited = replace(inherited, warnings=(*inherited.warnings, *warnings))
-    plan = Plan(
-        recipe,
-        loaded.source,
-        data_path(loaded),
-        steps,
-        custom_objects(loaded),
-        saved_reports(recipe),
-        slices(loaded),
-        tokens(loaded),
-        depends(loaded),
-        inherited,
-        augment(loaded),
-    )
+    found = located(loaded).recipe
+    plan = Plan(found, loaded.source, steps, saved_reports(recipe), inherited)
     check_gates([step.name for step in steps], loaded)
     _check_metrics(recipe, loaded)
     configs = {step.name: step.config for step in steps if step.config is not None}

@@ -81,18 +81,6 @@ def resolved_recipe(plan: Plan) -> JsonObject:
     value = dump_recipe(plan.recipe)
     reference = plan.steps[0].inputs["model"].reference
     value["model"] = str(reference) if reference else value["model"]
-    if plan.custom_objects is not None:
-        value["custom_objects"] = str(plan.custom_objects)
-    if plan.depends:
-        value["depends"] = list(plan.depends)
-    if plan.data_path is not None:
-        value["data"]["path"] = str(plan.data_path)
-    if plan.tokens is not None and plan.tokens.vocabulary is not None:
-        value["data"]["tokens"]["vocabulary"] = plan.tokens.vocabulary
-    if plan.augment is not None and plan.augment.function is not None:
-        value["data"]["augment"]["function"] = plan.augment.function
-    for written, one in zip(value["data"].get("slices", ()), plan.slices or (), strict=True):
-        written |= {} if one.function is None else {"function": one.function}
     stage_steps = [step for step in plan.steps if step.config is not None]
     for entry, step in zip(value["stages"], stage_steps, strict=True):
         settings = entry[step.kind]

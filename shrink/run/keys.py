@@ -55,7 +55,7 @@ def settings_of(plan: Plan, step: Step) -> Settings:
     A step that does not train reads no more of `training` than the seed, by which examples are
     chosen, and the evaluation of a model not even that.
     """
-    training, data, task = step.training, plan.data_config, plan.recipe.task
+    training, data, task = step.training, plan.recipe.data, plan.recipe.task
     if step.config is None or not step.config.reads_training:
         training = TrainingConfig() if step.config is None else TrainingConfig(seed=training.seed)
         data, task = _for_measuring(plan)
@@ -71,7 +71,7 @@ def _by_content(task: Section, code: Callable[[Path], str]) -> Section:
 def _for_measuring(plan: Plan) -> tuple[DataConfig, TaskConfig]:
     """Return what of `data` and `task` counts where nothing is trained."""
     fields = DataConfig.model_fields
-    data = plan.data_config.model_copy(update={k: fields[k].default for k in _ONLY_FOR_TRAINING})
+    data = plan.recipe.data.model_copy(update={k: fields[k].default for k in _ONLY_FOR_TRAINING})
     return data, plan.recipe.task.model_copy(update={"monitor": None})
 
 
@@ -100,7 +100,7 @@ def measurement_key(
         {
             "measured": sha256,
             "custom_objects": None if custom is None else code_digest(custom),
-            "depends": declared_digests(Path("/"), plan.depends),
+            "depends": declared_digests(Path("/"), (plan.recipe.depends or ())),
             "data": section_by_content(data, classes, usage.vocabulary),
             "slices": _slices(plan, code_digest),
             "data_fingerprint": data_fingerprint,
@@ -153,7 +153,7 @@ def describe_steps(plan: Plan, data_fingerprint: str, splits: Splits | None = No
 def _slices(plan: Plan, digest: Callable[[Path], str]) -> list[object]:
     """Return by what test examples are divided: columns and files are part of the fingerprint."""
     described: list[object] = []
-    for one in plan.slices or ():
+    for one in plan.recipe.data.slices or ():
         file = one.function_file(Path.cwd())
         code = None if file is None else [digest(file), str(one.function).rpartition(":")[2]]
         described.append([one.model_dump(mode="json", exclude={"function"}), code])
@@ -188,7 +188,7 @@ def _describe(
         "inputs": {role: _source(source, keys, read) for role, source in step.inputs.items()},
         "claims": list(step.preserves),
         "custom_objects": None if custom is None else read.code(custom),
-        "depends": read.declared(plan.depends),
+        "depends": read.declared(plan.recipe.depends or ()),
         "data": {
             **section_by_content(settings.data),
             **source_code(plan.recipe.data.source),
@@ -224,10 +224,10 @@ def runs_code(plan: Plan) -> bool:
     """Whether a plan names Python files of the user's, which tell more of themselves when run."""
     sources = (source for step in plan.steps for source in step.inputs.values())
     builds = any(s.reference is not None and s.reference.kind == "builder" for s in sources)
-    slices = any(one.function is not None for one in plan.slices or ())
-    augments = plan.augment is not None and plan.augment.function is not None
-    named = augments or plan.custom_objects is not None or bool(plan.recipe.task.files())
-    return builds or slices or named or plan.recipe.data.source == "python"
+    data = plan.recipe.data
+    functions = any(one.function is not None for one in (*(data.slices or ()), data.augment) if one)
+    named = plan.custom_objects is not None or bool(plan.recipe.task.files())
+    return builds or functions or named or data.source == "python"
 
 
 def _source(source: Source, keys: Mapping[str, str], read: _Read) -> object:

@@ -354,10 +354,11 @@ def _named(place: Path) -> set[str]:
 
 def _code_of(plan: Plan) -> set[str]:
     """Return the Python files that a recipe has run, but for its model's builder."""
-    by_data = plan.data_path if plan.recipe.data.source == "python" else None
-    slices = (one.function_file(Path.cwd()) for one in plan.slices or ())
-    augment = None if plan.augment is None else plan.augment.function_file(Path.cwd())
-    named = (plan.custom_objects, by_data, augment, *slices, *plan.recipe.task.files())
+    data = plan.recipe.data
+    by_data = plan.data_path if data.source == "python" else None
+    coded = (one for one in (*(data.slices or ()), data.augment) if one is not None)
+    functions = (one.function_file(Path.cwd()) for one in coded)
+    named = (plan.custom_objects, by_data, *functions, *plan.recipe.task.files())
     return {str(one) for one in named if one is not None}
 
 

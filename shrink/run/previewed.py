@@ -73,7 +73,7 @@ def preview_plan(
         store: of finished steps, and of how long stages took.
         is_forced: whether flags ask for a step to be computed again.
     """
-    digest = fingerprint(plan.data_config)
+    digest = fingerprint(plan.recipe.data)
     splits = splits_of(plan, digest, store)
     described = describe_steps(plan, digest, splits)
     keys = keys_of(described)

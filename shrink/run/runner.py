@@ -145,7 +145,7 @@ class Runner:
             self.plan.check_installed()
             new = [s for s in self.steps if not self._is_stored(s, state)]
             if new:  # what is stored was computed from the same data
-                check_early(self.plan.data_config)
+                check_early(self.plan.recipe.data)
             state.group_bytes = left_of_group()
             check_host(self.plan, new, state.group_bytes)
             self._check_models(new)
@@ -195,7 +195,7 @@ class Runner:
 
     def _keys(self, data_fingerprint: str | None = None) -> tuple[str, Splits, dict[str, str]]:
         """Return the data's fingerprint, how it is divided, and the key of every step."""
-        digest = data_fingerprint or fingerprint(self.plan.data_config)
+        digest = data_fingerprint or fingerprint(self.plan.recipe.data)
         splits = splits_of(self.plan, digest, self.store)
         return digest, splits, step_keys(self.plan, digest, splits)
 
@@ -250,7 +250,7 @@ class Runner:
         if not changed_contents():
             keep_measurement(self.plan, step, digest, splits, stored, self.store)
         counted = step_outcome(step, "done", result=stored.result)
-        data = describe_data(self.plan.data_config, digest, [counted])
+        data = describe_data(self.plan.recipe.data, digest, [counted])
         state.lineages[stored.files[ARTIFACT].stem] = remember(
             self.plan, step, splits, data, stored, self.store, origin
         )
@@ -489,7 +489,7 @@ class Runner:
         self._report_inherited(state)
         folder.keep_lineages(state.lineages, _split_files(state))
         chain = None
-        data = describe_data(self.plan.data_config, state.data_fingerprint, state.outcomes)
+        data = describe_data(self.plan.recipe.data, state.data_fingerprint, state.outcomes)
         if self.options.measured_on == "test":
             chain = chain_of(self.plan, state.splits, data, self.store)
             if not changed_contents():

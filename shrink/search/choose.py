@@ -76,7 +76,7 @@ class Steps:
 
     def keys(self, plan: Plan) -> tuple[Splits, dict[str, str]]:
         """Return the splits of a plan's data, and the cache key of each step by its name."""
-        digest = self._digest(plan.data_config)
+        digest = self._digest(plan.recipe.data)
         splits = splits_of(plan, digest, self.store)
         return splits, step_keys(plan, digest, splits)
 

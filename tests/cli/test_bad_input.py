@@ -32,7 +32,7 @@ def refused(folder: Path, *arguments: str | Path, exit_code: int, words: list[st
 def problem(recipe: Path, words: list[str], *overrides: str) -> ShrinkError:
     """Prepare a run in this process; return its error, in which every word must stand."""
     with pytest.raises(ShrinkError) as caught:
-        fingerprint(build_plan(load_recipe(recipe, overrides)).data_config)
+        fingerprint(build_plan(load_recipe(recipe, overrides)).recipe.data)
     missing = [word for word in words if word not in str(caught.value)]
     assert not missing, f"{missing} are missing in:\n{caught.value}"
     return caught.value

@@ -40,7 +40,7 @@ def planned(model: Path, data: dict[str, Any], **keys: Any) -> Plan:
 
 def test_a_plan_takes_what_is_left_out_from_the_record(tmp_path: Path) -> None:
     plan = planned(recorded(tmp_path, labels=LABELS, data=IMAGES), {"source": "images"})
-    data = plan.data_config
+    data = plan.recipe.data
     assert data.normalize is not None
     assert (data.normalize.scale, data.image_size, data.classes) == (0.5, (8, 8), tuple(LABELS))
     assert plan.inherited is not None
@@ -50,7 +50,7 @@ def test_a_plan_takes_what_is_left_out_from_the_record(tmp_path: Path) -> None:
 
 def test_a_plan_takes_nothing_that_does_not_hold_for_another_source(tmp_path: Path) -> None:
     section = {**IMAGES, "targets": ["kind"], "validation_split": 0.3}
-    data = planned(recorded(tmp_path, data=section), {"source": "digits"}).data_config
+    data = planned(recorded(tmp_path, data=section), {"source": "digits"}).recipe.data
     assert data.normalize is not None
     assert (data.image_size, data.targets, data.validation_split) == (None, None, 0.1)
 
@@ -111,7 +111,7 @@ def test_stated_keys_win_and_other_uses_of_a_model_are_warned_of(
     model = recorded(tmp_path, data={"source": source, **record}, front_end=front_end)
     path = {"path": "build.py:load"} if source == "python" else {}
     plan = planned(model, {"source": source, **path, **stated})
-    section = plan.data_config.model_dump(mode="json")
+    section = plan.recipe.data.model_dump(mode="json")
     assert {key: section[key] for key in used} == used
     assert plan.inherited is not None
     warned = [(one.code, one.message.split()[0]) for one in plan.inherited.warnings]
@@ -143,7 +143,7 @@ def test_classes_that_cannot_be_those_of_the_outputs_are_refused(
     model = recorded(tmp_path, labels=LABELS, data=IMAGES)
     data = {"source": "images", "classes": classes}
     if not refused:
-        assert planned(model, data).data_config.classes == tuple(classes)
+        assert planned(model, data).recipe.data.classes == tuple(classes)
         return
     with pytest.raises(DataError, match="the outputs of the model are ant, bee, cat"):
         planned(model, data)
@@ -155,7 +155,7 @@ def test_the_vocabulary_comes_with_the_model(tmp_path: Path) -> None:
     model = recorded(tmp_path, data=section, front_end=front_end)
     # Settings of a vocabulary that was learned do not count where the model has one.
     plan = planned(model, {"source": "text", "tokens": {"length": 4, "size": 90}})
-    tokens = plan.data_config.tokens or TokensConfig()
+    tokens = plan.recipe.data.tokens or TokensConfig()
     assert (tokens.length, tokens.lower) == (4, False)
     assert Path(str(tokens.vocabulary)).read_text(encoding="utf-8") == "[PAD]\n[UNK]\nred\n"
     assert plan.inherited is not None
@@ -186,7 +186,7 @@ def test_a_changed_file_has_no_record(tmp_path: Path) -> None:
     model = recorded(tmp_path, labels=LABELS, data=IMAGES)
     model.write_bytes(b"another")
     plan = planned(model, {"source": "images"})
-    assert (plan.usage, plan.data_config.normalize) == (None, None)
+    assert (plan.usage, plan.recipe.data.normalize) == (None, None)
     assert plan.inherited is not None
     (warning,) = plan.inherited.warnings
     assert warning.code == "record-of-another-file"
@@ -201,7 +201,7 @@ def test_a_changed_file_has_no_record(tmp_path: Path) -> None:
     )
     plan = planned(own, {"source": "images"})
     assert plan.inherited is not None
-    assert (plan.data_config.image_size, plan.inherited.warnings) == ((8, 8), ())
+    assert (plan.recipe.data.image_size, plan.inherited.warnings) == ((8, 8), ())
 
 
 TEXTS = {"source": "text", "tokens": {"length": 6, "lower": True}}
@@ -242,8 +242,8 @@ def test_a_student_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
     data = {"source": "text", "tokens": {"vocabulary": str(file)}}
     file.write_text("[PAD]\n[UNK]\nred\n", encoding="utf-8")
     plan = distilled(tmp_path, data, student=str(model))
-    assert plan.tokens is not None
-    assert plan.tokens.length == 6  # of the record
+    assert plan.recipe.data.tokens is not None
+    assert plan.recipe.data.tokens.length == 6  # of the record
     file.write_text("[PAD]\n[UNK]\nblue\n", encoding="utf-8")
     with pytest.raises(ModelError, match="the student was made with"):
         distilled(tmp_path, data, student=str(model))
@@ -255,7 +255,7 @@ def test_a_student_is_compared_with_the_data_as_a_model_is(tmp_path: Path) -> No
     assert plan.inherited is not None
     assert plan.inherited.keys == ("data.normalize", "data.image_size", "data.classes")
     assert (plan.inherited.of, plan.inherited.warnings, plan.usage) == ("student", (), None)
-    assert plan.data_config.normalize is not None
+    assert plan.recipe.data.normalize is not None
 
     stated = {"source": "images", "normalize": {"scale": 1.0}}
     plan = distilled(tmp_path, stated, student=model)
@@ -271,6 +271,6 @@ def test_a_student_is_compared_with_the_data_as_a_model_is(tmp_path: Path) -> No
 def test_a_teacher_gives_the_data_nothing(tmp_path: Path) -> None:
     model = str(recorded(tmp_path, labels=LABELS, data=IMAGES))
     plan = distilled(tmp_path, {"source": "images"}, teacher=model)
-    assert plan.data_config.normalize is None
+    assert plan.recipe.data.normalize is None
     assert plan.inherited is not None
     assert (plan.inherited.keys, plan.inherited.warnings) == ((), ())

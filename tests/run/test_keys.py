@@ -443,4 +443,4 @@ def test_slices_move_no_example_to_another_split(model: Path, tmp_path: Path) ->
     code = tmp_path / "by.py"
     code.write_text("def ink(x, y): return y\n")
     sliced, plain = _sliced(model, code), _plan(model, ("train", {"epochs": 1}))
-    assert data_identity(sliced.data_config, "f") == data_identity(plain.data_config, "f")
+    assert data_identity(sliced.recipe.data, "f") == data_identity(plain.recipe.data, "f")
