@@ -88,7 +88,7 @@ FromOption = Annotated[
         "--from",
         metavar="STAGE",
         autocompletion=stages,
-        help="Compute this stage and all after it again, whatever the store holds.",
+        help="Compute this stage and all after it again, whatever the cache holds.",
         show_default=False,
     ),
 ]

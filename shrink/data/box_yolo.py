@@ -25,7 +25,7 @@ def read_yolo(root: Path, classes: Sequence[str] | None) -> BoxFiles:
     if classes is None:
         if not files:
             raise DataError(
-                "YOLO's files have numbers for classes, and nobody said their names",
+                "YOLO's files have numbers for classes, and their names are unknown",
                 subject=shown(root),
                 hint="set data.classes, or write the names into classes.txt, one a line",
             )

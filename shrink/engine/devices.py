@@ -161,7 +161,7 @@ def open_gpus(
         if replicas > len(used):
             raise RecipeError(
                 f"{replicas} replicas on {len(used)} GPU(s) share their memory,"
-                " and nothing says how to split it",
+                " and no memory limit says how to split it",
                 subject="training.replicas",
                 hint="set training.memory_limit, the memory of each replica",
             )

@@ -121,7 +121,7 @@ _SYNCHRONIZED = (
 _RANDOM = "its random numbers depend on how the batch is split; equal in distribution only"
 _FORGOTTEN = "the random numbers that it draws itself were drawn anew when training was continued"
 _ADDED = (
-    "whether a loss of its own (add_loss) is a sum or a mean over the batch cannot be told; it is"
+    "whether a loss of its own (add_loss) is a sum or a mean over the batch is unknown; it is"
     " taken for a mean, which is exact"
 )
 _RANGES = "its quantization ranges move with every forward pass"

@@ -129,7 +129,7 @@ def _training(model: ModelReference) -> list[str]:
     if model.form == "tflite":
         return []
     return [
-        "# What an update sees; how it is split over memory and devices is worked out.",
+        "# Examples per update; how they are split over memory and devices is planned.",
         "training:",
         "  global_batch_size: 64",
         f"  optimizer: {{name: adam, learning_rate: {_rate(model)}, schedule: cosine}}",
@@ -165,7 +165,7 @@ def _stages(model: ModelReference, look: FirstLook) -> list[str]:
 
 
 def _gates(model: ModelReference, look: FirstLook) -> list[str]:
-    metric, chance = look.metric, "  # what chance explains is none"
+    metric, chance = look.metric, "  # a drop within chance passes"
     known = metric_of(metric)
     if known is not None and known.info.higher_is_better:
         gates = [f"  {metric}_drop: {{limit: 0.02, confidence: 0.95}}{chance}"]

@@ -211,7 +211,7 @@ def _share(result: GateResult, target: Target, run: _Run) -> GateResult:
             why = f"the baseline {run.baseline} has none to compare with: {found.reason}"
             reason = Note.read(why)
         elif found.value == 0:
-            reason = Note.read(f"the baseline {run.baseline} has 0, of which there is no share")
+            reason = Note.read(f"the baseline {run.baseline} has 0, so a ratio to it is undefined")
     shared = replace(
         result,
         value=value / reference if value is not None and reference is not None else None,

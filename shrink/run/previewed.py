@@ -87,7 +87,7 @@ def preview_plan(
     for step in steps:
         forced = is_forced(step)
         if not forced and is_stored(step):
-            row = PreviewRow(name=step.name, status="cached", why="in the store")
+            row = PreviewRow(name=step.name, status="cached", why="in the cache")
         else:
             changed = _why(before.get(step.name), described[step.name])
             why = "because of --no-cache or --from" if forced else changed
@@ -101,7 +101,7 @@ def _why(before: Json, now: Mapping[str, object]) -> str:
         return "never computed here"
     changes = list(_changes(before, now, ""))
     if not changes:
-        return "its entry is no longer in the store"
+        return "its entry is no longer in the cache"
     own = [text for path, text in changes if not path.startswith("inputs.")]
     return "; ".join(own[:3]) if own else "what it starts from changes"
 

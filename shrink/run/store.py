@@ -67,13 +67,13 @@ class Store:
         try:
             entry = json.loads(manifest.read_text(encoding="utf-8"))
             if entry["version"] != _MANIFEST_VERSION or entry["key"] != key:
-                raise ValueError("it belongs to another version of the store")
+                raise ValueError("it belongs to another version of the cache")
             if entry["digest"] != _digest(entry):
                 raise ValueError("the manifest was changed")
             stored = from_plain(StepManifest, entry)
             found = {role: self._verified(file) for role, file in stored.files.items()}
         except (OSError, ValueError, KeyError, TypeError) as error:
-            self._warn(f"the store's entry {key[:12]} is corrupt ({error}); computing it again")
+            self._warn(f"the cache entry {key[:12]} is corrupt ({error}); computing it again")
             return None
         cache.mark_used(manifest)
         return StoredStep(key, stored.result, found)
@@ -218,7 +218,7 @@ class Store:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ResourceError(
-                f"the store cannot be written to: {error.strerror}",
+                f"the cache cannot be written to: {error.strerror}",
                 subject=folder,
                 hint="choose another place with SHRINK_CACHE_DIR",
             ) from error

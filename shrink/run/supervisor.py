@@ -212,5 +212,5 @@ def _at_the_end(message: str, name: str | None, attempts: _Attempts) -> ShrinkEr
     if attempts.proven:
         hint = "use smaller inputs, training.precision: mixed_bfloat16, or more memory"
         return ResourceError(message, subject=name, hint=hint)
-    hint = "nothing says that it was memory: look at the log above and into the model's own code"
+    hint = "this was probably not a lack of memory: read the log above and the model's own code"
     return StageError(message, subject=name, hint=hint)

@@ -202,9 +202,9 @@ def _store() -> StorePlace:
 def _store_problems(store: StorePlace) -> list[str]:
     found = []
     if not store.writable:
-        found.append(f"the store {store.path} is not writable; choose one by SHRINK_CACHE_DIR")
+        found.append(f"the cache {store.path} is not writable; choose one by SHRINK_CACHE_DIR")
     if store.free_bytes < _LOW_DISK_BYTES:
-        found.append(f"the disk of the store {store.path} has less than 1 GB left")
+        found.append(f"the disk of the cache {store.path} has less than 1 GB left")
     return found
 
 

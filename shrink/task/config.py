@@ -37,7 +37,7 @@ class TaskConfig(Config):
     """Factor of an output's loss in their sum, by the output's name; by default 1."""
     from_logits: bool | dict[str, bool] | None = None
     """Whether the outputs are logits, not probabilities; by output's name where they differ. By
-    default it is told from what the model computes."""
+    default it follows from what the model computes."""
     metrics: (
         Annotated[tuple[str, ...], Field(strict=False), WithJsonSchema(metrics_json_schema())]
         | None

@@ -89,7 +89,7 @@ def _check_config(config: TaskConfig, dataset: Dataset) -> None:
         )
     if config.decode is None:
         raise RecipeError(
-            "the targets are boxes, and nobody said how the outputs become boxes",
+            "the targets are boxes, and task.decode is missing: it says how outputs become boxes",
             subject="task.decode",
             hint="set task.decode, such as {name: grid, strides: [8]}; see docs/detection.md",
         )

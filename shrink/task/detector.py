@@ -20,7 +20,7 @@ from shrink.engine.losses import at_least_float32
 from shrink.engine.objective import Objective
 from shrink.task.decode_config import DecodeConfig, DetectionLossConfig
 
-_NO_PLACES = "task.decode has no strides, and nobody knows which candidate stands where"
+_NO_PLACES = "task.decode has no strides, so the places of the candidates are unknown"
 METRIC = "map"
 """The main metric of a detector, where the recipe names none."""
 

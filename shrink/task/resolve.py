@@ -196,7 +196,9 @@ class _Resolver:
         for name, lost in _candidates(stored):
             if fits(name, target):
                 if lost:
-                    self._warn_of_loss(f"with {', '.join(lost)}, which is not to be had", name)
+                    self._warn_of_loss(
+                        f"with {', '.join(lost)}, which shrink does not support", name
+                    )
                 return name
         why = "which the targets do not fit"
         if stored.name is None:

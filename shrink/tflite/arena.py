@@ -32,7 +32,7 @@ _ALARM = "died by SIGALRM"
 _HEADROOM_BYTES = 4 << 20
 
 
-_NO_ESTIMATE: Measured[int] = Measured(None, "estimated from arena_bytes, of which there is none")
+_NO_ESTIMATE: Measured[int] = Measured(None, "estimated from arena_bytes, which was not measured")
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def test_run_refuses_a_store_that_cannot_be_written(toy: Toy) -> None:
     for place in ("/proc/shrink", "/sys/shrink", "toy.yaml"):
         done = toy.shell(f"SHRINK_CACHE_DIR={place} $SHRINK run toy.yaml --output unstored")
         assert done.returncode == 5
-        assert "the store cannot be written to" in done.stderr
+        assert "the cache cannot be written to" in done.stderr
         assert "SHRINK_CACHE_DIR" in done.stderr
         assert not (toy.folder / "unstored").exists()
 
@@ -227,7 +227,7 @@ def test_a_damaged_store_is_a_warning_and_computed_again(toy: Toy, tmp_path: Pat
         content[len(content) // 2] ^= 1
         path.write_bytes(content)
     done = shrink(*ARGUMENTS[:2], "--output", tmp_path / "out", cwd=toy.folder, store=store)
-    assert "warning: the store's entry" in done.stderr
+    assert "warning: the cache entry" in done.stderr
     assert "is corrupt" in done.stderr
     assert read_report(tmp_path / "out")["stages"][0]["status"] == "done"
 

@@ -111,10 +111,10 @@ def test_a_package_adds_a_source(tmp_path: Path, site: Path) -> None:
     data = read_report(tmp_path / "out")["data"]
     assert (data["source"], data["path"]) == ("rows", "numbers")
     assert data["examples"] == {"train": 42, "validation": 6, "test": 12}
-    assert run("--dry-run").count("in the store") == 1
+    assert run("--dry-run").count("in the cache") == 1
     (site / "rowing" / "__init__.py").write_text("# what its modules may import\n")
     changed = run("--dry-run")
-    assert "in the store" not in changed
+    assert "in the cache" not in changed
     assert "data.sources changed" in changed
 
 

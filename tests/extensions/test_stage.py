@@ -89,10 +89,10 @@ def test_a_package_adds_a_stage(tmp_path: Path, site: Path) -> None:
         np.testing.assert_array_equal(new, np.float32(0.25) * old)
     assert "multiplied by 0.25" in stage(report, "decay")["notes"]
     again = run("--dry-run")
-    assert again.count("in the store") == 2
+    assert again.count("in the cache") == 2
     (site / "decaying" / "run.py").write_text(RUN.replace("multiplied", "scaled"))
     changed = run("--dry-run")
-    assert changed.count("in the store") == 1
+    assert changed.count("in the cache") == 1
     assert "sources changed" in changed
 
 

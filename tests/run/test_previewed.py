@@ -40,12 +40,12 @@ def test_the_last_duration_is_of_the_same_kind_and_method(tmp_path: Path) -> Non
 
 def test_a_preview_sums_the_last_durations_of_what_is_computed() -> None:
     rows = [
-        PreviewRow(name="train", status="cached", why="in the store", last_s=99.0),
+        PreviewRow(name="train", status="cached", why="in the cache", last_s=99.0),
         PreviewRow(name="prune", status="compute", why="new", last_s=10.0),
         PreviewRow(name="q", status="compute", why="new"),
     ]
     assert list(preview_lines(rows)) == [
-        "train  cached   in the store",
+        "train  cached   in the cache",
         "prune  compute  new (the last of its kind took 10.0 s)",
         "q      compute  new",
     ]

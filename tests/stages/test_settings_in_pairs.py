@@ -48,7 +48,7 @@ REFUSED = {
         "accuracy_drop needs classes, and": {"network": "labels", "scheme": "mixed drop float"},
         "has no version with 16-bit activations": {"scheme": "static_wi8_ai16"},
         "would change the whole numbers": {"network": "pooled", "types": "uint8"},
-        "uint8 inputs and outputs are not to be had from": {"model": "tflite", "types": "uint8"},
+        "uint8 inputs and outputs cannot be made from": {"model": "tflite", "types": "uint8"},
     },
 }
 """What may be refused once model and data are known: words of the message, and the row's levels."""

@@ -82,7 +82,7 @@ _LEAST_BYTES = 256
 def _why_not(graph: Graph, index: int) -> str:
     tensor = graph.tensors[index]
     stored = tensor.stored
-    assert stored is not None, "constants of the file alone are looked at"
+    assert stored is not None, "the tensor is a constant of the file"
     quantization = stored.quantization
     if quantization is None or quantization.scale is None or not len(quantization.scale):
         return "it has no scale"
@@ -105,14 +105,14 @@ def _why_not(graph: Graph, index: int) -> str:
 
 def _holders(graph: Graph, index: int) -> int:
     stored = graph.tensors[index].stored
-    assert stored is not None, "constants of the file alone are looked at"
+    assert stored is not None, "the tensor is a constant of the file"
     others = (graph.tensors[one].stored for one in graph.used())
     return sum(one is not None and one.buffer == stored.buffer for one in others)
 
 
 def _kernel(graph: Graph, index: int) -> Kernel:
     tensor = graph.tensors[index]
-    assert tensor.stored is not None, "constants of the file alone are looked at"
+    assert tensor.stored is not None, "the tensor is a constant of the file"
     values = _values(graph, index, "i1")
     quantization = tensor.stored.quantization
     axis = quantization.quantizedDimension if len(quantization.scale) > 1 else None
@@ -139,7 +139,7 @@ def _is_plain_bias(graph: Graph, index: int, channels: int) -> bool:
 
 def _values(graph: Graph, index: int, dtype: str) -> Array:
     tensor = graph.tensors[index]
-    assert tensor.stored is not None, "constants of the file alone are looked at"
+    assert tensor.stored is not None, "the tensor is a constant of the file"
     data = graph.model.buffers[tensor.stored.buffer].data
     return np.asarray(data, np.uint8).view(dtype).reshape(tensor.shape)
 

@@ -57,7 +57,7 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
     if most > config.clusters:
         layer = max(counts, key=lambda name: counts[name])
         raise StageError(
-            f"{layer}: its weights take {most} values, and {config.clusters} were asked for",
+            f"{layer}: its weights take {most} values, and {config.clusters} were requested",
             subject=context.name,
             hint="please report this",
         )

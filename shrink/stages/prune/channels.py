@@ -213,7 +213,7 @@ def _less_than_asked(graph: ChannelGraph, counts: Counts, config: PruneConfig) -
         return []
     total = sum(len(group) for group in graph.groups)
     return [
-        f"{sum(counts) / total:.1%} of the channels go, less than was asked for: in "
+        f"{sum(counts) / total:.1%} of the channels are removed, less than requested: in "
         f"{', '.join(rounded[:_LISTED])} what stays is a multiple of {config.round_to}"
     ]
 

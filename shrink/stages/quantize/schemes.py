@@ -203,7 +203,7 @@ def _by_quantizer(
     types = (config.artifact_input_type, config.artifact_output_type)
     if "uint8" in types:
         return StageError(
-            "uint8 inputs and outputs are not to be had from a .tflite file",
+            "uint8 inputs and outputs cannot be made from a .tflite file",
             hint="use int8 or float32, or start from the Keras model",
         )
     content = source.float32.content
@@ -279,7 +279,10 @@ def _four_bits(mode: Mode, *, rounds: bool = True) -> Scheme:
             )
         rounded = rounded_model(content, bits, calibration.batches()) if rounds else content
         if wider:
-            notes = (*notes, f"8-bit weights, as 4 bits are not to be had: {', '.join(wider)}")
+            notes = (
+                *notes,
+                f"8-bit weights, because 4 bits are not supported there: {', '.join(wider)}",
+            )
         return Conversion(edge_quantizer.quantize(rounded, mode, bits), notes)
 
     return scheme

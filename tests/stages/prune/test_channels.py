@@ -237,7 +237,7 @@ def test_prune_says_how_much_less_goes_for_multiples(model_path: Path, tmp_path:
     result = prune(model_path, tmp_path, ratio=0.5, round_to=8)
     assert widths(result) == {"stem": 8, "inner": 8, "outer": 8}
     text = " ".join(result.notes)
-    assert "27.3% of the channels go, less than was asked for: in stem, inner" in text
+    assert "27.3% of the channels are removed, less than requested: in stem, inner" in text
 
 
 def test_prune_in_rounds_fine_tunes_after_each(model_path: Path, tmp_path: Path) -> None:
