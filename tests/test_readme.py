@@ -107,7 +107,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         digest = sha256(run / "artifacts" / file)
         built = report_naming({"artifact": f"artifacts/{file}", "sha256": digest})
         (run / "report.json").write_text(json.dumps(built), encoding="utf-8")
-        record = {"artifacts": [{"file": file, "sha256": digest}]}
+        record = {"artifacts": [{"file": file, "sha256": digest, "labels": ["a", "b"]}]}
         (run / "artifacts" / "metadata.json").write_text(json.dumps(record), encoding="utf-8")
         data = "data: {source: images, path: ../../images}\n"
         (run / "recipe.resolved.yaml").write_text(data, encoding="utf-8")
