@@ -16,6 +16,9 @@ REMOVED: dict[str, str] = {
     "shrink data unpack": "shrink reads the data where it is",
     "gates.stage_host_peak_predicted_bytes": "use stage_host_peak_bytes or "
     "training.host_memory_limit",
+    "distill.cache_dtype=topk": "write cache_dtype: float16",
+    "distill.top_k": "write cache_dtype: float16 for a smaller cache",
+    "--top-k": "write --cache-dtype float16 for a smaller cache",
     "search.rungs": "leave it out: every trial is trained with all its epochs",
     "search.warm_starts": "leave it out: every trial is trained from the baseline",
     "search.sampler=nsga2": "leave sampler out, or write tpe",

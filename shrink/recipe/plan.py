@@ -22,11 +22,11 @@ from shrink.model.reference import (
 )
 from shrink.recipe.against import saved_reports
 from shrink.recipe.data_reference import check_examples
+from shrink.recipe.distillation import check_distillation
 from shrink.recipe.gate_checks import check_gates
 from shrink.recipe.inherited import Inherited, check_named, inherit
 from shrink.recipe.load import LoadedRecipe, errors_of
 from shrink.recipe.named_files import located
-from shrink.recipe.of_detectors import check_detector
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
 from shrink.stages.base import StageConfig
@@ -147,7 +147,7 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
         InputError: a saved report, which a gate compares with, that is not there or not readable.
     """
     recipe = loaded.recipe
-    check_detector(recipe.stages, loaded)
+    check_distillation(recipe.stages, loaded)
     reference = parse_model_reference(recipe.model, loaded.folder("model"))
     inherited = inherit(loaded, reference)
     loaded, recipe = inherited.loaded, inherited.loaded.recipe

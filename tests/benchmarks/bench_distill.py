@@ -4,7 +4,7 @@ Run: python -m tests.benchmarks.bench_distill cost [--rounds 3] [--examples 4096
          [--teacher-width 1.0] [--ways alone cached live tutorial]
      python -m tests.benchmarks.bench_distill worth --model resnet8.h5 --data pictures
          [--images 5000] [--epochs 10] [--seeds 0 1 2]
-     python -m tests.benchmarks.bench_distill stored [--epochs 10] [--seeds 0 1 2] [--top-k 2]
+     python -m tests.benchmarks.bench_distill stored [--epochs 10] [--seeds 0 1 2]
      python -m tests.benchmarks.bench_distill teacher [--epochs 6] [--seeds 0 1 2]
 
 cost: student and teacher are ResNet8s for 32x32 images (random ones; time and memory are the
@@ -29,9 +29,9 @@ cut from the teacher. Prints each student's accuracy on the whole test split alo
 over the seeds the mean gain with its 95 % interval (Student's t).
 
 stored: the digits' network teaches one of a quarter of its width from cached outputs, its ten
-logits stored as float32, as float16, and as the largest `--top-k` alone. Prints for each the bytes,
-the accuracy on the test digits of all seeds together, and its difference to float32 with the 95 %
-interval, paired over the same digits.
+logits stored as float32 and as float16. Prints for each the bytes, the accuracy on the test digits
+of all seeds together, and its difference to float32 with the 95 % interval, paired over the same
+digits.
 
 teacher: keras.io's Distiller in its form for Keras 3, on the digits. Prints the test accuracy of
 the teacher before and after the student was trained.
@@ -59,7 +59,7 @@ from tests.jobs import context_of, source
 WAYS = ("alone", "cached", "live", "tutorial")
 _EPOCHS, _BATCH = 3, 64
 _STUDENTS = ["from-random", "from-teacher"]
-_STORED = ("float32", "float16", "topk")
+_STORED = ("float32", "float16")
 Runs = dict[str, list[dict[str, Any]]]
 
 
@@ -76,7 +76,6 @@ def main() -> None:
     of["worth"].add_argument("--images", type=int, default=5000)
     of["worth"].add_argument("--width", type=float, default=0.48)
     of["worth"].add_argument("--students", nargs="+", choices=_STUDENTS, default=_STUDENTS)
-    of["stored"].add_argument("--top-k", type=int, default=2)
     for name in ("worth", "stored"):
         of[name].add_argument("--epochs", type=int, default=10)
         of[name].add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -463,7 +462,6 @@ def _taught(
     keras.utils.set_random_seed(seed)
     context = context_of(work, kind="distill", inputs=inputs, training=training)
     settings = {"cache_dtype": dtype, "epochs": arguments.epochs}
-    settings |= {"top_k": arguments.top_k} if dtype == "topk" else {}
     result = distill(DistillConfig.model_validate({**settings, "teacher_cache": "on"}), context)
     assert result.model is not None
     x, y = dataset.test.arrays(np.arange(len(dataset.test)))

@@ -91,7 +91,7 @@ def test_distill_follows_a_graph(teacher: str, tmp_path: Path) -> None:
     recipe = write_toy(tmp_path, DISTILL % teacher)
     shrink("run", recipe, "--output", "out", cwd=tmp_path, store=tmp_path / "store")
     report = read_report(tmp_path / "out")
-    assert "the teacher was asked once" in " ".join(stage(report, "distill")["notes"])
+    assert "the teacher ran once" in " ".join(stage(report, "distill")["notes"])
 
 
 @pytest.mark.slow

@@ -29,7 +29,6 @@ CASES = [
     ("distill: {student: s.h5, loss: kl, beta: 2}", "beta", "loss: decoupled"),
     ("distill: {student: s.h5, loss: logit_mse, temperature: 2}", "temperature", "loss: kl"),
     ("distill: {student: s.h5, loss: output_mse, temperature: 2}", "temperature", "loss: kl"),
-    ("distill: {student: s.h5, top_k: 2}", "top_k", "cache_dtype: topk"),
     ("distill: {student: s.h5, teacher_cache: 'off', cache_dtype: float16}", "cache_dtype",
      "teacher_cache"),
     ("distill: {student: s.h5, feature_weight: 2}", "feature_weight", "feature_layers"),

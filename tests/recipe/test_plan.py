@@ -365,11 +365,6 @@ DETECTOR: dict[str, Any] = {"decode": {"name": "grid", "strides": [8]}}
     [
         ({"distill": {"epochs": 1, "student": "build.py:build", "loss": "kl"}}, {}, "loss kl is"),
         (
-            {"distill": {"epochs": 1, "student": "build.py:build", "cache_dtype": "topk"}},
-            {},
-            "cache_dtype topk is",
-        ),
-        (
             {"distill": {"epochs": 1, "student": "build.py:build", "output_weights": [1, 2]}},
             {},
             "output_weights is of",
@@ -383,6 +378,21 @@ def test_build_plan_refuses_what_a_detector_cannot_have(
     with pytest.raises(RecipeError, match=words) as caught:
         plan(TRAIN, stage, task=DETECTOR, **more)
     assert caught.value.exit_code == 2
+
+
+def test_build_plan_refuses_a_cache_of_augmented_examples() -> None:
+    stage = {"distill": {"epochs": 1, "student": "build.py:build", "teacher_cache": "on"}}
+    plan(TRAIN, stage)
+    data = {"source": "digits", "augment": {"flip": "horizontal"}}
+    with pytest.raises(RecipeError, match="teacher_cache is on") as caught:
+        plan(TRAIN, stage, data=data)
+    assert caught.value.position is not None
+
+
+def test_build_plan_names_what_replaces_the_largest_logits_in_a_cache() -> None:
+    stage = {"distill": {"epochs": 1, "student": "build.py:build", "cache_dtype": "topk"}}
+    with pytest.raises(RecipeError, match="cache_dtype: topk was removed"):
+        plan(TRAIN, stage)
 
 
 def test_build_plan_names_what_replaces_a_removed_target() -> None:

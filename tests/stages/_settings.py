@@ -178,8 +178,6 @@ DISTILL: dict[str, dict[str, Piece]] = {
     "stored": {
         "float32": {},
         "float16": {"cache_dtype": "float16"},
-        "topk": {"cache_dtype": "topk", "top_k": 2},
-        "all": {"cache_dtype": "topk", "top_k": 50},
     },
     "control": {"no": {}, "yes": {"control": True}},
     "augment": {
@@ -286,7 +284,7 @@ def _legal_distill(row: Row) -> bool:
         return False
     if row["output_weights"] == "two" and row["network"] != "two":
         return False
-    if row["network"] in ("two", "labels") and row["stored"] in ("topk", "all"):
+    if row["cache"] == "on" and row["augment"] != "none":
         return False
     if row["network"] in ("sequence", "two") and row["augment"] == "flip":
         return False

@@ -151,7 +151,7 @@ def _wrongly_refused(tried: str, row: Row, done: Done) -> list[str]:
 
 def _differs_live(tried: str, row: Row, bench: Bench, folder: Path) -> list[str]:
     """Compare a student of cached answers with that of a teacher who is asked on every batch."""
-    done, other = bench.run(tried, row, teacher_cache="off", cache_dtype="float32", top_k=16)
+    done, other = bench.run(tried, row, teacher_cache="off", cache_dtype="float32")
     if done.code:
         return [f"live: exit {done.code}: {done.printed[-1500:]}"]
     (one,), (live,) = (list(each.glob("artifacts/*-distill.keras")) for each in (folder, other))

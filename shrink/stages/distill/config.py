@@ -80,12 +80,10 @@ class DistillConfig(StageConfig):
     feature_weight: Positive = 1.0
     """Weight of the features' loss, beside the others' 1."""
     teacher_cache: Literal["auto", "on", "off"] = "auto"
-    """on: teacher outputs are cached, computed once for each example; off: computed on each batch;
-    auto: cached where that saves time and fits."""
-    cache_dtype: Literal["float32", "float16", "topk"] = "float32"
-    """Form of cached teacher outputs; float32 up to 1,024 of them; topk: the largest logits."""
-    top_k: Count = 16
-    """topk: how many logits of an example are stored."""
+    """on: teacher outputs are cached, computed once for each example, which has no augmentation;
+    off: computed on each batch; auto: cached where that saves time and fits."""
+    cache_dtype: Literal["float32", "float16"] = "float32"
+    """Form of cached teacher outputs; float32 up to 1,024 of them."""
     control: bool = False
     """True: the student is trained again without its teacher, and the report compares both."""
 
@@ -99,8 +97,6 @@ class DistillConfig(StageConfig):
             idle["temperature"] = "loss: kl or decoupled"
         if self.teacher_cache == "off":
             idle["cache_dtype"] = "teacher_cache: auto or on"
-        if self.cache_dtype != "topk":
-            idle["top_k"] = "cache_dtype: topk"
         if not self.feature_layers:
             idle |= dict.fromkeys(("feature_loss", "feature_weight"), "feature_layers")
         return idle

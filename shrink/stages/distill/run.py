@@ -256,7 +256,7 @@ def _honest(record: TrainingRecord, distillation_loss: DistillationLoss) -> Trai
 
 
 def _problem(config: DistillConfig, losses: Sequence[str]) -> str | None:
-    """Return why this loss or cache cannot be had, None where it can."""
+    """Return why this loss does not fit the task; None where it does."""
     classes = [loss for loss in losses if takes_logits(loss)]
     if config.loss not in ("auto", "output_mse") and not classes:
         return f"distill.loss {config.loss} is for classes"
@@ -264,8 +264,6 @@ def _problem(config: DistillConfig, losses: Sequence[str]) -> str | None:
         return "distill.loss decoupled needs one target class among several"
     if config.loss == "decoupled" and any(ignored_class(loss) is not None for loss in classes):
         return "distill.loss decoupled needs a target class everywhere, and ignore_class has none"
-    if config.cache_dtype == "topk" and not all(map(_of_one_class, losses)):
-        return "distill.cache_dtype topk is for one class among several"
     return None
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +18,6 @@ from shrink.contract.details import TeacherCache
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Batch, Examples
 from shrink.data.matching import fed_like
-from shrink.data.pipeline import epoch_order
 from shrink.data.views import View
 from shrink.stages.context import StageContext
 from shrink.stages.distill.config import DistillConfig
@@ -36,11 +33,8 @@ from shrink.stages.distill.objective import (
 from shrink.stages.distill.teacher_cache import (
     Rows,
     Shape,
-    TeacherInputs,
     cache_key,
     check_room,
-    every_example,
-    every_view,
     model_digest,
     open_cache,
     shapes_of,
@@ -69,54 +63,18 @@ class DistillationExamples(View):
     def load(self, indices: tf.Tensor) -> Batch:
         """Return a batch as tensors."""
         x, y = self._base.load(indices)
-        return x, DistillationTargets(y, self._look_up(self._rows_of, indices))
+        rows = tf.numpy_function(self._stored_rows, [indices], tf.as_dtype(self._form.dtype))
+        return x, DistillationTargets(y, tf.ensure_shape(rows, (None, self._form.columns)))
 
     def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as numpy arrays."""
         x, y = self._base.arrays(indices)
-        return x, DistillationTargets(y, self._rows_of(indices))
+        return x, DistillationTargets(y, self._stored_rows(indices))
 
-    def _look_up(self, read: Callable[[np.ndarray], np.ndarray], keys: tf.Tensor) -> tf.Tensor:
-        rows = tf.numpy_function(read, [keys], tf.as_dtype(self._form.dtype))
-        return tf.ensure_shape(rows, (None, self._form.columns))
-
-    def _rows_of(self, indices: np.ndarray) -> np.ndarray:
+    def _stored_rows(self, indices: np.ndarray) -> np.ndarray:
         if self._stored is None:
             return np.zeros((len(indices), self._form.columns), self._form.dtype)
         return np.asarray(self._stored[indices])
-
-
-class DistillationViews(DistillationExamples):
-    """Augmented examples with the teacher's rows for each epoch's view of them.
-
-    Args:
-        base: augmented examples.
-        rows: how outputs are stored.
-        stored: (epochs · n, columns), in the order of training; None where only sizes matter.
-    """
-
-    def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
-        """Return the examples' random numbers with the epoch and their positions in it, float32."""
-        # A float32 holds every whole number below 2**24 exactly.
-        positions = _positions(len(self), seed, epoch)[indices]
-        key = np.stack([np.full(len(indices), epoch), positions], axis=1)
-        numbers = self._base.draw(seed, epoch, indices)
-        return np.concatenate([numbers, key], axis=1, dtype=np.float32)
-
-    def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
-        """Return the batch, changed by the numbers drawn for it, with the outputs for it."""
-        x, y = self._base.load_augmented(indices, numbers[:, :-2])
-        return x, DistillationTargets(y, self._look_up(self._rows_of_views, numbers[:, -2:]))
-
-    def _rows_of_views(self, key: np.ndarray) -> np.ndarray:
-        epochs, positions = key.astype(np.int64).T
-        return self._rows_of(epochs * len(self) + positions)
-
-
-@functools.lru_cache(maxsize=2)
-def _positions(n: int, seed: int, epoch: int) -> np.ndarray:
-    """Return each example's position in the order of an epoch, int64 (n,)."""
-    return np.argsort(epoch_order(n, seed, epoch))
 
 
 _MOST_FLOAT32_OUTPUTS = 1024
@@ -182,7 +140,7 @@ def open_teaching(
         follow = scores_of if config.feature_loss == "attention_scores" else features_of
         features = follow(live[0], tuple(config.feature_layers), "teacher")
         outputs = shapes_of(live[0].outputs)
-        rows = Rows(outputs, shapes_of(features), config.cache_dtype, config.top_k)
+        rows = Rows(outputs, shapes_of(features), config.cache_dtype)
         each = [teacher_outputs_of(live[0], features), *map(teacher_outputs_of, live[1:])]
         teach = ensemble([a.teach(one) for a, one in zip(adapters, each, strict=True)])
         why = _why_live(config, rows, context)
@@ -192,8 +150,22 @@ def open_teaching(
         identity = {**_identity(models, config, losses, context), "from_logits": endings}
         identity["adapters"] = [adapter.identity() for adapter in adapters]
         folder = context.teachers / cache_key(identity)
-        teaching = _cached(folder, losses, rows, teach, context, _teacher_inputs(config, context))
-        return replace(teaching, notes=(*said, *teaching.notes))
+        stored, computed, began = None, False, time.perf_counter()
+        train = context.dataset.train
+        if not context.planning:
+            context.phase("running the teacher")
+            batch_size = min(_MOST_AT_ONCE, context.training.global_batch_size)
+            computed = write_cache(folder, rows, train, batch_size, teach)
+            stored = open_cache(folder, rows, len(train))
+        size = rows.row_bytes * len(train)
+        return Teaching(
+            losses,
+            rows,
+            replace(context.dataset, train=DistillationExamples(train, rows, stored)),
+            decode=rows.decode,
+            notes=(*said, f"the teacher ran once: {len(train):,} outputs, {size:,} bytes on disk"),
+            cached=TeacherCache(bytes=size, asked=computed, duration_s=time.perf_counter() - began),
+        )
 
 
 def _measured(
@@ -267,27 +239,25 @@ def scores_of(model: keras.Model, names: Sequence[str], role: str) -> list[tf.Te
 
 
 def _why_live(config: DistillConfig, rows: Rows, context: StageContext) -> tuple[str, ...] | None:
-    """Return why the teacher runs on every batch, as notes; None where they are cached.
+    """Return why the teacher runs on every batch, as notes; None where its outputs are cached.
 
     Raises:
-        StageError: the recipe asks for a cache that cannot be right.
+        StageError: the recipe sets a cache that is not possible.
     """
     if config.teacher_cache == "off":
         return ()
     wanted = config.teacher_cache == "on"
-    reason = _obstacle(rows)
+    reason = _obstacle(rows, context)
     if reason is not None:
         if wanted:
             raise StageError(
                 f"teacher_cache is on, but {reason}",
                 subject=context.name,
-                hint="set distill.cache_dtype to float16 or topk, or distill.teacher_cache to off",
+                hint="set distill.cache_dtype to float16, or distill.teacher_cache to auto",
             )
         return (f"the teacher ran on every batch: {reason}",)
     if wanted:
         return None
-    if context.data_config.augment is not None:
-        return ("the teacher ran on every batch: augmented examples are others in every epoch",)
     needed = rows.row_bytes * len(context.dataset.train)
     if config.epochs < 2:
         return ("the teacher ran on every batch: there is one epoch only",)
@@ -300,7 +270,9 @@ def _why_live(config: DistillConfig, rows: Rows, context: StageContext) -> tuple
     return None
 
 
-def _obstacle(rows: Rows) -> str | None:
+def _obstacle(rows: Rows, context: StageContext) -> str | None:
+    if context.data_config.augment is not None:
+        return "augmented examples are others in every epoch"
     if not rows.is_known:
         return f"the outputs {rows.outputs} have no fixed size"
     most = max(Rows((shape,)).columns for shape in rows.outputs)
@@ -309,63 +281,23 @@ def _obstacle(rows: Rows) -> str | None:
     return None
 
 
-def _teacher_inputs(config: DistillConfig, context: StageContext) -> TeacherInputs:
-    examples, training = context.dataset.train, context.training
-    if context.data_config.augment is not None:
-        return every_view(examples, training.global_batch_size, training.seed, config.epochs)
-    return every_example(examples, min(_MOST_AT_ONCE, training.global_batch_size))
-
-
 def _identity(
     models: Sequence[keras.Model],
     config: DistillConfig,
     losses: Sequence[str],
     context: StageContext,
 ) -> dict[str, object]:
-    """Return everything that decides the rows of a cache, as plain data."""
-    views: dict[str, int] = {}
-    if context.data_config.augment is not None:
-        batch, seed = context.training.global_batch_size, context.training.seed
-        views = {"global_batch_size": batch, "seed": seed, "epochs": config.epochs}
+    """Return everything that determines the rows of a cache, as plain data."""
     return {
-        "views": views,
         "teachers": [model_digest(model) for model in models],
         "code": [context.code_of(role) for role in context.roles("teacher")],
         "losses": list(losses),
         "features": list(config.feature_layers),
         "cache_dtype": config.cache_dtype,
-        "top_k": config.top_k if config.cache_dtype == "topk" else None,
         **context.data_identity(),
         "precision": context.training.precision,
         "versions": versions(),
     }
-
-
-def _cached(
-    folder: Path,
-    losses: tuple[str, ...],
-    rows: Rows,
-    teach: Teach,
-    context: StageContext,
-    teacher_inputs: TeacherInputs,
-) -> Teaching:
-    stored, computed, began = None, False, time.perf_counter()
-    if not context.planning:
-        context.phase("asking the teacher")
-        computed = write_cache(folder, rows, teacher_inputs, teach)
-        stored = open_cache(folder, rows, teacher_inputs.total)
-    size = rows.row_bytes * teacher_inputs.total
-    used = TeacherCache(bytes=size, asked=computed, duration_s=time.perf_counter() - began)
-    bring = DistillationExamples if context.data_config.augment is None else DistillationViews
-    note = f"the teacher was asked once: {teacher_inputs.total:,} answers, {size:,} bytes on disk"
-    return Teaching(
-        losses,
-        rows,
-        replace(context.dataset, train=bring(teacher_inputs.examples, rows, stored)),
-        decode=rows.decode,
-        notes=(note,),
-        cached=used,
-    )
 
 
 def forget_teacher() -> None:

@@ -1,4 +1,4 @@
-"""A teacher that is asked once."""
+"""A teacher that runs once for each example."""
 
 from __future__ import annotations
 
@@ -15,23 +15,17 @@ import tf_keras as keras
 from shrink.base import files
 from shrink.base.errors import ResourceError
 from shrink.data.arrays import ArrayExamples
-from shrink.data.augment import Augmentation
-from shrink.data.config import AugmentConfig
-from shrink.data.pipeline import training_batches
-from shrink.data.views import View
 from shrink.stages.distill import teacher_cache
 from shrink.stages.distill.objective import TeacherOutputs
 from shrink.stages.distill.teacher_cache import (
     Rows,
     cache_key,
-    every_example,
-    every_view,
     model_digest,
     open_cache,
     shapes_of,
     write_cache,
 )
-from shrink.stages.distill.teaching import DistillationExamples, DistillationViews
+from shrink.stages.distill.teaching import DistillationExamples
 
 X = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
 EXAMPLES = ArrayExamples(X, np.arange(50) % 2, np.arange(50))
@@ -59,7 +53,7 @@ class Teacher:
 
 
 def write(folder: Path, teacher: Teacher, rows: Rows = ROWS) -> bool:
-    return write_cache(folder, rows, every_example(EXAMPLES, 8), teacher)
+    return write_cache(folder, rows, EXAMPLES, 8, teacher)
 
 
 def test_write_cache_asks_once_for_each_example(tmp_path: Path) -> None:
@@ -132,28 +126,6 @@ def test_appending_cuts_what_is_not_kept(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_bytes() == b"abxy"
 
 
-def test_taught_views_bring_the_answers_to_each_epochs_view(tmp_path: Path) -> None:
-    images = np.random.default_rng(0).integers(0, 256, (21, 4, 4, 3), np.uint8)
-    plain = ArrayExamples(images, np.arange(21) % 3, np.arange(21))
-    config = AugmentConfig.model_validate({"flip": "both", "crop": 1, "mixup": 0.5})
-    augmentation = Augmentation(config, plain.input_spec, 3)
-    views = View(plain, augmentation=augmentation)
-    rows = Rows(((48,),))
-
-    def teach(x: Any) -> TeacherOutputs:
-        return TeacherOutputs((tf.reshape(tf.cast(x, tf.float32), (-1, 48)) / 255,))
-
-    teacher_inputs = every_view(views, 8, seed=5, epochs=2)
-    assert teacher_inputs.total == 42
-    assert [teacher_inputs.start(row) for row in (0, 7, 8, 20, 21, 30)] == [0, 0, 8, 16, 21, 29]
-    write_cache(tmp_path / "key", rows, teacher_inputs, teach)
-    taught = DistillationViews(views, rows, open_cache(tmp_path / "key", rows, 42))
-    batches = training_batches(taught, global_batch_size=8, seed=5, first_step=2, last_step=6)
-    for x, lesson in batches:
-        expected = tf.reshape(tf.cast(x, tf.float32), (-1, 48)) / 255
-        np.testing.assert_allclose(lesson.cached, expected, rtol=1e-6)
-
-
 RANDOM = np.random.default_rng(0)
 
 
@@ -176,25 +148,6 @@ def test_encode_halves_the_bytes_when_it_is_float16() -> None:
     np.testing.assert_allclose(
         rows.decode(rows.encode(TeacherOutputs((logits,)))).outputs[0], logits, rtol=1e-3
     )
-
-
-def test_decode_keeps_top_logits_and_the_mass_of_the_others_when_it_is_topk() -> None:
-    logits = tf.constant(RANDOM.normal(size=(5, 2, 40)) * 4, tf.float32)
-    rows = Rows(((2, 40),), cache_dtype="topk", top_k=6)
-    assert rows.row_bytes == 2 * 13 * 4
-    back = rows.decode(rows.encode(TeacherOutputs((logits,)))).outputs[0].numpy()
-    kept = np.argsort(logits.numpy(), -1)[..., -6:]
-    take = np.take_along_axis
-    np.testing.assert_array_equal(take(back, kept, -1), take(logits.numpy(), kept, -1))
-    p, q = tf.nn.softmax(logits).numpy(), tf.nn.softmax(back).numpy()
-    np.testing.assert_allclose(take(q, kept, -1), take(p, kept, -1), rtol=1e-4)
-    others = np.sort(q, -1)[..., :-6]
-    np.testing.assert_allclose(others, others[..., :1] * np.ones(34), rtol=1e-4)
-
-
-@pytest.mark.parametrize(("classes", "columns"), [(13, 13), (14, 13)])
-def test_columns_are_the_classes_when_topk_would_save_nothing(classes: int, columns: int) -> None:
-    assert Rows(((classes,),), cache_dtype="topk", top_k=6).columns == columns
 
 
 def test_shapes_of_unknown_sides_make_no_rows() -> None:

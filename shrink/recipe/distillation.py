@@ -1,4 +1,4 @@
-"""What a recipe of a detector cannot have: refused before anything is computed."""
+"""Settings of distillation that do not fit data or task: refused before anything is computed."""
 
 from __future__ import annotations
 
@@ -12,23 +12,28 @@ from shrink.stages.distill.config import DistillConfig
 _LOSSES = ("auto", "output_mse")
 
 
-def check_detector(stages: Iterable[StageConfig], loaded: LoadedRecipe) -> None:
-    """Raise `RecipeError` where a recipe with `task.decode` distils as if outputs were classes.
+def check_distillation(stages: Iterable[StageConfig], loaded: LoadedRecipe) -> None:
+    """Raise `RecipeError` where a detector is distilled as if its outputs were classes.
+
+    Or where the teacher's outputs for augmented examples, which differ in every epoch, are cached.
 
     Args:
         stages: the configuration of every stage, in the recipe's order.
         loaded: the recipe's file, for the place of what is wrong.
     """
-    if loaded.recipe.task.decode is None:
-        return
     for index, stage in enumerate(stages):
         if not isinstance(stage, DistillConfig):
             continue
+        if stage.teacher_cache == "on" and loaded.recipe.data.augment is not None:
+            raise RecipeError(
+                "teacher_cache is on, and data.augment changes the examples in every epoch",
+                position=loaded.position("stages", index, stage.kind, "teacher_cache"),
+                hint="set distill.teacher_cache to auto, or leave out data.augment",
+            )
+        if loaded.recipe.task.decode is None:
+            continue
         wrong = {
             "loss": None if stage.loss in _LOSSES else f"loss {stage.loss} is for classes",
-            "cache_dtype": "cache_dtype topk is for one class among several"
-            if stage.cache_dtype == "topk"
-            else None,
             "output_weights": "output_weights is of losses by output, and auto has one of all"
             if stage.output_weights and stage.loss == "auto"
             else None,
