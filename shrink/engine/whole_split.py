@@ -43,27 +43,31 @@ class WholeSplit:
         Raises:
             DataError: a metric is not defined on these examples.
         """
-        found = self.score(self._batches(call, batch_size))
-        return {name: _defined(name, found[name]) for name in self.names}
 
-    def _batches(self, call: Callable[[Tensors], Tensors], batch_size: int) -> Iterator[Outputs]:
-        for start in range(0, len(self.examples), batch_size):
-            indices = np.arange(start, min(start + batch_size, len(self.examples)))
-            x, y = self.examples.arrays(indices)
-            outputs = tf.nest.flatten(call(x))[: self.outputs]
-            masks = [getattr(output, "_keras_mask", None) for output in outputs]
-            yield (
-                [np.asarray(tf.cast(output, tf.float32)) for output in outputs],
-                [np.asarray(part) for part in tf.nest.flatten(y)],
-                [None if mask is None else np.asarray(mask, bool) for mask in masks],
+        def outputs(x: Tensors) -> list[tf.Tensor]:
+            return list(tf.nest.flatten(call(x))[: self.outputs])
+
+        found = self.score(outputs_in_batches(self.examples, outputs, batch_size))
+        if undefined := [name for name in self.names if found[name] is None]:
+            raise DataError(
+                f"{undefined[0]} is not defined on the validation examples, and cannot say which "
+                "epoch is best",
+                subject="task.monitor",
+                hint="raise data.validation_split, or set task.monitor to loss",
             )
+        return {name: value for name in self.names if (value := found[name]) is not None}
 
 
-def _defined(name: str, value: float | None) -> float:
-    if value is None:
-        raise DataError(
-            f"{name} is not defined on the validation examples, and cannot say which epoch is best",
-            subject="task.monitor",
-            hint="raise data.validation_split, or set task.monitor to loss",
+def outputs_in_batches(
+    examples: Examples, call: Callable[[Tensors], list[tf.Tensor]], batch_size: int
+) -> Iterator[Outputs]:
+    """Yield a model's outputs, (n, ...) each, with targets and masks, a batch at a time."""
+    for start in range(0, len(examples), batch_size):
+        x, y = examples.arrays(np.arange(start, min(start + batch_size, len(examples))))
+        outputs = call(x)
+        masks = [getattr(output, "_keras_mask", None) for output in outputs]
+        yield (
+            [np.asarray(tf.cast(output, tf.float32)) for output in outputs],
+            [np.asarray(part) for part in tf.nest.flatten(y)],
+            [None if mask is None else np.asarray(mask, bool) for mask in masks],
         )
-    return value

@@ -72,7 +72,7 @@ def test_an_idle_key_is_refused_at_its_place(
         "prune: {schedule: constant, ramp: 0.6, frequency: 10}",
         "prune: {epochs: 0, schedule: constant}",
         "prune: {epochs: 0, training: {seed: 3, memory_limit: 1GB}}",
-        "distill: {student: s.h5, beta: 8, top_k: 16, feature_weight: 1}",
+        "distill: {student: s.h5, beta: 8, feature_weight: 1}",
         "distill: {student: s.h5, loss: logit_mse, temperature: 4}",
         "quantize: {scheme: float16, calibration_samples: 9}",
         "prune: {method: channels, ratio: 0.5, samples: 9}",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base import files
@@ -17,7 +17,6 @@ from shrink.base.losses import ignored_class, kind_of_loss, takes_logits
 from shrink.base.metrics import without_slices
 from shrink.contract.details import Control, Details, MetricDelta
 from shrink.data.matching import fed_like
-from shrink.engine.config import TrainingConfig
 from shrink.engine.record import TrainingRecord
 from shrink.graph.network import with_losses
 from shrink.report.deltas import control_sentence, proven, score_interval
@@ -38,7 +37,6 @@ from shrink.stages.distill.objective import (
 from shrink.stages.distill.teacher_cache import Shape, shapes_of
 from shrink.stages.distill.teacher_usage import adapter_of
 from shrink.stages.distill.teaching import (
-    Teaching,
     check_outputs,
     features_of,
     forget_teacher,
@@ -58,35 +56,45 @@ def compare_with_control(
 ) -> tuple[str, Control]:
     """Train the student again without its teacher, and compare both on the test split.
 
-    The sentence is for the report. Nothing is chosen by the comparison: the taught weights are
-    back in the student afterwards.
+    Nothing is chosen by the comparison: the distilled weights are back in the student afterwards.
 
     Args:
-        student: the taught student.
-        initial: its weights before it was taught.
-        record: how it was taught; the control makes as many updates.
+        student: the distilled student.
+        initial: its weights before.
+        record: of its training; the control makes as many updates.
         context: of the stage.
+
+    Returns:
+        A sentence for the report, and its figures.
     """
     context.phase("training without the teacher")
     task, distilled = context.task(student), student.get_weights()
     task = replace(task, metrics=without_slices(task.metrics))
-    own = _evaluate(student, task, context)
-    keras.utils.set_random_seed(context.training.seed)
+
+    def evaluate(model: keras.Model, task: Task) -> Evaluation:
+        path = context.work / "control.tflite"
+        files.write_bytes(path, convert(model, "float32").content)
+        return evaluate_artifact(path, context.dataset.test, task, masks_of(model))
+
+    own = evaluate(student, task)
+    training = context.training
+    keras.utils.set_random_seed(training.seed)
     student.set_weights(initial)
-    objective = task.objective()
-    context.train(student, objective, record.epochs, training=_as_long(context.training))
-    alone = _evaluate(student, task, context)
+    # To the end, as the record's epochs are, with the best weights where the student has them.
+    best = training.restore_best or training.patience is not None
+    to_the_end = training.model_copy(update={"patience": None, "restore_best": best})
+    context.train(student, task.objective(), record.epochs, training=to_the_end)
+    alone = evaluate(student, task)
     student.set_weights(distilled)
     teacher = fed_like(context.load("teacher"), context.dataset)
-    its_task = replace(context.task(teacher), metrics=task.metrics)
     adapter = adapter_of(teacher, context.teacher_usage("teacher"), context)
-    its_own = _evaluate(adapter.model(teacher), its_task, context)
+    its_own = evaluate(adapter.model(teacher), replace(context.task(teacher), metrics=task.metrics))
     intervals = {
         name: score_interval(alone.evidence.get(name), scores, bounds=metric_figure(name).bounds)
         for name, scores in own.evidence.items()
     }
     gains = {name: gain for name, gain in intervals.items() if gain is not None}
-    found = Control(
+    figures = Control(
         alone={name: alone.defined(name) for name in gains},
         taught={name: own.defined(name) for name in gains},
         teacher={name: its_own.defined(name) for name in gains},
@@ -95,80 +103,57 @@ def compare_with_control(
     )
     name = task.monitor.removeprefix("val_")
     values = (alone.defined(name), own.defined(name), its_own.defined(name))
-    note = control_sentence(name, *values, gains[name], record.updates)
-    return note, found
+    return control_sentence(name, *values, gains[name], record.updates), figures
 
 
-def _as_long(training: TrainingConfig) -> TrainingConfig:
-    """Return how the control is trained: to the end, with the best weights where it had those."""
-    best = training.restore_best or training.patience is not None
-    return training.model_copy(update={"patience": None, "restore_best": best})
+def _with_features(student: keras.Model, config: DistillConfig, wanted: Sequence[Shape]) -> Any:
+    """Return the model that is trained: the student, with the compared features after its outputs.
 
-
-def _evaluate(model: keras.Model, task: Task, context: StageContext) -> Evaluation:
-    path = context.work / "control.tflite"
-    files.write_bytes(path, convert(model, "float32").content)
-    return evaluate_artifact(path, context.dataset.test, task, masks_of(model))
-
-
-L = keras.layers
-
-
-def with_features(
-    model: keras.Model, features: Sequence[tf.Tensor], wanted: Sequence[Shape]
-) -> keras.Model:
-    """Return the model with features after its outputs, each projected to the wanted width.
-
-    A projection is a 1x1 convolution or a dense layer without bias, trained beside the student
-    and thrown away afterwards (Romero et al. 2015, "FitNets", section 2.2).
+    A feature of another width is projected, by a 1x1 convolution or a dense layer without bias
+    that is trained beside the student and dropped afterwards (Romero et al. 2015, "FitNets",
+    section 2.2).
 
     Args:
-        model: the student.
-        features: tensors of it.
+        student: with logits for outputs.
+        config: of the stage.
         wanted: shape of each feature of the teacher, without the batch.
 
     Raises:
         ModelError: a feature has other positions than the teacher's.
     """
-    pairs = zip(features, wanted, strict=True)
-    fitted = [_fit(f, shape) for f, shape in pairs]
-    return with_losses(model, keras.Model(model.inputs, [*model.outputs, *fitted]))
-
-
-def check_positions(feature: tf.Tensor, wanted: Shape) -> None:
-    """Raise `ModelError` unless two features differ in their channels alone."""
-    (own,) = shapes_of([feature])
-    if own[:-1] != wanted[:-1]:
-        raise ModelError(
-            f"the student's feature has shape {own}, the teacher's {wanted}; they may differ in "
-            "their last axis alone",
-            subject="distill.feature_layers",
-            hint="name a pair of layers at the same resolution",
-        )
-
-
-def _check_scores(features: Sequence[tf.Tensor], wanted: Sequence[Shape]) -> None:
-    """Raise `ModelError` unless student and teacher attend from as many positions to as many."""
+    if not config.feature_layers:
+        return student
+    kind, names = config.feature_loss, tuple(config.feature_layers.values())
+    follow = scores_of if kind == "attention_scores" else features_of
+    features = follow(student, names, "student")
     for own, shape in zip(shapes_of(features), wanted, strict=True):
-        if own != shape:
+        if kind in ("hint", "attention") and own[:-1] != shape[:-1]:
+            raise ModelError(
+                f"the student's feature has shape {own}, the teacher's {shape}; they may differ in "
+                "their last axis alone",
+                subject="distill.feature_layers",
+                hint="name a pair of layers at the same resolution",
+            )
+        if kind == "attention_scores" and own != shape:
             raise ModelError(
                 f"the student attends from {own[0]} positions to {own[1]}, the teacher from "
                 f"{shape[0]} to {shape[1]}",
                 subject="distill.feature_layers",
                 hint="name a pair of attention layers over the same positions",
             )
-
-
-def _fit(feature: tf.Tensor, wanted: Shape) -> tf.Tensor:
-    check_positions(feature, wanted)
-    if feature.shape[-1] == wanted[-1]:
-        return feature
-    # A dense layer works on the last axis, as a 1x1 convolution does.
-    return L.Dense(wanted[-1], use_bias=False, dtype="float32")(feature)
+    if kind == "hint":
+        # A dense layer works on the last axis, as a 1x1 convolution does.
+        features = [
+            feature
+            if feature.shape[-1] == shape[-1]
+            else keras.layers.Dense(shape[-1], use_bias=False, dtype="float32")(feature)
+            for feature, shape in zip(features, wanted, strict=True)
+        ]
+    return with_losses(student, keras.Model(student.inputs, [*student.outputs, *features]))
 
 
 def run(config: DistillConfig, context: StageContext) -> StageResult:
-    """Train the student on what its teacher gives."""
+    """Train the student on its teacher's outputs."""
     with contextlib.ExitStack() as held:
         teaching = open_teaching(config, context, held)
         losses = teaching.losses
@@ -180,7 +165,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         held.enter_context(context.devices.scope())
         opened = held.enter_context(open_outputs(student, losses, task.from_logits))
         said = logarithm_note(opened, "student", config.loss)
-        learning = _with_features(opened, config, teaching)
+        learning = _with_features(opened, config, teaching.rows.features)
         objective = DistillationObjective(
             teaching.teach,
             hard_loss(replace(task, losses=losses)),
@@ -193,14 +178,18 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         record = context.train(
             learning, objective, config.epochs, dataset=teaching.dataset, task=opened_task(task)
         )
-    record = _honest(record, distillation_loss)
+    parts = record.replicas * record.accumulation_steps
+    if distillation_loss.feature_loss == "relational" and parts > 1:
+        why = f"feature_loss relational compares the examples of each of {parts} parts of a batch"
+        reasons = (*record.inexact_because, why)
+        record = replace(record, exact=False, inexact_because=reasons)
     choices = temperature_choice(config.temperature, losses)
     notes = [*teaching.notes, *said, *(one.sentence for one in choices)]
     details = Details(teacher_cache=teaching.cached, choices=choices)
     if config.control:
-        note, control = compare_with_control(student, initial, record, context)
+        note, figures = compare_with_control(student, initial, record, context)
         notes.append(note)
-        details = replace(details, control=control)
+        details = replace(details, control=figures)
     return StageResult(model=student, training=record, notes=notes, details=details)
 
 
@@ -228,12 +217,20 @@ def distillation_loss_of(
             subject=stage,
             hint="give one for each output, in the model's order",
         )
-    problem = _problem(config, losses)
+    problem, classes = None, [loss for loss in losses if takes_logits(loss)]
+    if config.loss not in ("auto", "output_mse") and not classes:
+        problem = f"distill.loss {config.loss} is for classes"
+    elif config.loss == "decoupled" and any(kind_of_loss(key) != "classes" for key in classes):
+        problem = "distill.loss decoupled needs one target class among several"
+    elif config.loss == "decoupled" and any(ignored_class(key) is not None for key in classes):
+        problem = (
+            "distill.loss decoupled needs a target class everywhere, and ignore_class has none"
+        )
     if problem is not None:
         raise StageError(
             f"{problem}, and the task's loss is {', '.join(dict.fromkeys(losses))}",
             subject=stage,
-            hint="leave out distill.loss and distill.cache_dtype",
+            hint="leave out distill.loss",
         )
     return DistillationLoss(
         loss=tuple(soft_loss(config.loss, loss) for loss in losses),
@@ -244,45 +241,3 @@ def distillation_loss_of(
         feature_loss=config.feature_loss if config.feature_layers else None,
         feature_weight=config.feature_weight,
     )
-
-
-def _honest(record: TrainingRecord, distillation_loss: DistillationLoss) -> TrainingRecord:
-    """Say so where the student depends on how its batches were split."""
-    parts = record.replicas * record.accumulation_steps
-    if distillation_loss.feature_loss != "relational" or parts == 1:
-        return record
-    why = f"feature_loss relational compares the examples of each of {parts} parts of a batch"
-    return replace(record, exact=False, inexact_because=(*record.inexact_because, why))
-
-
-def _problem(config: DistillConfig, losses: Sequence[str]) -> str | None:
-    """Return why this loss does not fit the task; None where it does."""
-    classes = [loss for loss in losses if takes_logits(loss)]
-    if config.loss not in ("auto", "output_mse") and not classes:
-        return f"distill.loss {config.loss} is for classes"
-    if config.loss == "decoupled" and not all(map(_of_one_class, classes)):
-        return "distill.loss decoupled needs one target class among several"
-    if config.loss == "decoupled" and any(ignored_class(loss) is not None for loss in classes):
-        return "distill.loss decoupled needs a target class everywhere, and ignore_class has none"
-    return None
-
-
-def _of_one_class(loss: str) -> bool:
-    return takes_logits(loss) and kind_of_loss(loss) == "classes"
-
-
-def _with_features(student: keras.Model, config: DistillConfig, teaching: Teaching) -> keras.Model:
-    """Return the model that is trained: the student, with features where they are followed."""
-    if not config.feature_layers:
-        return student
-    follow = scores_of if config.feature_loss == "attention_scores" else features_of
-    own = follow(student, tuple(config.feature_layers.values()), "student")
-    wanted = teaching.rows.features
-    if config.feature_loss == "hint":
-        return with_features(student, own, wanted)
-    if config.feature_loss == "attention":
-        for feature, shape in zip(own, wanted, strict=True):
-            check_positions(feature, shape)
-    if config.feature_loss == "attention_scores":
-        _check_scores(own, wanted)
-    return with_losses(student, keras.Model(student.inputs, [*student.outputs, *own]))

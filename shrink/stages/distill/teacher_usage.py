@@ -1,4 +1,4 @@
-"""A teacher is fed as its own record says, its classes are matched by name, and it is measured."""
+"""Feed a teacher as its usage record says, match its classes by name, and measure it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import tf_keras as keras
 from shrink.base.errors import ModelError
 from shrink.base.figures import metric_figure
 from shrink.base.metrics import without_slices
-from shrink.base.types import Array, Tensors
+from shrink.base.types import Tensors
 from shrink.contract.details import Usage
 from shrink.engine.microbatch import cast_inputs
+from shrink.engine.whole_split import outputs_in_batches
 from shrink.report.sanity import hardly_better
 from shrink.stages.context import StageContext
 from shrink.stages.demands import check_record
@@ -27,7 +28,7 @@ _NO_CHANGE = {"scale": 1.0, "offset": 0.0}
 
 @dataclass(frozen=True)
 class Adapter:
-    """Stands between the examples as a student takes them and a teacher.
+    """Adapts the student's inputs to a teacher, and its outputs to the data's classes.
 
     Attributes:
         scale, offset: `x * scale + offset` is what the teacher takes.
@@ -64,7 +65,8 @@ class Adapter:
         """Return the teacher as a model that takes the student's inputs."""
         if self == Adapter():
             return teacher
-        inputs = [keras.Input(t.shape[1:], name=n) for t, n in _named_inputs(teacher)]
+        names = zip(teacher.inputs, teacher.input_names, strict=True)
+        inputs = [keras.Input(tensor.shape[1:], name=name) for tensor, name in names]
         outputs = self.outputs(tf.nest.flatten(teacher(self.inputs(inputs))))
         named = zip(outputs, teacher.output_names, strict=True)
         linear = keras.layers.Activation
@@ -83,10 +85,6 @@ class Adapter:
             )
         if self.order is not None:
             yield "teacher: its outputs are put into the order of the data's classes, by name"
-
-
-def _named_inputs(model: keras.Model) -> Iterator[tuple[tf.Tensor, str]]:
-    yield from zip(model.inputs, model.input_names, strict=True)
 
 
 def adapter_of(teacher: keras.Model, usage: Usage | None, context: StageContext) -> Adapter:
@@ -143,22 +141,19 @@ def measure_teacher(teacher: keras.Model, adapter: Adapter, context: StageContex
     if name is None or not len(examples):
         return None
 
-    def batches() -> Iterator[tuple[list[Array], list[Array], list[Array | None]]]:
-        for start in range(0, len(examples), _BATCH):
-            x, y = examples.arrays(np.arange(start, min(start + _BATCH, len(examples))))
-            given = teacher(cast_inputs(teacher, adapter.inputs(x)), training=False)
-            outputs = tf.nest.flatten(given)
-            masks = [getattr(output, "_keras_mask", None) for output in outputs]
-            yield (
-                [np.asarray(tf.cast(each, tf.float32)) for each in adapter.outputs(outputs)],
-                [np.asarray(part) for part in tf.nest.flatten(y)],
-                [None if mask is None else np.asarray(mask, bool) for mask in masks],
-            )
+    def outputs(x: Tensors) -> list[tf.Tensor]:
+        given = teacher(cast_inputs(teacher, adapter.inputs(x)), training=False)
+        outputs = tf.nest.flatten(given)
+        masks = [getattr(output, "_keras_mask", None) for output in outputs]
+        ordered = adapter.outputs(outputs)
+        for output, mask in zip(ordered, masks, strict=True):
+            output._keras_mask = mask
+        return ordered
 
     measured = replace(task, metrics=(name,))
-    value = evaluate_batches(batches(), len(examples), measured, with_intervals=False).metrics.get(
-        name
-    )
+    value = evaluate_batches(
+        outputs_in_batches(examples, outputs, _BATCH), len(examples), measured, with_intervals=False
+    ).metrics.get(name)
     if value is None:
         return None
     figure, chance = metric_figure(name), best_constant(examples, name)

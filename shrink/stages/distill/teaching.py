@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +41,7 @@ from shrink.stages.distill.teacher_cache import (
     shapes_of,
     write_cache,
 )
-from shrink.stages.distill.teacher_usage import Adapter, adapter_of, measure_teacher
+from shrink.stages.distill.teacher_usage import adapter_of, measure_teacher
 from shrink.task.interface import check_shapes, keras_interface
 
 
@@ -126,7 +127,11 @@ def open_teaching(
         check_outputs(shapes_of(models[0].outputs), model, "other teacher")
     usages = map(context.teacher_usage, roles)
     adapters = [adapter_of(*pair, context) for pair in zip(models, usages, strict=True)]
-    measured = _measured(models, adapters, context)
+    measured: list[str] = []
+    if not context.planning:
+        context.phase("evaluating the teacher")
+        found = [measure_teacher(*pair, context) for pair in zip(models, adapters, strict=True)]
+        measured = [note for note in found if note is not None]
     losses = context.task(models[0]).losses
     endings = [context.task(model).from_logits for model in models]
     with contextlib.ExitStack() as opened, context.devices.scope():
@@ -166,17 +171,6 @@ def open_teaching(
             notes=(*said, f"the teacher ran once: {len(train):,} outputs, {size:,} bytes on disk"),
             cached=TeacherCache(bytes=size, asked=computed, duration_s=time.perf_counter() - began),
         )
-
-
-def _measured(
-    models: Sequence[keras.Model], adapters: Sequence[Adapter], context: StageContext
-) -> list[str]:
-    """Return a note on what each teacher scores on validation examples."""
-    if context.planning:
-        return []
-    context.phase("evaluating the teacher")
-    pairs = zip(models, adapters, strict=True)
-    return [note for pair in pairs if (note := measure_teacher(*pair, context)) is not None]
 
 
 def check_outputs(expected: Sequence[Shape], model: keras.Model, role: str) -> None:
@@ -246,39 +240,34 @@ def _why_live(config: DistillConfig, rows: Rows, context: StageContext) -> tuple
     """
     if config.teacher_cache == "off":
         return ()
-    wanted = config.teacher_cache == "on"
-    reason = _obstacle(rows, context)
-    if reason is not None:
-        if wanted:
+    reason = None
+    if context.data_config.augment is not None:
+        reason = "augmented examples are others in every epoch"
+    elif not rows.is_known:
+        reason = f"the outputs {rows.outputs} have no fixed size"
+    elif rows.cache_dtype == "float32":
+        most = max(map(math.prod, rows.outputs))
+        if most > _MOST_FLOAT32_OUTPUTS:
+            reason = f"{most:,} outputs of an example are too many for cache_dtype float32"
+    if config.teacher_cache == "on":
+        if reason is not None:
             raise StageError(
                 f"teacher_cache is on, but {reason}",
                 subject=context.name,
                 hint="set distill.cache_dtype to float16, or distill.teacher_cache to auto",
             )
-        return (f"the teacher ran on every batch: {reason}",)
-    if wanted:
         return None
     needed = rows.row_bytes * len(context.dataset.train)
-    if config.epochs < 2:
-        return ("the teacher ran on every batch: there is one epoch only",)
-    if needed > _AUTO_BYTES:
-        return (f"the teacher ran on every batch: a cache would take {needed:,} bytes",)
-    try:
-        check_room(context.teachers, needed)
-    except ResourceError as error:
-        return (f"the teacher ran on every batch: {error.message}",)
-    return None
-
-
-def _obstacle(rows: Rows, context: StageContext) -> str | None:
-    if context.data_config.augment is not None:
-        return "augmented examples are others in every epoch"
-    if not rows.is_known:
-        return f"the outputs {rows.outputs} have no fixed size"
-    most = max(Rows((shape,)).columns for shape in rows.outputs)
-    if rows.cache_dtype == "float32" and most > _MOST_FLOAT32_OUTPUTS:
-        return f"{most:,} outputs of an example are too many for cache_dtype float32"
-    return None
+    if reason is None and config.epochs < 2:
+        reason = "there is one epoch only"
+    elif reason is None and needed > _AUTO_BYTES:
+        reason = f"a cache would take {needed:,} bytes"
+    if reason is None:
+        try:
+            check_room(context.teachers, needed)
+        except ResourceError as error:
+            reason = error.message
+    return None if reason is None else (f"the teacher ran on every batch: {reason}",)
 
 
 def _identity(
