@@ -56,7 +56,8 @@ def with_best_scales(
     coarse = _figures(per_tensor, source, calibration)
     options = (Option(value="channel", figures=fine), Option(value="tensor", figures=coarse))
     allowed = allowed_loss_db(fine["file_bytes"], coarse["file_bytes"])
-    if _earns_little(fine, coarse, allowed):
+    least_db = fine.get("snr_db", math.inf) - allowed
+    if coarse["file_bytes"] < fine["file_bytes"] and coarse.get("snr_db", math.inf) >= least_db:
         why = f"for these bytes up to {allowed:.1f} dB may be lost"
         return per_tensor, (Choice(key="dense_scales", value="tensor", why=why, options=options),)
     why = f"one for each layer costs more than {allowed:.1f} dB"
@@ -112,11 +113,3 @@ def allowed_loss_db(channel_bytes: float, tensor_bytes: float) -> float:
     """Return the signal to noise that the smaller of two files may be behind by; 0 of a larger."""
     percent = 100 * max(0.0, 1 - tensor_bytes / channel_bytes)
     return min(MOST_LOST_DB, DB_PER_PERCENT * percent)
-
-
-def _earns_little(channel: dict[str, float], tensor: dict[str, float], allowed_db: float) -> bool:
-    """Whether scales of channels are not worth the bytes that they take."""
-    if tensor["file_bytes"] >= channel["file_bytes"]:
-        return False
-    precise, coarse = (one.get("snr_db", math.inf) for one in (channel, tensor))
-    return coarse >= precise - allowed_db

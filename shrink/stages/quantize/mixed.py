@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
 from shrink.base import files
 from shrink.base.errors import StageError
@@ -15,7 +14,6 @@ from shrink.base.metrics import without_slices
 from shrink.contract.details import MixedOperator, MixedPrecision
 from shrink.quantization import edge_quantizer
 from shrink.quantization.calibration import (
-    Batches,
     CalibrationExamples,
     Ranges,
     extreme_ranges,
@@ -27,8 +25,6 @@ from shrink.quantization.edge_quantizer import (
 )
 from shrink.quantization.mixed import (
     Assignment,
-    Build,
-    Sensitivity,
     least_error_within_bytes,
     measure_sensitivity,
     smallest_within_drop,
@@ -85,31 +81,6 @@ def mixed_artifact(
     context.phase("measuring sensitivity")
     ranked = measure_sensitivity(content, operators, batches)
     context.phase("searching")
-    build = _builder(content, mode, config, batches, forced, source.floats)
-    if config.file_bytes is not None:
-        best = least_error_within_bytes(ranked, build, config.file_bytes, file_bytes)
-    else:
-        task = _task_of(source, context)
-        metric = "accuracy" if config.accuracy_drop is not None else _main_metric(task)
-        drop_of = _drop_on_validation(source, context, task, metric)
-        allowed = config.accuracy_drop or config.metric_drop or 0.0
-        labels = context.dataset.validation.labels
-        if labels is not None and metric_figure(metric).unit == "fraction":
-            scores = [0.0] * len(labels)  # each label counts as right or wrong
-            warning = limit_below_resolution(metric, allowed, scores, "validation", context.name)
-            context.warnings += [warning] if warning else []
-        best = smallest_within_drop(ranked, build, drop_of, allowed, metric)
-    return Conversion(best.content, (*notes, _sentence(best))), _table(best, ranked, config)
-
-
-def _builder(
-    content: bytes,
-    mode: Mode,
-    config: QuantizeConfig,
-    batches: Batches,
-    forced: Ranges,
-    floats: Collection[str],
-) -> Build:
     borders = (config.artifact_input_type == "float32", config.artifact_output_type == "float32")
 
     @functools.cache
@@ -120,38 +91,62 @@ def _builder(
         rounded = rounded_model(content, bits, batches) if careful else content
         if mode != "static":
             return edge_quantizer.quantize(rounded, mode, bits)
-        unchanged = rounded is content
-        ranges = float_ranges() if unchanged else extreme_ranges(rounded, batches)
+        ranges = float_ranges() if rounded is content else extreme_ranges(rounded, batches)
         ranges = {**ranges, **forced}
         return edge_quantizer.quantize(
-            rounded, mode, bits, ranges=ranges, float_borders=borders, floats=floats
+            rounded, mode, bits, ranges=ranges, float_borders=borders, floats=source.floats
         )
 
-    return build
-
-
-def _candidate(source: FloatModel, context: StageContext) -> Path:
-    path = context.work / "candidate.tflite"
-    files.write_bytes(path, source.float32.content)
-    return path
-
-
-def _task_of(source: FloatModel, context: StageContext) -> Task:
-    if source.model is not None:
-        return context.task(source.model)
-    return context.task_of(artifact_interface(_candidate(source, context)))
-
-
-def _main_metric(task: Task) -> str:
-    """Return the first metric that validation examples, which have no slices, can tell."""
-    return next(iter(without_slices(task.metrics)), LOSS)
+    if config.file_bytes is not None:
+        best = least_error_within_bytes(ranked, build, config.file_bytes, file_bytes)
+    else:
+        if source.model is not None:
+            task = context.task(source.model)
+        else:
+            float_file = context.work / "candidate.tflite"
+            files.write_bytes(float_file, source.float32.content)
+            task = context.task_of(artifact_interface(float_file))
+        metric = "accuracy"
+        if config.accuracy_drop is None:  # the first metric without slices, which validation lacks
+            metric = next(iter(without_slices(task.metrics)), LOSS)
+        drop_of = _drop_on_validation(source, context, task, metric)
+        allowed = config.accuracy_drop or config.metric_drop or 0.0
+        labels = context.dataset.validation.labels
+        if labels is not None and metric_figure(metric).unit == "fraction":
+            scores = [0.0] * len(labels)  # each label counts as right or wrong
+            warning = limit_below_resolution(metric, allowed, scores, "validation", context.name)
+            context.warnings += [warning] if warning else []
+        best = smallest_within_drop(ranked, build, drop_of, allowed, metric)
+    table = MixedPrecision(
+        activations=config.activations,
+        budget={
+            "accuracy_drop": config.accuracy_drop,
+            "metric_drop": config.metric_drop,
+            "file_bytes": config.file_bytes,
+        },
+        validation_drop=best.drop,
+        operators=tuple(
+            MixedOperator(
+                name=one.name,
+                kind=one.kind,
+                weight_bits=best.bits[one.name],
+                parameters=one.parameters,
+                error_at_4_bits=one.error,
+            )
+            for one in ranked
+        ),
+    )
+    return Conversion(best.content, (*notes, _sentence(best))), table
 
 
 def _drop_on_validation(
     source: FloatModel, context: StageContext, task: Task, metric: str
 ) -> Callable[[bytes], float]:
-    """Return by how much worse a metric is than the float model's, whichever way is better."""
-    candidate = _candidate(source, context)
+    """Return the function from an artifact to how much worse its metric is than the float model's.
+
+    The metric is of the validation split; worse is positive, whichever way is better.
+    """
+    candidate = context.work / "candidate.tflite"
     validation, masks = context.dataset.validation, masks_of(source.model)
     scored: Task = dataclasses.replace(task, metrics=() if metric == LOSS else (metric,))
     sign = -1 if metric_figure(metric).larger_is_better else 1
@@ -175,26 +170,3 @@ def _sentence(best: Assignment) -> str:
         told = f"{best.metric} on validation {format_change(change + 0.0, figure.unit)}{points}"
         text += f"; {told}, {best.tried} artifacts scored"
     return text
-
-
-def _table(best: Assignment, ranked: list[Sensitivity], config: QuantizeConfig) -> MixedPrecision:
-    operators = (
-        MixedOperator(
-            name=one.name,
-            kind=one.kind,
-            weight_bits=best.bits[one.name],
-            parameters=one.parameters,
-            error_at_4_bits=one.error,
-        )
-        for one in ranked
-    )
-    return MixedPrecision(
-        activations=config.activations,
-        budget={
-            "accuracy_drop": config.accuracy_drop,
-            "metric_drop": config.metric_drop,
-            "file_bytes": config.file_bytes,
-        },
-        validation_drop=best.drop,
-        operators=tuple(operators),
-    )

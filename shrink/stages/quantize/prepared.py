@@ -16,7 +16,7 @@ from shrink.quantization.calibration import (
 from shrink.quantization.layer_norm import normalised_twice
 from shrink.quantization.source import FloatModel
 from shrink.tflite.edit import with_ranges
-from shrink.tflite.model import Subgraph, read
+from shrink.tflite.model import read
 
 LOOKED_AT = 100
 """Examples that tell bounds and variances: those of few are near those of all."""
@@ -95,15 +95,11 @@ class MasksWithinConversion:
         # A tensor that the mask is added to in place was calibrated with the mask.
         measured = extreme_ranges(bounded.content, self.batches)
         graph = read(calibrated)[0]
+        scores = (graph.tensors[i].name for i in scores_of_masks(graph))
+        near = {name: measured[name] for name in scores if name in measured}
         constants = {tensor.name for tensor in graph.tensors if tensor.constant}
         forced = {n: ends for n, ends in bounded.ranges.items() if n not in constants}
-        return with_ranges(bounded.content, {**_near_masks(graph, measured), **forced})
-
-
-def _near_masks(graph: Subgraph, measured: Ranges) -> Ranges:
-    """Return the ranges of what the masked softmaxes of a float model read, and of the scores."""
-    names = (graph.tensors[i].name for i in scores_of_masks(graph))
-    return {name: measured[name] for name in names if name in measured}
+        return with_ranges(bounded.content, {**near, **forced})
 
 
 def _of_masks(layers: Mapping[str, float]) -> list[str]:

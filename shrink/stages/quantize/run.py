@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import tf_keras as keras
 
 from shrink.base.errors import ModelError, StageError
 from shrink.contract.choices import Choice
@@ -47,13 +47,13 @@ from shrink.tflite.weights import quantized_operators, weights
 _INTEGERS = frozenset({"INT8", "UINT8", "INT16", "INT32", "INT64"})
 _SAME_VALUES = frozenset(
     {"RESHAPE", "EXPAND_DIMS", "SQUEEZE", "TRANSPOSE", "SLICE", "STRIDED_SLICE", "SPLIT", "UNPACK"}
-)
+) | {"CAST"}
 
 
 def with_exact_inputs(
     config: QuantizeConfig, source: FloatModel
 ) -> tuple[QuantizeConfig, tuple[str, ...]]:
-    """Return the settings with float inputs where integers would change what is looked up.
+    """Return the settings with float inputs where integers would change lookups.
 
     A layer such as Embedding truncates its input to a whole number. An input that is stored as
     scale * (q - zero point) comes back as 6.92 where 7 was given, and the sixth row is taken; above
@@ -71,7 +71,11 @@ def with_exact_inputs(
     """
     if config.artifact_input_type == "float32":
         return config, ()
-    names = [_given_name(name) for name in truncated_inputs(read(source.float32.content)[0])]
+    # Without what the converter puts around an input's name.
+    names = [
+        name.removeprefix("serving_default_").partition(":")[0]
+        for name in truncated_inputs(read(source.float32.content)[0])
+    ]
     if not names:
         return config, ()
     which = ", ".join(names)
@@ -95,7 +99,7 @@ def with_float_front(
     context: StageContext,
     calibration: CalibrationExamples,
 ) -> tuple[QuantizeConfig, list[str]]:
-    """Leave the operators float that scale inputs whose columns one integer scale does not suit.
+    """Keep inputs float whose columns differ too much for one integer scale.
 
     Warns of each input that is too coarse and cannot stay float.
 
@@ -109,6 +113,7 @@ def with_float_front(
         The settings, with float inputs if operators stay float, and a note for each such input.
     """
     notes, floats = list[str](), set[str]()
+    batches = calibration.batches(_ROUNDED_ON)
     for coarse in _coarse(config, source, calibration):
         named = ", ".join(coarse.names)
         if not _may_be_float(config):
@@ -117,8 +122,9 @@ def with_float_front(
         elif coarse.front:
             floats.update(coarse.front)
             notes.append(f"{named} stays float32, and so does {', '.join(coarse.front)}: {coarse}")
-        elif scaled := _scaled(source, coarse, calibration):
-            floats.update(scaled)
+        elif made := with_scaled_columns(source.float32.content, coarse.names, batches):
+            source.rewrite(made[0])
+            floats.update(made[1])
             notes.append(
                 f"{named} stays float32; its columns are scaled in float, and the weights of the "
                 f"first kernels undo the scaling: {coarse}"
@@ -127,7 +133,10 @@ def with_float_front(
             context.warn("mixed-ranges", str(coarse), _COARSE_INPUT_HINT)
     if floats:
         config = config.model_copy(update={"input_type": "float32"})
-    if undefined := _undefined(config, source, calibration):
+    undefined: Sequence[str] = ()
+    if len(config.legal_types) > 1:  # else activations are float
+        undefined = undefined_tensors(source.float32.content, calibration.batches())
+    if undefined:
         notes.append(f"{', '.join(undefined)} stays float32: values are not finite on examples")
     source.floats = frozenset({*floats, *undefined})
     return config, notes
@@ -142,54 +151,25 @@ def _coarse(
     return coarse_inputs(source.float32.content, calibration.batches(_ROUNDED_ON), bits)
 
 
-def _scaled(source: FloatModel, coarse: CoarseInput, calibration: CalibrationExamples) -> list[str]:
-    """Scale a coarse input's columns in the float model; return the new tensors, empty if not."""
-    batches = calibration.batches(_ROUNDED_ON)
-    made = with_scaled_columns(source.float32.content, coarse.names, batches)
-    if made is None:
-        return []
-    source.rewrite(made[0])
-    return made[1]
-
-
-def _undefined(
-    config: QuantizeConfig, source: FloatModel, calibration: CalibrationExamples
-) -> list[str]:
-    if len(config.legal_types) == 1:
-        return []
-    return undefined_tensors(source.float32.content, calibration.batches())
-
-
 def _may_be_float(config: QuantizeConfig) -> bool:
     return config.input_type in (None, "float32")
 
 
 def truncated_inputs(graph: Subgraph) -> list[str]:
     """Return the names of the float inputs that an operator turns into integers."""
-    return [
-        graph.tensors[index].name
-        for index in graph.inputs
-        if graph.tensors[index].dtype == "FLOAT32" and _is_truncated(graph, index)
-    ]
-
-
-def _given_name(tensor: str) -> str:
-    """Return the input's name without what the converter puts around it."""
-    return tensor.removeprefix("serving_default_").partition(":")[0]
-
-
-def _is_truncated(graph: Subgraph, index: int) -> bool:
-    same = {index}
-    for operator in graph.operators:
-        if same.isdisjoint(operator.inputs):
-            continue
-        if operator.name in _SAME_VALUES:
-            same.update(operator.outputs)
-        elif operator.name == "CAST":
-            if graph.tensors[operator.outputs[0]].dtype in _INTEGERS:
-                return True
-            same.update(operator.outputs)
-    return False
+    names = []
+    for index in graph.inputs:
+        same, truncated = {index}, False
+        for operator in graph.operators:
+            if same.isdisjoint(operator.inputs):
+                continue
+            if operator.name == "CAST":
+                truncated |= graph.tensors[operator.outputs[0]].dtype in _INTEGERS
+            if operator.name in _SAME_VALUES:
+                same.update(operator.outputs)
+        if truncated and graph.tensors[index].dtype == "FLOAT32":
+            names.append(graph.tensors[index].name)
+    return names
 
 
 _TRIED_ON = 4
@@ -208,7 +188,7 @@ _COARSE_INPUT_HINT = (
 
 @dataclass(frozen=True)
 class AwareTraining:
-    """What quantization-aware training gave.
+    """The result of quantization-aware training.
 
     Attributes:
         source: the float model with the trained weights.
@@ -242,7 +222,18 @@ def train_aware(
     original = context.load()
     task = context.task(original)
     if not context.planning:
-        _refuse_early(original, config, context)
+        # What would fail after the training, whatever the weights are then.
+        source, on_micro = FloatModel(original), config.target == "tflm"
+        early = config
+        if config.input_type is not None or on_micro:
+            early, _ = with_exact_inputs(config, source)
+        if on_micro:
+            context.phase("trying TFLite Micro")
+            few = CalibrationExamples(
+                context.dataset.train, _TRIED_ON, context.training.seed, context.dataset.input_names
+            )
+            artifact = static_int8(source, few, early)
+            predict_in_micro(artifact.content, next(iter(few.batches())))
     context.phase("calibrating")
     with context.devices.scope():
         # A mean is trained as the mean that the artifact will have.
@@ -255,20 +246,6 @@ def train_aware(
     return AwareTraining(source, record, model.skipped, list(notes))
 
 
-def _refuse_early(model: keras.Model, config: QuantizeConfig, context: StageContext) -> None:
-    """Raise `StageError` for what would fail after the training, whatever the weights are then."""
-    source, on_micro = FloatModel(model), config.target == "tflm"
-    if config.input_type is not None or on_micro:
-        config, _ = with_exact_inputs(config, source)
-    if on_micro:
-        context.phase("trying TFLite Micro")
-        few = CalibrationExamples(
-            context.dataset.train, _TRIED_ON, context.training.seed, context.dataset.input_names
-        )
-        artifact = static_int8(source, few, config)
-        predict_in_micro(artifact.content, next(iter(few.batches())))
-
-
 _MIXED_HINT = (
     "give each part an output and a scale of its own: quantize: {split_outputs: true} for a "
     "detector, or a model with an output for each"
@@ -279,7 +256,20 @@ METADATA_ENTRY = "shrink"
 
 def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     """Convert the model under the scheme and check that the scheme took hold."""
-    _check_split(config, context)
+    path = context.input_path()
+    is_keras = path.suffix != ".tflite" and not context.input_graph_only()
+    if config.split_outputs and (not is_keras or config.aware):
+        raise StageError(
+            "split_outputs needs the Keras model, and no training for the scheme",
+            subject=context.name,
+            hint="start from the .keras or .h5 file, and leave aware out",
+        )
+    if config.split_outputs and context.task_config.decode is None:
+        raise StageError(
+            "split_outputs is for outputs that are decoded together",
+            subject=context.name,
+            hint="set task.decode, or build the model with an output for each part",
+        )
     calibration = CalibrationExamples(
         context.dataset.train,
         config.calibration_samples,
@@ -287,7 +277,15 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
         context.dataset.input_names,
     )
     trained = train_aware(config, context, calibration) if config.aware else None
-    source = trained.source if trained else _source(config, context)
+    if trained is not None:
+        source = trained.source
+    elif path.suffix == ".tflite":
+        source = read_float_tflite(path)
+    else:
+        model = context.load()
+        if context.has_targets:
+            context.task(model)  # raises where model and data do not belong together
+        source = FloatModel(split_outputs(model) if config.split_outputs else model)
     brought: list[str] = []
     if trained is None:
         config, brought = _with_ranges(source, config, context, calibration)
@@ -299,7 +297,8 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     conversion, told = _converted(source, calibration, config, context)
     content = conversion.content
     notes = [*brought, *conversion.notes, *(one.sentence for one in told.choices)]
-    notes += _lint(config, calibration, context)
+    if config.traits.calibrates:
+        notes += lint_calibration(calibration, context.dataset.class_names)
     examples = next(iter(calibration.batches())) if context.has_data else random_inputs(content)
     if config.sparse:
         content, sentence = _stored_sparsely(content, examples)
@@ -381,17 +380,14 @@ def _converted(
             subject=context.name,
             hint="it has no convolution or dense layer; try static_wi8_ai8",
         )
-    if config.scheme == "float16" and not _holds_float16(conversion.content):
+    tensors = [tensor for graph in read(conversion.content) for tensor in graph.tensors]
+    if config.scheme == "float16" and not any(t.dtype == "FLOAT16" and t.constant for t in tensors):
         raise StageError(
             "float16 stored no constant of this model as float16",
             subject=context.name,
             hint="it has no kernel of floating-point numbers; `shrink inspect` lists its operators",
         )
     return conversion, Details(mixed=mixed, choices=choices)
-
-
-def _holds_float16(content: bytes) -> bool:
-    return any(t.dtype == "FLOAT16" and t.constant for g in read(content) for t in g.tensors)
 
 
 def keep_islands_float(
@@ -497,15 +493,6 @@ def _stored_sparsely(content: bytes, examples: Named) -> tuple[bytes, str]:
     return sparse, f"sparse: {saved}: {len(content):,} bytes became {len(sparse):,}"
 
 
-def _source(config: QuantizeConfig, context: StageContext) -> FloatModel:
-    if context.input_path().suffix == ".tflite":
-        return read_float_tflite(context.input_path())
-    model = context.load()
-    if context.has_targets:
-        context.task(model)  # raises where model and data do not belong together
-    return FloatModel(split_outputs(model) if config.split_outputs else model)
-
-
 def _with_ranges(
     source: FloatModel,
     config: QuantizeConfig,
@@ -533,24 +520,6 @@ def _with_ranges(
     return config, [note]
 
 
-def _check_split(config: QuantizeConfig, context: StageContext) -> None:
-    """Raise `StageError` where outputs are to be split and nothing puts them together again."""
-    if not config.split_outputs:
-        return
-    if context.input_path().suffix == ".tflite" or context.input_graph_only() or config.aware:
-        raise StageError(
-            "split_outputs needs the Keras model, and no training for the scheme",
-            subject=context.name,
-            hint="start from the .keras or .h5 file, and leave aware out",
-        )
-    if context.task_config.decode is None:
-        raise StageError(
-            "split_outputs is for outputs that are decoded together",
-            subject=context.name,
-            hint="set task.decode, or build the model with an output for each part",
-        )
-
-
 def _warn_of_mixed_ranges(
     content: bytes, source: FloatModel, examples: Named, context: StageContext
 ) -> None:
@@ -567,11 +536,3 @@ def _warn_of_mixed_ranges(
         mixed = mixed_ranges(detail.name, values, detail.scale)
         if mixed is not None:
             context.warn("mixed-ranges", str(mixed), _MIXED_HINT)
-
-
-def _lint(
-    config: QuantizeConfig, calibration: CalibrationExamples, context: StageContext
-) -> list[str]:
-    if not config.traits.calibrates:
-        return []
-    return lint_calibration(calibration, context.dataset.class_names)

@@ -236,12 +236,6 @@ def _by_quantizer(
 Scheme = Callable[[FloatModel, CalibrationExamples, QuantizeConfig], Conversion]
 
 
-def _float32(
-    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
-) -> Conversion:
-    return source.float32
-
-
 def _float16(
     source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
 ) -> Conversion:
@@ -256,13 +250,9 @@ def _float16(
 
 
 def _eight_bits(mode: Mode) -> Scheme:
-    def scheme(
-        source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
-    ) -> Conversion:
-        content, notes = source.float32.content, source.float32.notes
-        return Conversion(edge_quantizer.quantize(content, mode), notes)
-
-    return scheme
+    return lambda source, calibration, config: Conversion(
+        edge_quantizer.quantize(source.float32.content, mode), source.float32.notes
+    )
 
 
 def _four_bits(mode: Mode, *, rounds: bool = True) -> Scheme:
@@ -270,7 +260,10 @@ def _four_bits(mode: Mode, *, rounds: bool = True) -> Scheme:
         source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
     ) -> Conversion:
         content, notes = source.float32.content, source.float32.notes
-        bits, wider = _widths(content, mode)
+        operators = weighted_operators(content)
+        narrow = [o for o in operators if o.kind in INT4_OPERATORS[mode] and can_be_rounded(o)]
+        bits = {operator.name: 4 for operator in narrow}
+        wider = [operator.name for operator in operators if operator not in narrow]
         if not bits:
             raise StageError(
                 f"{config.scheme}: no operator of this model can have 4-bit weights, which "
@@ -288,15 +281,8 @@ def _four_bits(mode: Mode, *, rounds: bool = True) -> Scheme:
     return scheme
 
 
-def _widths(content: bytes, mode: Mode) -> tuple[dict[str, int], list[str]]:
-    operators = weighted_operators(content)
-    legal = [o for o in operators if o.kind in INT4_OPERATORS[mode] and can_be_rounded(o)]
-    wider = [o.name for o in operators if o not in legal]
-    return {operator.name: 4 for operator in legal}, wider
-
-
 SCHEMES: dict[str, Scheme] = {
-    "float32": _float32,
+    "float32": lambda source, calibration, config: source.float32,
     "float16": _float16,
     "dynamic_wi8_afp32": _eight_bits("dynamic"),
     "dynamic_wi4_afp32": _four_bits("dynamic"),

@@ -62,7 +62,13 @@ def _bound_detections(
     """Bound the logits among a detector's outputs, whose sigmoid is not in the file."""
     if config.split_outputs or not context.has_targets:
         return []
-    channels = _logit_channels(source, context)
+    if context.task_config.decode is None:
+        return []
+    if source.model is not None:
+        task = context.task(source.model)
+    else:
+        task = context.task_of(artifact_interface(context.input_path()))
+    channels = task.detector.head.logit_channels() if isinstance(task.detector, Detector) else None
     if channels is None:
         return []
     content = source.float32.content
@@ -71,7 +77,9 @@ def _bound_detections(
     outputs = [graph.outputs[position] for position in runner.output_positions]
     bounds, notes = dict[str, tuple[float, float]](), []
     for index, logits, column in zip(outputs, channels, zip(*found, strict=True), strict=True):
-        ends, kept = _ends(column, logits)
+        limits = np.where(logits, LARGEST_LOGIT, np.inf)
+        saturated = [np.clip(each, -limits, limits) for each in column]
+        ends, kept = _extremes(column), _extremes(saturated)
         if kept != ends:
             named = [graph.tensors[i].name for i in of_one_scale(graph, index)]
             bounds |= dict.fromkeys(named, kept)
@@ -82,25 +90,6 @@ def _bound_detections(
             )
     source.bounds = {**source.bounds, **bounds}
     return notes
-
-
-def _logit_channels(source: FloatModel, context: StageContext) -> list[Array] | None:
-    if context.task_config.decode is None:
-        return None
-    if source.model is not None:
-        task = context.task(source.model)
-    else:
-        task = context.task_of(artifact_interface(context.input_path()))
-    return task.detector.head.logit_channels() if isinstance(task.detector, Detector) else None
-
-
-def _ends(
-    outputs: Sequence[Array], logits: Array
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Return least and largest value of an output, as it is and with its logits saturated."""
-    limits = np.where(logits, LARGEST_LOGIT, np.inf)
-    saturated = [np.clip(each, -limits, limits) for each in outputs]
-    return _extremes(outputs), _extremes(saturated)
 
 
 def _extremes(arrays: Sequence[Array]) -> tuple[float, float]:
