@@ -1,4 +1,4 @@
-"""Checkpoints of training: what they hold, and how they are written and read.
+"""Checkpoints of training: the variables of a run, and the folder that keeps them.
 
 A folder holds `checkpoint.json` and the file of arrays that it names, whose name is the hash of
 its content. The arrays are written first, so that a kill at any moment leaves the checkpoint
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from shrink.base import files
 from shrink.base.files import reached
 from shrink.base.types import Array, JsonObject
 from shrink.engine.batch_norm import layers_of
-from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
+from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.randomness import generator_of
 
 _VERSION = 1
@@ -37,8 +37,8 @@ class Checkpoint:
     """A verified checkpoint.
 
     Attributes:
-        content: what was written beside the arrays, plain data.
-        arrays: by name; each is read from the disk when it is asked for.
+        content: plain data beside the arrays.
+        arrays: by name; each is read from the disk on use.
         shapes: of the arrays, by name.
     """
 
@@ -73,8 +73,14 @@ class CheckpointFolder:
         """
         described: dict[str, Described] = {}
         unnamed = self.path / f"arrays{_SUFFIX}"
-        with files.replacing(unnamed) as temporary:
-            _write_arrays(temporary, arrays, described)
+        with (
+            files.replacing(unnamed) as temporary,
+            zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive,
+        ):
+            for name, array in arrays:
+                described[name] = (list(array.shape), array.dtype.name)
+                with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as stream:
+                    stream.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         reached("checkpoint-arrays-written")
         digest = files.sha256(unnamed)
         unnamed.rename(self.path / f"{digest}{_SUFFIX}")
@@ -82,7 +88,9 @@ class CheckpointFolder:
         manifest = {**body, "digest": _digest(body)}
         files.write_text(self.path / _MANIFEST, json.dumps(manifest, indent=1))
         reached("checkpoint-written")
-        self._remove_all_but(digest)
+        for path in self.path.glob(f"*{_SUFFIX}"):
+            if path.stem != digest:
+                path.unlink(missing_ok=True)
 
     def read(self) -> Checkpoint | None:
         """Return the checkpoint, or None; a damaged one is a note."""
@@ -105,11 +113,6 @@ class CheckpointFolder:
             self.note = f"a damaged checkpoint was ignored ({error})"
             return None
 
-    def _remove_all_but(self, digest: str) -> None:
-        for path in self.path.glob(f"*{_SUFFIX}"):
-            if path.stem != digest:
-                path.unlink(missing_ok=True)
-
 
 class _Arrays(Mapping[str, Array]):
     """Arrays of a file, one at a time."""
@@ -122,7 +125,7 @@ class _Arrays(Mapping[str, Array]):
         shape, dtype = self._described[name]
         # bfloat16 is no dtype of numpy's: its name alone says what the bytes are.
         content = np.frombuffer(self._archive.read(name), np.uint8)
-        return content.view(_dtype(dtype)).reshape(shape)
+        return content.view(tf.as_dtype(dtype).as_numpy_dtype).reshape(shape)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._described)
@@ -131,26 +134,12 @@ class _Arrays(Mapping[str, Array]):
         return len(self._described)
 
 
-def _write_arrays(
-    path: Path, arrays: Iterable[tuple[str, Array]], described: dict[str, Described]
-) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for name, array in arrays:
-            described[name] = (list(array.shape), array.dtype.name)
-            with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as stream:
-                stream.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-
-
-def _dtype(name: str) -> type[np.generic]:
-    return tf.as_dtype(name).as_numpy_dtype
-
-
 def _digest(body: JsonObject) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 class TrainingState:
-    """The variables of a training run: those of the model, the optimizer, the metrics, the hooks.
+    """The variables of a training run: of model, optimizer, metrics and hooks.
 
     A variable whose replicas each hold a value of their own, such as batch-norm statistics and
     metrics, is saved once for each replica, so that nothing is rounded by taking means. Of
@@ -165,31 +154,36 @@ class TrainingState:
     def __init__(self, trainer: MicroBatchTrainer, *, together: bool = False) -> None:
         self._strategy = trainer.distribute_strategy
         self._together = together
+        optimizer, scale = trainer.optimizer, []
+        if isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer) and optimizer.dynamic:
+            state = optimizer._loss_scale  # no part of `variables`, and public nowhere
+            scale = [state.current_loss_scale, state.counter]
+        # Layers may draw from a `tf.random.Generator` of their own.
+        generators = filter(None, map(generator_of, layers_of(trainer.model)))
+        seeds = [trainer.seeds.variable] if trainer.seeds else []
+        hooks = trainer.after_update
         self._groups = {
             "model": list(trainer.model.variables),
-            "optimizer": _optimizer_variables(trainer.optimizer),
-            "hook": _hook_variables(trainer.after_update),
-            "random": [
-                *_generator_states(trainer.model),
-                *([trainer.seeds.variable] if trainer.seeds else []),
-            ],
+            "optimizer": [*optimizer.variables, *scale],
+            "hook": [v for hook in hooks for v in getattr(hook, "variables", ())],
+            "random": [*(generator.state for generator in generators), *seeds],
             "metric": [v for metric in trainer.metrics for v in metric.variables],
         }
 
     def arrays(self) -> Iterator[tuple[str, Array]]:
-        """Yield every variable's name here and its value, one at a time."""
+        """Yield a name and the value of every variable, one at a time."""
         for name, components in self._components():
             yield name, components[0].numpy()
 
     def take_part(self) -> None:
-        """Read what it takes all workers to read, while the chief saves."""
+        """Join the reads that need all workers, while the chief saves."""
         for variables in self._groups.values():
             for variable in variables:
                 if _is_own(variable):
                     variable.numpy()
 
     def mismatch(self, shapes: Mapping[str, tuple[int, ...]]) -> str:
-        """Say in which way saved arrays of these shapes do not fit; empty if they do."""
+        """Return why saved arrays of these shapes do not fit; empty if they do."""
         names = {name: components[0] for name, components in self._components()}
         if missing := sorted(names.keys() - shapes.keys()):
             return f"it lacks {missing[0]} and {len(missing) - 1} more"
@@ -231,21 +225,3 @@ class TrainingState:
 def _is_own(variable: tf.Variable) -> bool:
     """Whether each replica has a value of its own."""
     return bool(variable.synchronization == tf.VariableSynchronization.ON_READ)
-
-
-def _optimizer_variables(optimizer: keras.optimizers.Optimizer) -> list[tf.Variable]:
-    variables = list(optimizer.variables)
-    if isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer) and optimizer.dynamic:
-        state = optimizer._loss_scale  # no part of `variables`, and public nowhere
-        variables += [state.current_loss_scale, state.counter]
-    return variables
-
-
-def _hook_variables(hooks: Sequence[AfterUpdate]) -> list[tf.Variable]:
-    return [variable for hook in hooks for variable in getattr(hook, "variables", ())]
-
-
-def _generator_states(model: keras.Model) -> list[tf.Variable]:
-    """Return the states of layers that draw from a `tf.random.Generator` of their own."""
-    generators = map(generator_of, layers_of(model))
-    return [generator.state for generator in generators if generator is not None]

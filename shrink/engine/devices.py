@@ -167,24 +167,18 @@ def open_gpus(
             )
         for gpu in used:
             tf.config.experimental.set_memory_growth(gpu, True)
-    else:
-        for index, gpu in enumerate(used):
-            _split_gpu(gpu, len(range(index, replicas, len(used))), memory_limit)
-    return tuple(f"GPU:{index}" for index in range(replicas))
-
-
-def _split_gpu(gpu: tf.config.PhysicalDevice, parts: int, memory_limit: int) -> None:
-    limit_mebibytes = memory_limit // MEBIBYTE
-    if limit_mebibytes == 0:
+        return tuple(f"GPU:{index}" for index in range(replicas))
+    if memory_limit < MEBIBYTE:
         raise RecipeError(
             "a GPU's memory limit is at least 1MiB",
             subject="training.memory_limit",
             hint="write it with a unit, such as 2GB",
         )
-    logical = [
-        tf.config.LogicalDeviceConfiguration(memory_limit=limit_mebibytes) for _ in range(parts)
-    ]
-    tf.config.set_logical_device_configuration(gpu, logical)
+    logical = tf.config.LogicalDeviceConfiguration(memory_limit=memory_limit // MEBIBYTE)
+    for index, gpu in enumerate(used):
+        shares = len(range(index, replicas, len(used)))
+        tf.config.set_logical_device_configuration(gpu, [logical] * shares)
+    return tuple(f"GPU:{index}" for index in range(replicas))
 
 
 def _strategy(names: tuple[str, ...], *, shared: bool) -> tf.distribute.Strategy:
@@ -212,21 +206,20 @@ def distribute_batches(
     """
     if devices.replicas == 1:
         return batches
-    local = len(devices.device_names)
+    replicas, local = devices.replicas, len(devices.device_names)
     first = devices.worker * local
-    shares = batches.flat_map(lambda *batch: _split(batch, devices.replicas, first, first + local))
+
+    def split(*batch: Tensors) -> tf.data.Dataset:
+        rows = tf.shape(tf.nest.flatten(batch)[0], out_type=tf.int64)[0]
+
+        def share(replica: tf.Tensor) -> Tensors:
+            start, stop = rows * replica // replicas, rows * (replica + 1) // replicas
+            return tf.nest.map_structure(lambda tensor: tensor[start:stop], batch)
+
+        return tf.data.Dataset.range(first, first + local).map(share)
+
+    shares = batches.flat_map(split)
     return devices.strategy.distribute_datasets_from_function(lambda _: shares)
-
-
-def _split(batch: tuple[Tensors, ...], replicas: int, first: int, last: int) -> tf.data.Dataset:
-    """Return the shares of the replicas from `first` up to `last`."""
-    rows = tf.shape(tf.nest.flatten(batch)[0], out_type=tf.int64)[0]
-
-    def share(replica: tf.Tensor) -> Tensors:
-        start, stop = rows * replica // replicas, rows * (replica + 1) // replicas
-        return tf.nest.map_structure(lambda tensor: tensor[start:stop], batch)
-
-    return tf.data.Dataset.range(first, last).map(share)
 
 
 def smallest_batch(examples: int, batch_size: int) -> int:
@@ -258,31 +251,24 @@ def open_cluster(config: TrainingConfig) -> Devices:
             hint="leave it auto: every GPU of every machine",
         )
     keras.mixed_precision.set_global_policy(config.precision)
+    resolver = strategy.cluster_resolver
+    chiefs = len(resolver.cluster_spec().as_dict().get("chief", []))
+    worker = int(resolver.task_id) + (chiefs if resolver.task_type == "worker" else 0)
     workers = replicas // len(names)
-    return Devices(strategy, names, bool(gpus), workers=workers, worker=_index(strategy))
+    return Devices(strategy, names, bool(gpus), workers=workers, worker=worker)
 
 
 def cluster_resolver() -> tf.distribute.cluster_resolver.ClusterResolver:
-    """Return what knows the addresses of all workers: from `TF_CONFIG`, else from Slurm."""
+    """Return the resolver of all workers' addresses: from `TF_CONFIG`, else from Slurm."""
     if os.environ.get("TF_CONFIG"):
         return Resolvers.TFConfigClusterResolver()
-    return Resolvers.SlurmClusterResolver() if _has_nvidia_gpus() else _without_gpus()
-
-
-def _has_nvidia_gpus() -> bool:
-    """Whether the driver lists a GPU; TensorFlow, once asked, would keep those of other tasks."""
-    if not shutil.which("nvidia-smi"):
-        return False
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
-    return listed.returncode == 0 and listed.stdout.startswith("GPU ")
-
-
-def _without_gpus() -> tf.distribute.cluster_resolver.ClusterResolver:
-    """Return the workers that Slurm started on machines without GPUs.
-
-    TensorFlow's resolver hands out GPUs along with the ports, and fails where there are none: it
-    is told of one per task here, which nobody opens.
-    """
+    # TensorFlow would keep the GPUs of other tasks, if it listed them.
+    if shutil.which("nvidia-smi"):
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+        if listed.returncode == 0 and listed.stdout.startswith("GPU "):
+            return Resolvers.SlurmClusterResolver()
+    # TensorFlow's resolver hands out GPUs along with the ports, and fails where there are none: it
+    # gets one for each task here, which nobody opens.
     tasks = int(os.environ["SLURM_STEP_NUM_TASKS"])
     slurm = Resolvers.SlurmClusterResolver(gpus_per_node=tasks, gpus_per_task=1, auto_set_gpu=False)
     spec = slurm.cluster_spec()
@@ -290,13 +276,6 @@ def _without_gpus() -> tf.distribute.cluster_resolver.ClusterResolver:
     return Resolvers.SimpleClusterResolver(
         spec, task_type=kind, task_id=index, num_accelerators={"GPU": 0}, rpc_layer="grpc"
     )
-
-
-def _index(strategy: tf.distribute.Strategy) -> int:
-    """Return this worker's number: chiefs come before workers."""
-    resolver = strategy.cluster_resolver
-    chiefs = len(resolver.cluster_spec().as_dict().get("chief", []))
-    return int(resolver.task_id) + (chiefs if resolver.task_type == "worker" else 0)
 
 
 def broadcast_from_chief(devices: Devices, value: bool) -> bool:

@@ -1,7 +1,7 @@
-"""What of a model cannot be equal however a batch is split, as its traced graph says.
+"""Layers whose result depends on how a batch is split, found in the traced graph of a model.
 
-Layers of one's own, and functions that are given to Keras' layers, call what they like: only the
-graph that they are traced into tells.
+Custom layers, and functions that are given to Keras' layers, may call anything: the operations of
+the graph that they are traced into show it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from shrink.engine.randomness import draws_from_seeds, generator_of
 from shrink.graph.network import is_batch_norm
 
 Effect = Literal["draws", "forgets", "remembers", "calls Python"]
-"""What forgets draws from a state of TensorFlow's that no checkpoint holds."""
+"""`forgets`: it draws from a state of TensorFlow's that no checkpoint holds."""
 
 _OPERATIONS: Mapping[Effect, re.Pattern[str]] = {
     "draws": re.compile(
@@ -36,16 +36,20 @@ _OPERATIONS: Mapping[Effect, re.Pattern[str]] = {
 
 
 def forward_effects(model: keras.Model) -> dict[keras.layers.Layer, set[Effect]]:
-    """Return what each layer does in training that another forward pass would not do alike.
+    """Return the effects of each layer in training that differ from one forward pass to the next.
 
     Args:
-        model: a Keras model; what was never called, and so has no graph, has no effects.
+        model: a Keras model; one that was never called has no graph, and so no effects.
 
     Returns:
-        By layer, of nested models too; what belongs to none of them by the model itself.
+        By layer, of nested models too; effects outside of all layers by the model itself.
     """
-    specs = _input_specs(model)
-    if specs is None:
+    if getattr(model, "inputs", None):
+        specs = [tf.TensorSpec(each.shape, each.dtype) for each in model.inputs]
+        specs = specs if len(specs) > 1 else specs[0]
+    elif isinstance(model, tf.Module) and (called := model.save_spec()) is not None:
+        specs = called[0][0]
+    else:
         return {}
 
     def forward(inputs: Tensors) -> Tensors:
@@ -66,15 +70,6 @@ def layers_that_compute(operation: str, model: keras.Model, graph: tf.Graph) -> 
     """Return the names of a model's layers that have an operation of a type in a graph."""
     paths = (path for path, kind in _operations(graph.as_graph_def()) if kind == operation)
     return list(dict.fromkeys(_layer_at(path, model).name for path in paths))
-
-
-def _input_specs(model: keras.Model) -> Tensors:
-    """Return the specification of what a model is called with, or None where nobody knows."""
-    if getattr(model, "inputs", None):
-        specs = [tf.TensorSpec(each.shape, each.dtype) for each in model.inputs]
-        return specs if len(specs) > 1 else specs[0]
-    called = model.save_spec() if isinstance(model, tf.Module) else None
-    return None if called is None else called[0][0]
 
 
 def _operations(graph: tf.compat.v1.GraphDef) -> Iterator[tuple[str, str]]:
@@ -99,18 +94,14 @@ def _layer_at(path: str, model: keras.Model) -> keras.layers.Layer:
         inner = [
             (name == part.name, len(name), part, name)
             for part in layer._flatten_layers(recursive=False, include_self=False)
-            if (name := _scope_of(part, rest))
+            # A scope is numbered after its first use.
+            if (scope := re.match(rf"({re.escape(part.name)}(_\d+)?)/", rest))
+            for name in scope.groups()[:1]
         ]
         if not inner:
             return layer
         *_, layer, name = max(inner, key=lambda candidate: candidate[:2])
         rest = rest.removeprefix(f"{name}/")
-
-
-def _scope_of(layer: keras.layers.Layer, path: str) -> str:
-    """Return the name of a layer's scope, if a path begins with it: numbered after its first."""
-    scope = re.match(rf"({re.escape(layer.name)}(_\d+)?)/", path)
-    return scope[1] if scope else ""
 
 
 _BATCH_NORM = "statistics are per micro-batch and replica; training.batch_norm: frozen keeps them"
@@ -154,38 +145,38 @@ def inexact_because(
     is_split, looped = replicas * accumulation_steps > 1, accumulation_steps > 1
     if not is_split and not continued:
         return ()
-    effects = forward_effects(model)
-    layers = (model, *layers_of(model))
-    forgetful = [each for each in layers if continued and _forgets(each, effects.get(each, set()))]
-    reasons: dict[str, str | None] = dict.fromkeys((each.name for each in forgetful), _FORGOTTEN)
-    if is_split:
-        reasons |= {
-            layer.name: why
-            for layer in layers
-            if (why := _reason(layer, batch_norm, looped, effects.get(layer, set())))
-        }
-    return tuple(sorted(f"{name}: {why}" for name, why in reasons.items() if why))
+    effects, reasons = forward_effects(model), dict[str, str]()
+    for layer in (model, *layers_of(model)):
+        own = effects.get(layer, set())
+        why = _reason(layer, batch_norm, looped, own) if is_split else None
+        if why is None and continued and "forgets" in own and not _draws_nothing(layer):
+            inner = [layer] if isinstance(layer, keras.Model) else layer._flatten_layers()
+            if not any(draws_from_seeds(each) or generator_of(each) is not None for each in inner):
+                why = _FORGOTTEN
+        if why is not None:
+            reasons[layer.name] = why
+    return tuple(sorted(f"{name}: {why}" for name, why in reasons.items()))
 
 
 def _reason(
     layer: keras.layers.Layer, batch_norm: BatchNormMode, looped: bool, effects: Collection[Effect]
 ) -> str | None:
     if is_batch_norm(layer):
-        return _batch_norm_reason(layer, batch_norm, looped)
+        if not layer.trainable or batch_norm == "frozen":
+            return None
+        if batch_norm == "synchronized" or layer.synchronized:
+            return _SYNCHRONIZED if looped else None
+        return _BATCH_NORM
     if "draws" in effects and not _draws_nothing(layer):
         return _RANDOM
-    if _adds_loss(layer):
+    # Regularisers of weights do not depend on the batch; Keras divides those of activities by its
+    # size. Other losses were added when the layer was last called.
+    added = bool(layer._losses or layer._eager_losses) and layer.activity_regularizer is None
+    if added or "AddLoss" in _class_names(layer):
         return _ADDED
     if "remembers" in effects:
         return _RANGES if _class_names(layer) & _QUANTIZED else _STATE
     return _PYTHON if "calls Python" in effects else None
-
-
-def _forgets(layer: keras.layers.Layer, effects: Collection[Effect]) -> bool:
-    """Whether a layer draws from what no checkpoint holds, itself or by no layer of Keras'."""
-    inner = [layer] if isinstance(layer, keras.Model) else layer._flatten_layers()
-    saved = any(draws_from_seeds(each) or generator_of(each) is not None for each in inner)
-    return "forgets" in effects and not saved and not _draws_nothing(layer)
 
 
 def _draws_nothing(layer: keras.layers.Layer) -> bool:
@@ -193,32 +184,13 @@ def _draws_nothing(layer: keras.layers.Layer) -> bool:
     return type(layer) is keras.layers.GaussianNoise and layer.stddev == 0
 
 
-def _adds_loss(layer: keras.layers.Layer) -> bool:
-    """Whether a layer added a loss when it was last called that is no regulariser's.
-
-    Those of weights do not depend on the batch; Keras divides those of activities by its size.
-    """
-    added = bool(layer._losses or layer._eager_losses)
-    return "AddLoss" in _class_names(layer) or (added and layer.activity_regularizer is None)
-
-
-def _batch_norm_reason(
-    layer: keras.layers.Layer, batch_norm: BatchNormMode, looped: bool
-) -> str | None:
-    if not layer.trainable or batch_norm == "frozen":
-        return None
-    if batch_norm == "synchronized" or layer.synchronized:
-        return _SYNCHRONIZED if looped else None
-    return _BATCH_NORM
-
-
 def mixes_examples(forward: Callable[[Tensors], Tensors], x: Tensors, precision: str) -> bool:
     """Return whether outputs change with the other examples of a batch, as a batch's mean does.
 
-    Layers of one's own may compute anything: only running them tells.
+    Custom layers may compute anything: the model is run.
 
     Args:
-        forward: gives the outputs of inputs, in training.
+        forward: returns the outputs of inputs, in training.
         x: structure of arrays (n, ...), the inputs of some examples.
         precision: a policy of Keras, such as mixed_bfloat16.
     """

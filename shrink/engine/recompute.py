@@ -12,9 +12,10 @@ moving statistics alone.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.types import Tensors
-from shrink.engine.batch_norm import Method, layers_of, wrapped_batch_norms
+from shrink.engine.batch_norm import layers_of, wrapped_batch_norms
 from shrink.engine.exactness import Effect, forward_effects
 from shrink.engine.randomness import Position, RandomSeeds, draws_from_seeds
 from shrink.graph.network import is_batch_norm
@@ -88,14 +89,41 @@ def choose_segments(
     if len(steps) < 2 * _FEWEST_STEPS:
         return []
     crossing = _crossing_bytes(steps, outputs)
+    before = list(itertools.accumulate((step.output_bytes for step in steps), initial=0))
+
+    def cuts(count: int) -> list[int]:
+        """Return `count` - 1 cuts, near equal parts of the bytes, where least cross."""
+        found = [0]
+        for part in range(1, count):
+            target, reach = before[-1] * part / count, before[-1] / (2 * count)
+            after_last = range(found[-1] + 1, len(steps))
+            near = [index for index in after_last if abs(before[index] - target) <= reach]
+            if near:
+                found.append(min(near, key=lambda i: (crossing[i], abs(before[i] - target))))
+        return [*found, len(steps)]
+
+    def held(bounds: Sequence[int]) -> int:
+        """Return the most bytes at a time: what crossed so far, a segment and its gradients."""
+        kept = itertools.accumulate(crossing[start] for start in bounds[:-1])
+        inside = (before[b] - before[a] for a, b in itertools.pairwise(bounds))
+        return max(k + _WITH_GRADIENTS * own for k, own in zip(kept, inside, strict=True))
+
     most = min(_MOST_SEGMENTS, len(steps) // _FEWEST_STEPS)
     counts = range(2, most + 1) if number is None else [min(number, most)]
-    cuts = min(
-        (_cuts(steps, crossing, count) for count in counts), key=lambda c: _held(steps, crossing, c)
+    bounds = min(map(cuts, counts), key=held)
+    # Steps that may not be repeated split a segment; runs that are too short save nothing.
+    groups = (
+        (repeatable, list(run))
+        for start, stop in itertools.pairwise(bounds)
+        for repeatable, run in itertools.groupby(
+            range(start, stop), key=lambda index: steps[index].repeatable
+        )
     )
-    bounds = [0, *cuts, len(steps)]
-    pieces = [range(a, b) for a, b in itertools.pairwise(bounds)]
-    return [part for piece in pieces for part in _repeatable(steps, piece)]
+    return [
+        range(run[0], run[-1] + 1)
+        for repeatable, run in groups
+        if repeatable and len(run) >= _FEWEST_STEPS
+    ]
 
 
 def _crossing_bytes(steps: Sequence[Step], outputs: Sequence[str]) -> list[int]:
@@ -108,44 +136,6 @@ def _crossing_bytes(steps: Sequence[Step], outputs: Sequence[str]) -> list[int]:
             for index in range(made + 1, last_use.get(name, made) + 1):
                 crossing[index] += step.output_bytes // len(step.outputs)
     return crossing
-
-
-def _cuts(steps: Sequence[Step], crossing: Sequence[int], count: int) -> list[int]:
-    """Return the indices of `count` - 1 cuts, near equal parts of the bytes, where least cross."""
-    done, before = 0, []
-    for step in steps:
-        before.append(done)
-        done += step.output_bytes
-    cuts: list[int] = []
-    for number in range(1, count):
-        target, reach = done * number / count, done / (2 * count)
-        last = cuts[-1] if cuts else 0
-        near = [i for i in range(last + 1, len(steps)) if abs(before[i] - target) <= reach]
-        if near:
-            cuts.append(min(near, key=lambda i: (crossing[i], abs(before[i] - target))))
-    return cuts
-
-
-def _held(steps: Sequence[Step], crossing: Sequence[int], cuts: Sequence[int]) -> int:
-    """Return the most bytes at a time: what crossed so far, and a segment with its gradients."""
-    most = kept = 0
-    for start, stop in itertools.pairwise([0, *cuts, len(steps)]):
-        kept += crossing[start]
-        inside = sum(step.output_bytes for step in steps[start:stop])
-        most = max(most, kept + _WITH_GRADIENTS * inside)
-    return most
-
-
-def _repeatable(steps: Sequence[Step], piece: range) -> list[range]:
-    """Return the runs of repeatable steps in a piece, without those that are too short to help."""
-    runs: list[range] = []
-    start = piece.start
-    for index in [*piece, piece.stop]:
-        if index == piece.stop or not steps[index].repeatable:
-            if index - start >= _FEWEST_STEPS:
-                runs.append(range(start, index))
-            start = index + 1
-    return runs
 
 
 _NOTHING = (
@@ -182,12 +172,26 @@ def recomputed(
     if recompute == "off":
         yield []
         return
-    network = _largest_network(model)
+    # The functional model with the most layers that no other one calls with masked inputs.
+    networks = [
+        network
+        for network in (model, *layers_of(model))
+        if hasattr(network, "_nodes_by_depth")
+        and not any(
+            getattr(tensor, "_keras_mask", None) is not None
+            for node in network._inbound_nodes
+            if not node.is_input
+            for tensor in tf.nest.flatten(node.keras_inputs)
+        )
+    ]
+    network = max(networks, key=lambda network: len(network._nodes_by_depth), default=None)
     run = None if network is None else SegmentedRun(network, recompute, seeds)
     if network is None or run is None or not run.segments:
         yield [_NOTHING]
         return
-    with _steady_statistics(network):
+    # Batch normalisation updates its moving statistics in the first pass alone.
+    first_pass = lambda add: lambda update: None if _REPLAYING.now else add(update)  # noqa: E731
+    with wrapped_batch_norms(network, "add_update", first_pass):
         network._run_internal_graph = run
         try:
             yield []
@@ -214,7 +218,9 @@ class SegmentedRun:
         self._network = network
         self._plain = network._run_internal_graph
         self._seeds = seeds
-        self.nodes = _ordered_nodes(network)
+        by_depth = network._nodes_by_depth
+        nodes = (node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth])
+        self.nodes = [node for node in nodes if not node.is_input]
         self._kept = [str(id(output)) for output in network.outputs]
         effects = forward_effects(network)
         self._steps = [_step(node, seeds, effects) for node in self.nodes]
@@ -247,44 +253,34 @@ class SegmentedRun:
         return tf.nest.pack_sequence_as(network._nested_outputs, outputs)
 
     def _run_segment(self, segment: range, values: dict[str, tf.Tensor]) -> None:
-        takes, gives = self._interface(segment)
-        function = self._repeated(segment, takes, gives)
-        results = tf.recompute_grad(function)(*(values[name] for name in takes))
-        values.update(zip(gives, tf.nest.flatten(results), strict=True))
-
-    def _interface(self, segment: range) -> tuple[list[str], list[str]]:
-        """Return the names of the tensors that a segment takes, and of those used after it."""
+        """Run a segment whose inner outputs are computed again in the backward pass."""
         inside = [self._steps[index] for index in segment]
         made = {name for step in inside for name in step.outputs}
-        takes = dict.fromkeys(name for step in inside for name in step.inputs if name not in made)
-        later = {name for step in self._steps[segment.stop :] for name in step.inputs}
-        gives = [name for step in inside for name in step.outputs if name in {*later, *self._kept}]
-        return list(takes), gives
+        takes = list(
+            dict.fromkeys(name for step in inside for name in step.inputs if name not in made)
+        )
+        used = {name for step in self._steps[segment.stop :] for name in step.inputs}
+        used.update(self._kept)
+        gives = [name for step in inside for name in step.outputs if name in used]
+        seeds, first, position = self._seeds, True, None
 
-    def _repeated(
-        self, segment: range, takes: Sequence[str], gives: Sequence[str]
-    ) -> Callable[..., tuple[tf.Tensor, ...]]:
-        """Return the segment as a function whose calls after the first one are replays."""
-        first = True
-        position: Position | None = None
+        def forward(tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+            inner = dict(zip(takes, tensors, strict=True))
+            for index in segment:
+                _run_node(self.nodes[index], inner)
+            return tuple(inner[name] for name in gives)
 
         def run(*tensors: tf.Tensor) -> tuple[tf.Tensor, ...]:
             nonlocal first, position
             if first:
-                first = False
-                position = None if self._seeds is None else self._seeds.position
+                first, position = False, None if seeds is None else seeds.position
                 return forward(tensors)
             # Weights are read, and cast to half precision, when the replay begins.
-            with _replaying(self._seeds, position), tf.control_dependencies(tensors):
+            with _replaying(seeds, position), tf.control_dependencies(tensors):
                 return forward(tensors)
 
-        def forward(tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-            values = dict(zip(takes, tensors, strict=True))
-            for index in segment:
-                _run_node(self.nodes[index], values)
-            return tuple(values[name] for name in gives)
-
-        return run
+        results = tf.recompute_grad(run)(*(values[name] for name in takes))
+        values.update(zip(gives, tf.nest.flatten(results), strict=True))
 
 
 @contextmanager
@@ -298,15 +294,6 @@ def _replaying(seeds: RandomSeeds | None, position: Position | None) -> Iterator
         _REPLAYING.now = False
 
 
-def _steady_statistics(network: keras.Model) -> AbstractContextManager[None]:
-    """Let batch normalisation update its moving statistics in the first pass alone."""
-    return wrapped_batch_norms(network, "add_update", _once)
-
-
-def _once(add_update: Method) -> Method:
-    return lambda update: None if _REPLAYING.now else add_update(update)
-
-
 def _run_node(node: Any, values: dict[str, tf.Tensor]) -> None:
     """Call a layer as the functional model would, in training."""
     names = [str(name) for name in node.flat_input_ids]
@@ -318,37 +305,26 @@ def _run_node(node: Any, values: dict[str, tf.Tensor]) -> None:
     values.update(zip(map(str, node.flat_output_ids), outputs, strict=True))
 
 
-def _ordered_nodes(network: keras.Model) -> list[Any]:
-    depths = sorted(network._nodes_by_depth, reverse=True)
-    nodes = [node for depth in depths for node in network._nodes_by_depth[depth]]
-    return [node for node in nodes if not node.is_input]
-
-
 def _step(
     node: Any, seeds: RandomSeeds | None, effects: Mapping[keras.layers.Layer, Collection[Effect]]
 ) -> Step:
-    outputs = tf.nest.flatten(node.outputs)
-    inputs = tf.nest.flatten(node.keras_inputs)
-    parts = (node.layer, *layers_of(node.layer))
+    outputs, inputs = tf.nest.flatten(node.outputs), tf.nest.flatten(node.keras_inputs)
+    # Masks are lost inside a segment, and integers have no gradient.
+    passed_on = all(
+        tensor.dtype.is_floating and getattr(tensor, "_keras_mask", None) is None
+        for tensor in (*inputs, *outputs)
+    )
+    layers = (node.layer, *layers_of(node.layer))
     return Step(
         inputs=tuple(dict.fromkeys(map(str, node.flat_input_ids))),
         outputs=tuple(map(str, node.flat_output_ids)),
-        output_bytes=sum(_bytes_of(output) for output in outputs),
-        repeatable=all(_is_passed_on(tensor) for tensor in (*inputs, *outputs))
-        and all(_is_repeatable(layer, seeds, effects.get(layer, ())) for layer in parts),
+        output_bytes=sum(
+            output.dtype.size * math.prod(size or 1 for size in output.shape[1:])
+            for output in outputs
+        ),
+        repeatable=passed_on
+        and all(_is_repeatable(layer, seeds, effects.get(layer, ())) for layer in layers),
     )
-
-
-def _bytes_of(tensor: tf.Tensor) -> int:
-    size = tensor.dtype.size
-    for dimension in tensor.shape[1:]:
-        size *= dimension or 1
-    return int(size)
-
-
-def _is_passed_on(tensor: tf.Tensor) -> bool:
-    """Whether a tensor is the same inside a segment: masks are lost, integers have no gradient."""
-    return bool(tensor.dtype.is_floating) and getattr(tensor, "_keras_mask", None) is None
 
 
 def _is_repeatable(
@@ -362,17 +338,3 @@ def _is_repeatable(
     # A loss that a layer adds would lose its gradient; state of its own would move twice.
     adds_loss = getattr(layer, "activity_regularizer", None) is not None
     return not (effects or adds_loss or layer._non_trainable_weights)
-
-
-def _largest_network(model: keras.Model) -> keras.Model | None:
-    """Return the functional model with the most layers; None where masks come into it."""
-    networks = [layer for layer in (model, *layers_of(model)) if hasattr(layer, "_nodes_by_depth")]
-    networks = [network for network in networks if not _is_masked(network)]
-    return max(networks, key=lambda network: len(network._nodes_by_depth), default=None)
-
-
-def _is_masked(network: keras.Model) -> bool:
-    """Whether a model is called with masked inputs by another one."""
-    calls = [node for node in network._inbound_nodes if not node.is_input]
-    inputs = tf.nest.flatten([node.keras_inputs for node in calls])
-    return any(getattr(tensor, "_keras_mask", None) is not None for tensor in inputs)

@@ -1,4 +1,4 @@
-"""What a training run leaves in the report."""
+"""The record of a training run for the report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shrink.measure.memory import AllocatorPeak
 from shrink.measure.training_peak import Parts, figures
 
 _ELSEWHERE = ("peak", "allocator_note", "small_note", "notes")
-"""What a report has among the figures and notes of the stage."""
+"""Fields that a report has among the figures and notes of the stage."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class TrainingRecord:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Why numbers of the history are null in a report: one sentence for each such metric."""
+        """A sentence for each metric whose history has numbers that JSON cannot hold."""
         epochs = {
             name: [str(n) for n, value in enumerate(values, start=1) if not math.isfinite(value)]
             for name, values in self.history.items()
@@ -97,7 +97,7 @@ class TrainingRecord:
         return self.peaks["training_peak_bytes"]
 
     def described(self) -> Training:
-        """Return what a report keeps of it; the peak belongs to the memory of a stage."""
+        """Return the report's section; the peak belongs to the memory of a stage."""
         rest = {name: value for name, value in vars(self).items() if name not in _ELSEWHERE}
         history = {
             name: tuple(value if math.isfinite(value) else None for value in values)
@@ -113,13 +113,21 @@ class TrainingRecord:
 def joined(records: Sequence[TrainingRecord]) -> TrainingRecord:
     """Return the record of trainings that followed each other, at least one, as one training.
 
-    Epochs, updates, histories and timelines are strung together, the peak is the largest, and
-    what describes a step is the last one's.
+    Epochs, updates, histories and timelines are joined, the peak is the largest, and the other
+    fields are those of the last one.
     """
     last = records[-1]
     unknown = next((r for r in records if r.peak.total is None), None)
     bound = next((r for r in records if r.peak.is_lower_bound), last)
     highest = unknown or max(records, key=lambda r: r.peak.total or 0)
+    timeline: dict[str, list[Any]] = {name: [] for name in last.memory_timeline}
+    updates, time_s = 0, 0.0
+    for record in records:  # updates and times continue
+        for name, values in record.memory_timeline.items():
+            start = {"update": updates, "time_s": time_s}.get(name)
+            timeline[name] += values if start is None else [start + value for value in values]
+        updates += record.updates
+        time_s = max([*timeline.get("time_s", []), time_s])
     return replace(
         last,
         oom_events=tuple(event for r in records for event in r.oom_events),
@@ -130,21 +138,8 @@ def joined(records: Sequence[TrainingRecord]) -> TrainingRecord:
         allocator_note=highest.allocator_note,
         small_note=bound.small_note,
         notes=tuple(dict.fromkeys(note for r in records for note in r.notes)),
-        memory_timeline=_strung(records),
+        memory_timeline=timeline,
     )
-
-
-def _strung(records: Sequence[TrainingRecord]) -> dict[str, list[Any]]:
-    """Return the timelines after each other; updates and times go on where they were."""
-    columns: dict[str, list[Any]] = {name: [] for name in records[-1].memory_timeline}
-    updates, time_s = 0, 0.0
-    for record in records:
-        for name, values in record.memory_timeline.items():
-            start = {"update": updates, "time_s": time_s}.get(name)
-            columns[name] += values if start is None else [start + value for value in values]
-        updates += record.updates
-        time_s = max([*columns.get("time_s", []), time_s])
-    return columns
 
 
 MOST_POINTS = 120

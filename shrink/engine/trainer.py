@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,30 +19,11 @@ from shrink.engine.randomness import RandomSeeds, stateful_generators
 from shrink.engine.recovery import Retries
 from shrink.engine.whole_split import WholeSplit
 
-PI = 3.141592653589793
-
-
-def _constant(progress: tf.Tensor) -> tf.Tensor:
-    return tf.ones_like(progress)
-
-
-def _cosine(progress: tf.Tensor) -> tf.Tensor:
-    return 0.5 * (1.0 + tf.cos(PI * progress))
-
-
-def _exponential(progress: tf.Tensor) -> tf.Tensor:
-    return 0.01**progress
-
-
-def _step(progress: tf.Tensor) -> tf.Tensor:
-    return tf.where(progress < 0.5, 1.0, tf.where(progress < 0.75, 0.1, 0.01))
-
-
 DECAYS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    "constant": _constant,
-    "cosine": _cosine,
-    "exponential": _exponential,
-    "step": _step,
+    "constant": tf.ones_like,
+    "cosine": lambda progress: 0.5 * (1.0 + tf.cos(math.pi * progress)),
+    "exponential": lambda progress: 0.01**progress,
+    "step": lambda progress: tf.where(progress < 0.5, 1.0, tf.where(progress < 0.75, 0.1, 0.01)),
 }
 """Factor on the learning rate by name, from the progress in [0, 1] after the warm-up."""
 
@@ -113,7 +95,10 @@ def build_optimizer(config: OptimizerConfig, total_updates: int) -> keras.optimi
     optimizer_class = OPTIMIZERS[config.name]
     settings = {name: value for name, value in vars(config).items() if value is not None}
     arguments = {name: value for name, value in settings.items() if name not in _SCHEDULING}
-    rate = _learning_rate(config, total_updates)
+    rate: float | WarmupDecay = config.learning_rate
+    warmup_updates = round(config.warmup * total_updates)
+    if config.schedule != "constant" or warmup_updates:
+        rate = WarmupDecay(rate, config.schedule, warmup_updates, total_updates)
     # Else every weight's update is compiled where there is a GPU, again with every new graph.
     optimizer = optimizer_class(learning_rate=rate, jit_compile=False, **arguments)
     apply = optimizer.apply_gradients
@@ -124,13 +109,6 @@ def build_optimizer(config: OptimizerConfig, total_updates: int) -> keras.optimi
     if keras.mixed_precision.global_policy().name == "mixed_float16":
         optimizer = keras.mixed_precision.LossScaleOptimizer(optimizer)
     return optimizer
-
-
-def _learning_rate(config: OptimizerConfig, total_updates: int) -> float | WarmupDecay:
-    warmup_updates = round(config.warmup * total_updates)
-    if config.schedule == "constant" and warmup_updates == 0:
-        return config.learning_rate
-    return WarmupDecay(config.learning_rate, config.schedule, warmup_updates, total_updates)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ UserLoss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 def user_loss(file: str, name: str) -> UserLoss:
     """Return a function of targets and outputs, (n, ...), to the loss of each example or element.
 
-    What it raises and what it returns that is no such tensor becomes a `StageError` which names the
-    line of the user's file.
+    If it raises, or returns anything else, a `StageError` names the line of the user's file.
 
     Args:
         file: a Python file, whose code runs here.
@@ -39,7 +38,12 @@ def user_loss(file: str, name: str) -> UserLoss:
         except ShrinkError:
             raise
         except Exception as error:
-            raise _refused(file, name, f"raised {_said(error, file)}") from error
+            lines = [
+                f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file
+            ]
+            where = f" (line {lines[-1]})" if lines else ""
+            why = f"raised {type(error).__name__}: {first_line(error)}{where}"
+            raise _refused(file, name, why) from error
         return _checked(found, outputs, file, name)
 
     return loss
@@ -49,9 +53,9 @@ def check_finite(values: tf.Tensor, file: str, name: str, where: str) -> None:
     """Raise `StageError` where a loss is NaN or infinite.
 
     Args:
-        values: what the function gave.
+        values: of the function.
         file, name: of the function.
-        where: for what it was, in words.
+        where: on which examples, in words.
     """
     found = np.asarray(values, np.float64)
     if not np.isfinite(found).all():
@@ -85,10 +89,3 @@ def _checked(found: object, outputs: tf.Tensor, file: str, name: str) -> tf.Tens
 
 def _refused(file: str, name: str, what: str) -> StageError:
     return StageError(f"the loss {name} {what}", subject=file, hint=_HINT)
-
-
-def _said(error: Exception, file: str) -> str:
-    """Return an exception in words, with the last line of the user's file that it passed."""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-    where = f" (line {lines[-1]})" if lines else ""
-    return f"{type(error).__name__}: {first_line(error)}{where}"
