@@ -13,8 +13,8 @@ import tensorflow as tf
 from shrink.data.examples import Batch, Examples, example_bytes, in_host_memory
 from shrink.data.splits import permutation
 
-PREFETCH_BYTES = 16 * 1000**2
-"""Batches that wait, or are being read, take at most this much; one is always allowed."""
+PREFETCH_BYTES = 64 * 1000**2
+"""Most host memory of batches that wait or are being read; one batch is always allowed."""
 
 Loader = Callable[[tf.Tensor], Batch]
 """From the number of a step, int64 (), to its batch."""
@@ -153,13 +153,9 @@ def batches_waiting(examples: Examples, batch_size: int) -> int:
     batch_bytes = min(len(examples), batch_size) * example_bytes(
         examples.input_spec, examples.target_spec
     )
-    return _batches_in_flight(batch_bytes, _cores())
+    # One waits, the others are read.
+    return int(np.clip(PREFETCH_BYTES // max(batch_bytes, 1), 1, _cores() + 1))
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0))
-
-
-def _batches_in_flight(batch_bytes: int, cores: int) -> int:
-    """Return how many batches may be read or wait at once: one waits, the others are read."""
-    return int(np.clip(PREFETCH_BYTES // max(batch_bytes, 1), 1, cores + 1))

@@ -60,7 +60,9 @@ def test_training_batches_resume_bit_for_bit(first: int) -> None:
         assert np.array_equal(y, again_y)
 
 
-@pytest.mark.parametrize(("batch_bytes", "waiting"), [(1, 5), (3.9e6, 4), (9e6, 1), (1e12, 1)])
+@pytest.mark.parametrize(
+    ("batch_bytes", "waiting"), [(1, 5), (9.6e6, 5), (15.9e6, 4), (33e6, 1), (1e12, 1)]
+)
 def test_batches_waiting_is_bounded_by_bytes(
     batch_bytes: float, waiting: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
