@@ -36,7 +36,6 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.contract.codec import from_plain
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.microbatch import MicroBatchTrainer
@@ -256,8 +255,7 @@ def trained(setting: str, folder: str, depth: int, batch_size: int, steps: int) 
         random.integers(0, 256, (count, 32, 32, 3), np.uint8), random.integers(0, 10, count)
     )
     rest = ArrayExamples(np.zeros((0, 32, 32, 3), np.uint8), np.zeros(0, np.int64))
-    config = from_plain(
-        TrainingConfig,
+    config = TrainingConfig.model_validate(
         {
             "global_batch_size": batch_size,
             "optimizer": {"name": "sgd", "learning_rate": 1e-3},

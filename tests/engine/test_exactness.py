@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.contract.codec import from_plain
 from shrink.data.dataset import Dataset
 from shrink.engine.config import BatchNormMode, TrainingConfig
 from shrink.engine.devices import open_devices
@@ -189,8 +188,7 @@ def trained(kind: str, *, micro_batch_size: int) -> tuple[Any, TrainingRecord]:
     random = np.random.default_rng(0)
     x = random.normal(size=(8, 4, 3)).astype(np.float32)
     part, rest = ArrayExamples(x, np.arange(8) % 2), ArrayExamples(x[:0], np.arange(0))
-    config = from_plain(
-        TrainingConfig,
+    config = TrainingConfig.model_validate(
         {
             "global_batch_size": 8,
             "micro_batch_size": micro_batch_size,
