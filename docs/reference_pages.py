@@ -67,12 +67,12 @@ def cli_page() -> str:
     from shrink.cli.app import build
     from shrink.cli.verbs import VERBS
 
-    group = typer.main.get_command(build([*VERBS, "search"]))
+    group = typer.main.get_command(build([*VERBS, "search", "--help-all"]))
     parts = [
         "# Command line\n",
         _MADE,
-        "`shrink COMMAND --help` prints the same. Flags that set a key of a recipe have the "
-        "key's name:\n"
+        "`shrink COMMAND --help-all` prints the same, `--help` the most used. Flags that set "
+        "a key of a recipe have the key's name:\n"
         "[the recipe, key by key](../recipe.md) says more of each. What ends a command, and "
         "with which\n"
         "exit code: [errors](errors.md).\n",

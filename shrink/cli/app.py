@@ -25,7 +25,7 @@ from shrink.base.errors import (
 )
 from shrink.base.removed import replacement
 from shrink.cli import cache, data, recipes, reports, search, tools, verbs
-from shrink.cli.options import meant, without_values
+from shrink.cli.options import HELP_ALL, meant, without_values
 
 _USAGE_CODE = RecipeError.exit_code
 _ENVIRONMENT = {
@@ -96,6 +96,7 @@ def main() -> None:
     try:
         prepare_streams()
         words = without_values(sys.argv[1:], _callback(sys.argv[1:]))
+        words = ["--help" if word == HELP_ALL else word for word in words]
         code = app(words, standalone_mode=False, prog_name="shrink")
     except Exception as error:
         sys.exit(_failed(error, console))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, get_args, get_origin
 
@@ -134,10 +134,17 @@ def _is_list(annotation: object) -> bool:
     return get_origin(annotation) is tuple
 
 
-def with_flags(function: Callable[..., None], flags: Sequence[Flag]) -> Callable[..., None]:
+def with_flags(
+    function: Callable[..., None], flags: Sequence[Flag], shown: Collection[str] | None = None
+) -> Callable[..., None]:
     """Return `function` with one option per flag; it is given them as `flags={keys: text}`.
 
     Typer reads a command's options from its signature, so the signature is what is built here.
+
+    Args:
+        function: a command.
+        flags: its options.
+        shown: parameters of those that `--help` lists; None for all.
     """
     signature = inspect.signature(function, eval_str=True)
     own = [p for p in signature.parameters.values() if p.name != "flags"]
@@ -154,6 +161,7 @@ def with_flags(function: Callable[..., None], flags: Sequence[Flag]) -> Callable
                     metavar=None if flag.is_switch else flag.metavar,
                     autocompletion=one_of(flag.choices) if flag.choices else None,
                     show_default=False,
+                    hidden=shown is not None and flag.parameter not in shown,
                 ),
             ],
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -184,6 +185,25 @@ def meant(message: str) -> tuple[str, str | None]:
     return (plain, f"did you mean {near}?") if near else (message, None)
 
 
+HELP_ALL = "--help-all"
+SHOWN: dict[str, tuple[str, ...]] = {
+    "train": ("epochs", "optimizer_learning_rate", "global_batch_size", "memory_limit"),
+    "distill": ("epochs", "temperature", "alpha", "control", "memory_limit"),
+    "prune": ("method", "sparsity", "ratio", "macs", "epochs", "memory_limit"),
+    "cluster": ("clusters", "epochs"),
+    "quantize": ("scheme", "calibration_samples", "file_bytes", "aware", "epochs"),
+    "compact": ("arena_bytes", "max_extra_macs", "target"),
+    "evaluate": ("task_metrics", "seed"),
+    "search": ("flash", "ram", "latency", "max_drop", "time", "trials", "storage"),
+}
+"""Flags of the recipe's keys that `--help` lists; `--help-all` lists every one."""
+
+
+def shown_flags(command: str, words: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the flags that a command's help lists, None for all: asked for, or to complete."""
+    return None if HELP_ALL in words or "COMP_WORDS" in os.environ else SHOWN[command]
+
+
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": (
         "shrink run digits",
@@ -243,4 +263,5 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 def epilog(command: str) -> str:
     """Return what a command's help ends with; the first character keeps the lines as they are."""
     lines = "\n".join(f"  {example}" for example in EXAMPLES[command])
-    return f"\b\nExamples:\n{lines}"
+    more = f"\n\n{HELP_ALL} lists every flag." if command in SHOWN else ""
+    return f"\b\nExamples:\n{lines}{more}"

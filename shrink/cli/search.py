@@ -16,6 +16,7 @@ from shrink.cli.options import (
     TrustFlag,
     VerboseFlag,
     epilog,
+    shown_flags,
 )
 from shrink.cli.verbs import DataOption, Flags, without_flags
 
@@ -58,7 +59,8 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
         describe_fields()
         fields = named_fields(SearchConfig, NOT_FLAGS)
-        command = with_flags(search, [flag_of(*one) for one in fields])
+        flags = [flag_of(*one) for one in fields]
+        command = with_flags(search, flags, shown_flags("search", words))
     else:
         command = without_flags(search)
     app.command("search", epilog=epilog("search"))(command)

@@ -30,6 +30,7 @@ from shrink.cli.options import (
     UntilOption,
     VerboseFlag,
     epilog,
+    shown_flags,
 )
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
     }
     for kind, text in VERBS.items():
         function = _with_common(special.get(kind) or _verb(kind))
-        command = _with_flags(function, kind) if kind in words else without_flags(function)
+        command = _with_flags(function, kind, words) if kind in words else without_flags(function)
         app.command(kind, help=text, epilog=epilog(kind))(command)
 
 
@@ -266,7 +267,9 @@ def _with_common(function: Callable[..., None]) -> Callable[..., None]:
     return verb
 
 
-def _with_flags(function: Callable[..., None], kind: str) -> Callable[..., None]:
+def _with_flags(
+    function: Callable[..., None], kind: str, words: Sequence[str]
+) -> Callable[..., None]:
     from shrink.cli.flags import flags_of, section_flags, with_flags
     from shrink.data.config import DataConfig
     from shrink.engine.config import TrainingConfig
@@ -282,7 +285,7 @@ def _with_flags(function: Callable[..., None], kind: str) -> Callable[..., None]
     flags += [f for f in flags_of(TrainingConfig) if trains or f.keys == ("seed",)]
     flags += section_flags("data", flags_of(DataConfig, skip=_NAMED_BY_DATA), flags)
     flags += section_flags("task", flags_of(TaskConfig), flags)
-    return with_flags(function, flags)
+    return with_flags(function, flags, shown_flags(kind, words))
 
 
 def without_flags(function: Callable[..., None]) -> Callable[..., None]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from shrink import __version__
+from shrink.cli.options import SHOWN
 from tests.cli.shell import shrink
 
 
@@ -47,10 +49,21 @@ def test_flags_of_other_tools_are_told_what_is_meant(
 
 
 def test_help_names_what_a_flag_takes(tmp_path: Path) -> None:
-    told = shrink("prune", "--help", cwd=tmp_path, store=tmp_path).stdout
+    told = shrink("prune", "--help-all", cwd=tmp_path, store=tmp_path).stdout
     for words in ("--file-bytes SIZE", "--memory-limit SIZE", "-o, --output PATH", "--sparsity N"):
         assert words in told
     assert "MODEL  A .tflite file" in shrink("bench", "--help", cwd=tmp_path, store=tmp_path).stdout
+
+
+@pytest.mark.parametrize("verb", SHOWN)
+def test_help_lists_few_flags_and_help_all_every_one(verb: str, tmp_path: Path) -> None:
+    told = [
+        shrink(verb, flag, cwd=tmp_path, store=tmp_path).stdout for flag in ("--help", "--help-all")
+    ]
+    few, every = ({*re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", text, re.MULTILINE)} for text in told)
+    assert all(f"--{name.replace('_', '-')} " in told[0] for name in SHOWN[verb])
+    assert len(few) <= 20 < len(every)
+    assert few < every | {"--help-all"}  # the last line says that there are more
 
 
 def test_version_is_printed(tmp_path: Path) -> None:

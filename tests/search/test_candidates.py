@@ -80,7 +80,7 @@ def test_a_gated_arena_keeps_the_default_space_to_what_tflite_micro_runs(tmp_pat
 def test_flags_are_the_keys_of_the_section(tmp_path: Path) -> None:
     write_toy(tmp_path, "name: toy\n")
     store = tmp_path / "store"
-    told = shrink("search", "--help", cwd=tmp_path, store=store).stdout
+    told = shrink("search", "--help-all", cwd=tmp_path, store=store).stdout
     for flag in ("--flash", "--ram", "--latency", "--max-drop", "--macs", "--objectives", "--time"):
         assert flag in told
     assert "sweep" not in told
