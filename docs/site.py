@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 _FOLDER = "project"
 """Where the site has what is outside of docs/."""
 _LINK = re.compile(r"(\]\()(?![a-z]+:|#|/)([^)#\s]+)")
-_FENCE = re.compile(r"^(\s*```console) [a-z0-9 ]+$", re.MULTILINE)
+_CONSOLE = re.compile(r"^(\s*)```console[a-z0-9 ]*$\n(.*?)^\s*```$", re.MULTILINE | re.DOTALL)
 _AFTER_TABLE = re.compile(r"^( *\|.*\|)$\n(?=[ ]*- )", re.MULTILINE)
 _ITEM = re.compile(r"(-|\d+\.) ")
 _CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
@@ -40,8 +40,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 def as_python_markdown(markdown: str) -> str:
     """Return what Python-Markdown reads as GitHub reads the given text."""
-    lines = "\n".join(_indented(_FENCE.sub(r"\1", markdown).splitlines()))
+    lines = "\n".join(_indented(_CONSOLE.sub(_without_prompts, markdown).splitlines()))
     return _AFTER_TABLE.sub(r"\1\n\n", lines)
+
+
+def _without_prompts(match: re.Match[str]) -> str:
+    """Return a block of commands as the copy button should copy it."""
+    commands = re.sub(r"^(\s*)\$ ", r"\1", match[2], flags=re.MULTILINE)
+    return f"{match[1]}```bash\n{commands}{match[1]}```"
 
 
 def _indented(lines: Iterable[str]) -> Iterator[str]:

@@ -57,6 +57,27 @@ def test_tree_names_nothing_that_is_not_there() -> None:
     assert [name for name in names if name.rstrip("/") not in known] == []
 
 
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "AGENTS.md"])
+def test_files_that_pages_for_contributors_name_are_there(page: str) -> None:
+    named = set(
+        re.findall(r"`((?:shrink|tests|docs|recipes)/[\w./-]+)`", (ROOT / page).read_text())
+    )
+    examples = ("smooth", "NAME", "sources/rows.py", "test_rows.py")
+    missing = [one for one in named if not (ROOT / one).exists()]
+    assert len(named) > 5
+    assert [one for one in missing if not any(word in one for word in examples)] == []
+
+
+def test_tables_that_contributing_names_are_where_it_says() -> None:
+    pairs = re.findall(r"`(\w*[A-Z]\w*)`(?: or `\w+`)? (?:in|of) `([\w/]+\.py)`", CONTRIBUTING)
+    assert len(pairs) > 10
+    assert [
+        (name, path)
+        for name, path in pairs
+        if (ROOT / path).exists() and name not in (ROOT / path).read_text(encoding="utf-8")
+    ] == []
+
+
 def blocks() -> list[str]:
     """Return all commands, of fenced blocks and between backticks; comments and pipes cut off."""
     fenced = re.findall(r"```\n(.*?)```", README + SKILL, flags=re.DOTALL)

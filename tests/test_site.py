@@ -40,7 +40,7 @@ def test_files_outside_of_docs_are_those_that_pages_link_to() -> None:
         ("1. a\n\n   | b |\n2. c", "1. a\n\n    | b |\n\n2. c"),
         ("- a\n  - b\n", "- a\n    - b"),
         ("a\n\n    code\n", "a\n\n    code"),
-        ("```console slow exit 1\n$ shrink\n```", "```console\n$ shrink\n```"),
+        ("```console slow exit 1\n$ shrink\n```", "```bash\nshrink\n```"),
     ],
 )
 def test_markdown_is_read_as_github_does(written: str, read: str) -> None:
