@@ -188,17 +188,32 @@ def render_diff_terminal(diff: Changes, console: Console) -> None:
 
 def render_diff_markdown(diff: Changes) -> str:
     """Return a difference as GitHub flavoured Markdown, for a comment on a pull request."""
-    parts = [f"**{escape(_conclusion(diff))}**"]
-    parts += [table(heads, rows) for heads, rows in _tables(diff)]
+    parts = [f"**{escape(_conclusion(diff))}**", *_section("Gates", _gate_lines(diff))]
+    heads, results = _result_table(diff)
+    rows = _figure_rows(diff)
+    finals = {one.stage for ends in diff.results.values() for one in ends}
+    finals |= {diff.result.name} if diff.result else set()
+    shown = [row for row in rows if row[0] in finals and _is_reviewed(row[1])]
+    parts += [table(*one) for one in ((heads, results), (_HEADS, shown)) if one[1]]
+    if rest := [row for row in rows if row not in shown]:
+        folded = f"<details><summary>{len(rest)} more figures changed</summary>"
+        parts += [folded, table(_HEADS, rest), "</details>"]
     for title, lines in (
         ("Recipe", change_lines(diff.recipe_changes)),
         ("Stages", _stage_lines(diff)),
         ("Slices", _slice_lines(diff)),
-        ("Gates", _gate_lines(diff)),
     ):
-        if lines:
-            parts += [f"### {title}", "\n".join(f"- {escape(line)}" for line in lines)]
+        parts += _section(title, lines)
     return "\n\n".join(parts) + "\n"
+
+
+def _section(title: str, lines: Sequence[str]) -> list[str]:
+    return [f"### {title}", "\n".join(f"- {escape(line)}" for line in lines)] if lines else []
+
+
+def _is_reviewed(name: str) -> bool:
+    """Whether a figure of a result is shown, not folded: metrics and the four main costs."""
+    return name in COSTS[:4] or (figure_of(name).group == "metrics" and name not in _NO_METRICS)
 
 
 def _stage_diff(a: Stage, b: Stage) -> StageChange:

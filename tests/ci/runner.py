@@ -19,12 +19,16 @@ _GH = """#!/usr/bin/env bash
 # Stands for GitHub's command: artifacts and comments are files below $HUB.
 set -eu
 case "$1 $2" in
-  "run list") if [ -d "$HUB/shrink-main-report" ]; then echo 7; fi ;;
+  "run list") for kept in "$HUB"/*-main-report; do [ ! -d "$kept" ] || echo 7; done | head -n 1 ;;
   "run download") cp -r "$HUB/$5" "$7" ;;
+  "api --paginate")  # comments: one file each, the number its name
+    for one in "$HUB"/comments/*; do
+      [ ! -f "$one" ] || printf '%s\t%s\n' "$(basename "$one")" "$(tr '\n' ' ' < "$one")"
+    done ;;
+  "api --silent")
+    one="$HUB/comments/${5##*/}"; test -f "$one"; cat "${7#body=@}" > "$one" ;;
   "pr comment")
-    number=$3
-    if [ "$4" = --edit-last ]; then test -f "$HUB/comment"; shift; fi
-    cat "$5" > "$HUB/comment"; echo "$number" >> "$HUB/commented" ;;
+    mkdir -p "$HUB/comments"; cat "$5" > "$HUB/comments/$(ls "$HUB/comments" | wc -l)$3" ;;
   *) exit 64 ;;
 esac
 """
@@ -36,10 +40,11 @@ class Checkout:
 
     Attributes:
         folder: the working directory.
-        hub: what stands for GitHub: artifacts by name, and the comment.
+        hub: what stands for GitHub: artifacts by name, and comments by number.
         tools: of the PATH, before all others.
         environment: more of it.
         log: what steps printed.
+        saved: keys of the caches that were saved.
     """
 
     folder: Path
@@ -47,6 +52,7 @@ class Checkout:
     tools: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
+    saved: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for folder in (self.folder, self.hub, self.tools):
@@ -70,6 +76,7 @@ class Checkout:
             "github.token": "token",
             "github.workflow": "model",
             "github.sha": "0123",
+            "github.repository": "own/model",
             "github.event.pull_request.number": "12" if name == "pull_request" else "",
             "runner.os": "Linux",
         }
@@ -78,7 +85,8 @@ class Checkout:
         temporary.mkdir()
         code = 0
         for step in action["runs"]["steps"]:
-            if code or not holds(str(step.get("if", "true")), known):
+            condition = str(step.get("if", "true"))
+            if condition != "always()" and (code or not holds(condition, known)):
                 continue
             if "uses" in step:
                 self._use(step, known)
@@ -90,11 +98,13 @@ class Checkout:
         return {"code": code, "outputs": outputs, "summary": text}
 
     def _use(self, step: Mapping[str, Any], known: Mapping[str, str]) -> None:
-        """Keep artifacts; other actions of GitHub's do nothing here."""
+        """Keep artifacts, note saved caches; other actions of GitHub's do nothing here."""
+        if step["uses"].startswith("actions/cache/save@"):
+            self.saved.append(substituted(step["with"]["key"], known))
         if not step["uses"].startswith("actions/upload-artifact@"):
             return
         source = self.folder / substituted(step["with"]["path"], known)
-        target = self.hub / step["with"]["name"]
+        target = self.hub / substituted(step["with"]["name"], known)
         shutil.rmtree(target, ignore_errors=True)
         if source.is_dir():
             shutil.copytree(source, target)

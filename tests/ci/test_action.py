@@ -37,6 +37,12 @@ def checkout(tmp_path: Path) -> Checkout:
     return made
 
 
+def comments(checkout: Checkout) -> list[str]:
+    """The comments of the pull request, the oldest first."""
+    found = sorted((checkout.hub / "comments").glob("*"))
+    return [path.read_text(encoding="utf-8") for path in found]
+
+
 def words(checkout: Checkout) -> list[str]:
     return (checkout.folder / "words").read_text(encoding="utf-8").splitlines()
 
@@ -48,13 +54,30 @@ def test_a_push_keeps_the_report_and_a_pull_request_is_compared_with_it(checkout
     assert (done["code"], words(checkout)) == (0, [run])
     assert done["outputs"]["steps.run.outputs.passed"] == "true"
     assert (checkout.hub / "shrink-main-report" / "report.json").is_file()
-    assert not (checkout.hub / "comment").exists()
-    for times in (1, 2):  # the second edits the first one's comment
+    assert comments(checkout) == []
+    for _ in (1, 2):  # the second edits the first one's comment
         done = checkout.event("pull_request", inputs)
         assert done["code"] == 0
         assert "1000 instead of 2000" in done["summary"]
-        assert "1000 instead of 2000" in (checkout.hub / "comment").read_text(encoding="utf-8")
-        assert (checkout.hub / "commented").read_text(encoding="utf-8").split() == ["12"] * times
+        (comment,) = comments(checkout)
+        assert comment.startswith("<!-- shrink shrink -->\n")
+        assert "1000 instead of 2000" in comment
+
+
+def test_comments_of_others_and_of_another_use_stay_as_they_are(checkout: Checkout) -> None:
+    (checkout.hub / "comments").mkdir()
+    (checkout.hub / "comments" / "0").write_text("of another bot", encoding="utf-8")
+    uses = [{"recipe": "digits"}, {"recipe": "tones", "name": "tones", "output": "runs/tones"}]
+    for event in ("push", "pull_request", "pull_request"):
+        for inputs in uses:
+            assert checkout.event(event, inputs)["code"] == 0
+    assert [one.splitlines()[0] for one in comments(checkout)] == [
+        "of another bot",
+        "<!-- shrink shrink -->",
+        "<!-- shrink tones -->",
+    ]
+    assert {path.name for path in checkout.hub.glob("*-run")} == {"shrink-run", "tones-run"}
+    assert {key.partition("-")[0] for key in checkout.saved} == {"shrink", "tones"}
 
 
 def test_a_missed_gate_ends_red_after_the_comment_and_is_not_kept(checkout: Checkout) -> None:
@@ -62,7 +85,8 @@ def test_a_missed_gate_ends_red_after_the_comment_and_is_not_kept(checkout: Chec
     (checkout.folder / "code").write_text("1", encoding="utf-8")
     done = checkout.event("pull_request", {"recipe": "digits"})
     assert done["code"] == 1
-    assert (checkout.hub / "comment").is_file()
+    assert len(comments(checkout)) == 1
+    assert len(checkout.saved) == 2
     assert (checkout.hub / "shrink-run" / "report.json").is_file()
     kept = checkout.hub / "shrink-main-report" / "report.json"
     kept.unlink()
@@ -74,9 +98,16 @@ def test_a_first_pull_request_and_one_without_permission_still_run(checkout: Che
     assert checkout.event("pull_request", {"recipe": "digits"})["code"] == 0
     assert "There is no report of main yet" in checkout.log
     checkout.event("push", {"recipe": "digits"})
-    checkout.tool("gh", '#!/bin/sh\n[ "$1" = pr ] && exit 1\n[ "$2" = list ] && echo 7 || true\n')
-    (checkout.folder / "main-report").mkdir()
-    (checkout.folder / "main-report" / "report.json").touch()
+    checkout.tool(
+        "gh",
+        """#!/bin/sh
+        case "$1 $2" in
+          "run list") echo 7 ;;
+          "run download") mkdir main-report; echo "{}" > main-report/report.json ;;
+          *) exit 1 ;;
+        esac
+        """,
+    )
     assert checkout.event("pull_request", {"recipe": "digits"})["code"] == 0
     assert "needs the permission pull-requests: write" in checkout.log
     quiet = checkout.event("pull_request", {"recipe": "digits", "comment": "false"})
@@ -183,5 +214,5 @@ def test_a_strangers_repository_has_a_green_and_a_red_pull_request(tmp_path: Pat
         sys.stderr.write(f"a pull request took {time.monotonic() - began:.1f} s\n")
         assert done["code"] == code, checkout.log
         assert done["outputs"]["steps.run.outputs.exit-code"] == str(code)
-        assert told in (checkout.hub / "comment").read_text(encoding="utf-8")
+        assert told in comments(checkout)[0]
     assert "::error title=gate tflite_bytes missed" in checkout.log

@@ -103,6 +103,21 @@ def test_render_diff_markdown_says_that_nothing_changed() -> None:
     assert text == "**no figure, stage or gate changed; both runs pass**\n"
 
 
+def test_render_diff_markdown_shows_what_reviewers_ask_for_and_folds_the_rest() -> None:
+    train, prune, _ = outcomes()
+    other = outcome("quantize", 97, 70_000, "prune")
+    gates = {"tflite_bytes": 60_000}
+    text = render_diff_markdown(
+        diff_reports(report(gates=gates), report([train, prune, other], gates=gates))
+    )
+    shown, _, folded = text.partition("<details>")
+    assert shown.index("### Gates") < shown.index("| quantize | tflite")
+    assert "| quantize | accuracy |" in shown
+    assert "gzip" not in shown
+    assert "| quantize | gzip" in folded
+    assert folded.rstrip().endswith("</details>")
+
+
 def test_render_diff_markdown_escapes_names() -> None:
     train, *_ = outcomes()
     hostile = replace(train, name="a|@octocat")
