@@ -194,6 +194,19 @@ def test_the_skill_has_a_name_a_description_and_the_exit_codes() -> None:
     assert {kind.exit_code for kind in kinds} - {130, 143} | {0, 1} == codes
 
 
+def test_the_readmes_workflow_gives_the_action_inputs_that_it_has() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", README, flags=re.DOTALL)
+    (step,) = [
+        one for one in yaml.safe_load(block)["jobs"]["model"]["steps"] if "shrink@" in one["uses"]
+    ]
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    assert step["with"].keys() <= action["inputs"].keys()
+
+
+def test_the_readme_can_be_read_in_five_minutes() -> None:
+    assert 800 <= len(README.split()) <= 1000
+
+
 def test_help_shows_each_example_on_a_line_of_its_own() -> None:
     text = run_in_process(["evaluate", "--help"], ROOT)
     assert "Examples:\n" in text

@@ -367,7 +367,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not about["gpus"]:
         sys.stderr.write(
             f"TensorFlow {about['tensorflow']} sees no GPU here, and there are no figures without"
-            " one.\n  hint: install the extra: python -m pip install 'shrink-keras[gpu]';"
+            " one.\n  hint: install the extra: python -m pip install -e '.[gpu]';"
             " `nvidia-smi` shows whether the driver works\n"
         )
         return ResourceError.exit_code
