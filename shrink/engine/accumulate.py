@@ -55,16 +55,16 @@ class Batch(NamedTuple):
         """
         taken = self.slice(rows * index // count, rows * (index + 1) // count)
         missing = tf.cast(taken.rows == 0, tf.int32)
-        padded = tf.nest.map_structure(
-            lambda tensor: None if tensor is None else _with_rows_of_zeros(tensor, missing), taken
-        )
+
+        def with_zeros(tensor: tf.Tensor | None) -> tf.Tensor | None:
+            if tensor is None:
+                return None
+            around = [[0, missing], *([0, 0] for _ in tensor.shape[1:])]
+            return tf.ensure_shape(tf.pad(tensor, around), tensor.shape)
+
+        padded = tf.nest.map_structure(with_zeros, taken)
         size = tf.shape(tf.nest.flatten(padded.x)[0])[0]
         return padded._replace(valid=tf.fill([size], missing == 0))
-
-
-def _with_rows_of_zeros(tensor: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    around = [[0, count], *([0, 0] for _ in tensor.shape[1:])]
-    return tf.ensure_shape(tf.pad(tensor, around), tensor.shape)
 
 
 def unpack(data: Tensors) -> Batch:
@@ -138,14 +138,15 @@ class Accumulators:
 
     def clear(self) -> None:
         """Set all sums to 0; call it in a replica, in graph."""
-        one_by_one(self._clear)
 
-    def _clear(self) -> None:
-        for one in self._sums:
-            # Read from a variable: TensorFlow would keep zeros that are constants. Assigned whole:
-            # after a sliced or scattered change it copies a variable at every addition.
-            zero = tf.cast(self._zero.read_value(), one.dtype)
-            one.assign(tf.fill(one.shape, zero), read_value=False)
+        def clear() -> None:
+            for one in self._sums:
+                # Read from a variable: TensorFlow would keep constants. Assigned whole: after a
+                # sliced or scattered change it copies a variable at every addition.
+                zero = tf.cast(self._zero.read_value(), one.dtype)
+                one.assign(tf.fill(one.shape, zero), read_value=False)
+
+        one_by_one(clear)
 
     def add(self, index: int, gradient: tf.Tensor) -> None:
         """Add the gradient of the variable at an index; call it in a replica, in graph."""

@@ -50,14 +50,11 @@ def frozen_statistics(model: keras.Model) -> AbstractContextManager[None]:
 
     Gamma and beta are trained on, unlike with `trainable = False`.
     """
-    return wrapped_batch_norms(model, "call", _inference)
 
+    def inference(call: Method) -> Method:
+        return lambda inputs, training=None, mask=None: call(inputs, training=False)
 
-def _inference(call: Method) -> Method:
-    def inference(inputs: Tensors, training: bool | None = None, mask: Tensors = None) -> Tensors:
-        return call(inputs, training=False)
-
-    return inference
+    return wrapped_batch_norms(model, "call", inference)
 
 
 @contextmanager

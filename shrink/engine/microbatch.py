@@ -289,14 +289,12 @@ class MicroBatchTrainer(keras.Model):
 
         size = self._micro_batch_size.read_value()
         sums.clear()
-        inner = out_of_line(body) if self._pools_on_cpu() else body
+        pools = any(isinstance(layer, _MAX_POOLING) for layer in layers_of(self.model))
+        alone = self.distribute_strategy.num_replicas_in_sync == 1
+        on_cpu = not tf.config.list_logical_devices("GPU")
+        inner = out_of_line(body) if pools and alone and on_cpu else body
         micro_batches(batch, size, inner, [], self._rows_of(batch, size))
         return self._update(sums.values())
-
-    def _pools_on_cpu(self) -> bool:
-        alone = self.distribute_strategy.num_replicas_in_sync == 1
-        pools = any(isinstance(layer, _MAX_POOLING) for layer in layers_of(self.model))
-        return alone and pools and not tf.config.list_logical_devices("GPU")
 
     def test_step(self, data: Tensors) -> dict[str, tf.Tensor]:
         """Measure loss and metrics on one batch, in micro-batches too."""
@@ -353,7 +351,10 @@ class MicroBatchTrainer(keras.Model):
         `use` takes each variable's index and its part as soon as it is computed.
         """
         variables = self.model.trainable_variables
-        targets, x = self._targets(part.x)
+        x, targets = part.x, self.objective.targets(part.x)
+        if targets is not None:  # the model runs once they are computed
+            with tf.control_dependencies(tf.nest.flatten(targets)):
+                x = tf.nest.map_structure(tf.identity, x)
         if self.seeds is not None:
             self.seeds.begin()
         with tf.GradientTape() as tape:
@@ -388,14 +389,6 @@ class MicroBatchTrainer(keras.Model):
             "before it, or leave random changes to data.augment",
         )
 
-    def _targets(self, x: Tensors) -> tuple[Tensors, Tensors]:
-        """Return the objective's targets, and inputs that are there once the targets are."""
-        targets = self.objective.targets(x)
-        if targets is None:
-            return None, x
-        with tf.control_dependencies(tf.nest.flatten(targets)):
-            return targets, tf.nest.map_structure(tf.identity, x)
-
     def _regularisation(self, dtype: tf.DType) -> tf.Tensor:
         losses = self.model.losses
         if not losses:
@@ -423,13 +416,14 @@ class MicroBatchTrainer(keras.Model):
             pairs = zip(gradients, variables, strict=True)
             self.optimizer.apply_gradients(pairs, skip_gradients_aggregation=True)
         if self.after_update:
-            tf.distribute.get_replica_context().merge_call(self._call_hooks)
-        return {metric.name: metric.result() for metric in self.metrics}
 
-    def _call_hooks(self, strategy: tf.distribute.Strategy) -> None:
-        step = self.optimizer.iterations.read_value()
-        for hook in self.after_update:
-            hook(strategy, step)
+            def call_hooks(strategy: tf.distribute.Strategy) -> None:
+                step = self.optimizer.iterations.read_value()
+                for hook in self.after_update:
+                    hook(strategy, step)
+
+            tf.distribute.get_replica_context().merge_call(call_hooks)
+        return {metric.name: metric.result() for metric in self.metrics}
 
 
 def cast_inputs(model: keras.Model, x: Tensors) -> Tensors:

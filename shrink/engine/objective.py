@@ -238,9 +238,14 @@ class SupervisedObjective(Objective):
     def metric(self, name: str, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the named metric of each example, (n,)."""
         pairs = _pair(y, outputs)
+        losses = for_each(self._losses, len(pairs))
+        logits = for_each(self._from_logits, len(pairs))
         widths = [output.shape[-1] if output.shape.rank > 1 else 1 for _, output in pairs]
-        chosen = measured_outputs(name, for_each(self._losses, len(pairs)), widths)
-        values = [self._value(METRICS[name], i, pairs) for i in chosen]
+        values = []
+        for index in measured_outputs(name, losses, widths):
+            label, output = _with_classes(pairs[index][0], losses[index]), pairs[index][1]
+            value = METRICS[name](label, at_least_float32(output), logits[index])
+            values.append(per_example(masked(value, output)))
         return tf.add_n(values) / len(values)
 
     def ignored(self, outputs: int) -> Sequence[int | None]:
@@ -250,15 +255,6 @@ class SupervisedObjective(Objective):
     def user_losses(self) -> Sequence[str]:
         """Return the losses that are a user's functions."""
         return [key for key in for_each(self._losses, 1) if is_function(key)]
-
-    def _value(
-        self, function: LossFunction, index: int, pairs: Sequence[tuple[tf.Tensor, tf.Tensor]]
-    ) -> tf.Tensor:
-        """Return what a function says of one output of each example, (n,)."""
-        label, output = pairs[index]
-        label = _with_classes(label, for_each(self._losses, len(pairs))[index])
-        from_logits = for_each(self._from_logits, len(pairs))[index]
-        return per_example(masked(function(label, at_least_float32(output), from_logits), output))
 
 
 def _with_classes(y: tf.Tensor, loss: str) -> tf.Tensor:

@@ -46,9 +46,12 @@ def in_order_of_creation(
             _, using = _created_by(functools.partial(use, index, result))
             if tf.is_symbolic_tensor(result):
                 uses[result.op] += filter(_reads_floats, using)
-    needed = _needed_for(results)
-    waiting = _waiting_on_weights(computing)
-    ordered = [o for o in computing if o in needed - waiting and _computes_floats(o)]
+    chained = _needed_for(results) - _waiting_on_weights(computing)
+    ordered = [
+        one
+        for one in computing
+        if one in chained and one.inputs and any(o.dtype.is_floating for o in one.outputs)
+    ]
     # What is done with a result counts to the device that computed it.
     _chain((one.device, each) for one in ordered for each in (one, *uses[one]))
     return results
@@ -107,20 +110,16 @@ def _waiting_on_weights(operations: Iterable[tf.Operation]) -> set[tf.Operation]
     for each in operations:
         inputs = {source.op for source in each.inputs}
         waits_for = each.control_inputs or inputs & found
-        if waits_for and inputs and all(_is_of_weights(o, found) for o in inputs):
+        of_weights = all(
+            source in found
+            or source.type == "Const"
+            or all(output.dtype == tf.resource for output in source.outputs)
+            for source in inputs
+        )
+        if waits_for and inputs and of_weights:
             found.add(each)
     return found
 
 
-def _is_of_weights(operation: tf.Operation, known: set[tf.Operation]) -> bool:
-    is_variable = all(output.dtype == tf.resource for output in operation.outputs)
-    return is_variable or operation.type == "Const" or operation in known
-
-
 def _reads_floats(operation: tf.Operation) -> bool:
     return any(source.dtype.is_floating for source in operation.inputs)
-
-
-def _computes_floats(operation: tf.Operation) -> bool:
-    outputs = operation.outputs
-    return bool(operation.inputs) and any(output.dtype.is_floating for output in outputs)

@@ -105,7 +105,10 @@ class ProgressCallback(keras.callbacks.Callback):
         step, logs = batch + 1, logs or {}
         due = time.monotonic() - self._reported_at >= REPORT_INTERVAL_S or step == self._steps
         if self._every_step or due:
-            self._check(float(logs["loss"]), step)
+            loss = float(logs["loss"])
+            if not math.isfinite(loss):
+                by = "in" if self._every_step else "by"
+                self._fail(f"the loss is {loss} {by} step {step} of {self._steps} of epoch", "")
         if not self._built:
             self._built = True
             self.throughput.start()
@@ -119,7 +122,14 @@ class ProgressCallback(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         """Check the weights and report the epoch, with its metrics on the validation split."""
-        self._check_weights()
+        # A ReLU makes 0 of NaN, which leaves the loss finite.
+        lost = [
+            variable.name
+            for variable in self.model.trainable_variables
+            if not tf.reduce_all(tf.math.is_finite(variable))
+        ]
+        if lost:
+            self._fail("weights are not finite after epoch", f": {', '.join(lost)}")
         self._report(self._steps, logs or {}, epoch_end=True)
 
     def _report(self, step: int, logs: Logs, *, epoch_end: bool = False) -> None:
@@ -135,21 +145,6 @@ class ProgressCallback(keras.callbacks.Callback):
                 epoch_end=epoch_end,
             )
         )
-
-    def _check(self, loss: float, step: int) -> None:
-        if not math.isfinite(loss):
-            by = "in" if self._every_step else "by"
-            self._fail(f"the loss is {loss} {by} step {step} of {self._steps} of epoch", "")
-
-    def _check_weights(self) -> None:
-        """Check for NaN in weights: a ReLU makes 0 of it, which leaves the loss finite."""
-        lost = [
-            variable.name
-            for variable in self.model.trainable_variables
-            if not tf.reduce_all(tf.math.is_finite(variable))
-        ]
-        if lost:
-            self._fail("weights are not finite after epoch", f": {', '.join(lost)}")
 
     def _fail(self, message: str, rest: str) -> None:
         raise StageError(

@@ -23,7 +23,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.types import Tensors
-from shrink.engine.batch_norm import layers_of, wrapped_batch_norms
+from shrink.engine.batch_norm import Method, layers_of, wrapped_batch_norms
 from shrink.engine.exactness import Effect, forward_effects
 from shrink.engine.randomness import Position, RandomSeeds, draws_from_seeds
 from shrink.graph.network import is_batch_norm
@@ -189,9 +189,12 @@ def recomputed(
     if network is None or run is None or not run.segments:
         yield [_NOTHING]
         return
-    # Batch normalisation updates its moving statistics in the first pass alone.
-    first_pass = lambda add: lambda update: None if _REPLAYING.now else add(update)  # noqa: E731
-    with wrapped_batch_norms(network, "add_update", first_pass):
+
+    def in_first_pass(add_update: Method) -> Method:
+        """Let batch normalisation update its moving statistics in the first pass alone."""
+        return lambda update: None if _REPLAYING.now else add_update(update)
+
+    with wrapped_batch_norms(network, "add_update", in_first_pass):
         network._run_internal_graph = run
         try:
             yield []

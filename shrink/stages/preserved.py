@@ -1,9 +1,9 @@
-"""What later stages preserve of earlier ones, measured again after each."""
+"""Zeros and clusters of earlier stages, which every later stage has to preserve."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,10 +56,13 @@ class Preserved:
         if context.input_path().suffix == ".tflite":  # of quantize, which compact goes on from
             content = context.input_path().read_bytes()
             of = parameters(content)
-            return cls(
-                Zeros(of - nonzero_parameters(content), of) if zeros else None,
-                tuple(_clustered_in_file(content)) if clusters else (),
+            found = (
+                Clustered(f"a kernel of {size:,}", Few(count, per_channel=True), size)
+                for size, counts in (_values_by_size(content).items() if clusters else ())
+                for count in counts
+                if count <= MOST_VALUES
             )
+            return cls(Zeros(of - nonzero_parameters(content), of) if zeros else None, tuple(found))
         model = context.load()
         return cls(
             count_zeros(model) if zeros else None,
@@ -84,12 +87,18 @@ class Preserved:
         """
         if outcome.not_run:
             return
-        if self.zeros is not None and (zeros := _zeros_left(outcome)) < self.zeros.count:
-            raise StageError(
-                f"an earlier stage pruned {self.zeros.count:,} of {self.zeros.of:,} weights, and "
-                f"only {zeros:,} are zero now",
-                subject=context.name,
-            )
+        if self.zeros is not None:
+            if outcome.model is not None:
+                zeros = count_zeros(outcome.model).count
+            else:
+                content = outcome.tflite or b""
+                zeros = parameters(content) - nonzero_parameters(content)
+            if zeros < self.zeros.count:
+                raise StageError(
+                    f"an earlier stage pruned {self.zeros.count:,} of {self.zeros.of:,} weights, "
+                    f"and only {zeros:,} are zero now",
+                    subject=context.name,
+                )
         if lost := self._not_shared(outcome):
             raise StageError(
                 f"an earlier stage clustered the weights of {', '.join(lost)}, and they take more "
@@ -112,13 +121,6 @@ class Preserved:
         return lost
 
 
-def _zeros_left(outcome: StageResult) -> int:
-    if outcome.model is not None:
-        return count_zeros(outcome.model).count
-    content = outcome.tflite or b""
-    return parameters(content) - nonzero_parameters(content)
-
-
 def _clustered(model: keras.Model) -> list[Clustered]:
     clustered = []
     for one in prunable_kernels(model)[0]:
@@ -126,13 +128,6 @@ def _clustered(model: keras.Model) -> list[Clustered]:
         if (few := few_values(kernel)) is not None:
             clustered.append(Clustered(one.layer, few, kernel.size))
     return clustered
-
-
-def _clustered_in_file(content: bytes) -> Iterator[Clustered]:
-    for size, counts in _values_by_size(content).items():
-        for count in counts:
-            if count <= MOST_VALUES:
-                yield Clustered(f"a kernel of {size:,}", Few(count, per_channel=True), size)
 
 
 def _values_by_size(content: bytes) -> dict[int, list[int]]:

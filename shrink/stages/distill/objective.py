@@ -6,7 +6,6 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, NamedTuple
 
 import tensorflow as tf
@@ -135,9 +134,17 @@ class DistillationObjective(Objective):
         alpha = self._now(self._distillation_loss.alpha, hard.dtype)
         soft = self._soft(labels, flat[:count], targets.outputs)
         total = alpha * hard + (1 - alpha) * tf.cast(soft, hard.dtype)
-        if self._distillation_loss.feature_loss is None:
+        settings = self._distillation_loss
+        if settings.feature_loss is None:
             return total
-        return total + tf.cast(self._features(flat[count:], targets.features), hard.dtype)
+        compare = FEATURE_LOSSES[settings.feature_loss]
+        students = map(at_least_float32, flat[count:])
+        parts = [
+            compare(student, tf.cast(teacher, student.dtype))
+            for student, teacher in zip(students, targets.features, strict=True)
+        ]
+        features = settings.feature_weight * tf.add_n(parts) / len(parts)
+        return total + tf.cast(features, hard.dtype)
 
     def validation_loss(self, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the hard loss of each example, (n,)."""
@@ -181,18 +188,14 @@ class DistillationObjective(Objective):
             student = at_least_float32(own)
             temperature = self._now(distillation_loss.temperature, student.dtype)
             teacher = tf.cast(other, student.dtype)
-            case = Case(student, teacher, _classes(y, student), temperature, distillation_loss.beta)
+            classes = y  # class numbers, of the logits' shape but the last
+            if y.shape.rank == student.shape.rank:
+                one = y.shape[-1] == 1
+                classes = tf.squeeze(y, axis=-1) if one else tf.argmax(y, axis=-1)
+            case = Case(student, teacher, classes, temperature, distillation_loss.beta)
             values = masked(SOFT_LOSSES[loss](case), own)
             parts.append(weight * per_example(values))
         return tf.add_n(parts)
-
-    def _features(self, own: Sequence[tf.Tensor], features: Sequence[tf.Tensor]) -> tf.Tensor:
-        compare = FEATURE_LOSSES[str(self._distillation_loss.feature_loss)]
-        parts = [
-            compare(at_least_float32(s), tf.cast(t, at_least_float32(s).dtype))
-            for s, t in zip(own, features, strict=True)
-        ]
-        return self._distillation_loss.feature_weight * tf.add_n(parts) / len(parts)
 
 
 def _labels(y: Tensors) -> Tensors:
@@ -201,15 +204,6 @@ def _labels(y: Tensors) -> Tensors:
 
 def _plain(outputs: list[tf.Tensor]) -> Tensors:
     return outputs[0] if len(outputs) == 1 else outputs
-
-
-def _classes(y: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """Return class numbers of the logits' shape but the last, as far as labels are that."""
-    if y.shape.rank != logits.shape.rank:
-        return y
-    if y.shape[-1] == 1:
-        return tf.squeeze(y, axis=-1)
-    return tf.argmax(y, axis=-1)
 
 
 Teach = Callable[[Tensors], TeacherOutputs]
@@ -306,22 +300,17 @@ def together_of(task: Task, named: str, weights: Sequence[float] = ()) -> Togeth
     """
     if task.detector is None:
         return None
-    return (
-        partial(_raw_outputs, tuple(weights))
-        if named == "output_mse"
-        else task.detector.teacher_losses
-    )
+    if named != "output_mse":
+        return task.detector.teacher_losses
 
+    def raw_outputs(
+        outputs: Sequence[tf.Tensor], others: Sequence[tf.Tensor], temperature: tf.Tensor
+    ) -> tf.Tensor:
+        parts = [per_example(squared_error(*pair)) for pair in zip(outputs, others, strict=True)]
+        factors = weights or (1 / len(parts),) * len(parts)
+        return tf.add_n([weight * part for weight, part in zip(factors, parts, strict=True)])
 
-def _raw_outputs(
-    weights: tuple[float, ...],
-    outputs: Sequence[tf.Tensor],
-    teacher_outputs: Sequence[tf.Tensor],
-    temperature: tf.Tensor,
-) -> tf.Tensor:
-    parts = [per_example(squared_error(*p)) for p in zip(outputs, teacher_outputs, strict=True)]
-    factors = weights or (1 / len(parts),) * len(parts)
-    return tf.add_n([weight * part for weight, part in zip(factors, parts, strict=True)])
+    return raw_outputs
 
 
 def logarithm_note(model: keras.Model, role: str, loss: str) -> list[str]:
