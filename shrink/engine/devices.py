@@ -25,7 +25,7 @@ MEBIBYTE = 2**20
 _FLOAT64 = 8
 _MOST_ELEMENTS = 2**31 - 1
 _SPARE = 4 * MEBIBYTE
-"""What TensorFlow may hold already, so that the region fits into an allocator with a real limit."""
+"""Memory that TensorFlow may hold already, so that the region fits under a real limit."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Devices:
 
     @property
     def retries_in_process(self) -> bool:
-        """Whether a step that ran out of memory on one replica can be made again in this process.
+        """Whether a step that ran out of memory on one replica can be repeated in this process.
 
-        Other processes would wait for it forever, and what NCCL has aborted may stay aborted.
+        Other processes would wait for it forever, and NCCL may not work again after an abort.
         """
         return self.workers == 1 and not self.nccl
 
@@ -127,7 +127,7 @@ def _open_cpu(
 
 
 def _cpu_is_limited() -> bool:
-    """Whether TensorFlow was told to limit its CPU allocator, as shrink never does by itself."""
+    """Whether the user limits TensorFlow's CPU allocator; shrink never does."""
     uses_bfc = os.environ.get("TF_CPU_ALLOCATOR_USE_BFC", "").lower() in ("1", "true")
     return uses_bfc and "TF_CPU_BFC_MEM_LIMIT_IN_MB" in os.environ
 
@@ -150,7 +150,7 @@ def _open_region(most: float) -> None:
 def open_gpus(
     gpus: list[tf.config.PhysicalDevice], replicas: int, memory_limit: int | None
 ) -> tuple[str, ...]:
-    """Make that many logical GPUs, and return their names.
+    """Create a logical GPU for each replica, and return their names.
 
     Raises:
         RecipeError: more replicas than GPUs without a limit to split the GPUs by.
@@ -268,7 +268,7 @@ def cluster_resolver() -> tf.distribute.cluster_resolver.ClusterResolver:
         if listed.returncode == 0 and listed.stdout.startswith("GPU "):
             return Resolvers.SlurmClusterResolver()
     # TensorFlow's resolver hands out GPUs along with the ports, and fails where there are none: it
-    # gets one for each task here, which nobody opens.
+    # gets one for each task here, and never opens it.
     tasks = int(os.environ["SLURM_STEP_NUM_TASKS"])
     slurm = Resolvers.SlurmClusterResolver(gpus_per_node=tasks, gpus_per_task=1, auto_set_gpu=False)
     spec = slurm.cluster_spec()
@@ -290,8 +290,8 @@ def broadcast_from_chief(devices: Devices, value: bool) -> bool:
 def share_weights(model: keras.Model, devices: Devices) -> None:
     """Give all workers the chief's weights.
 
-    What a stage did to the weights before training, each machine did for itself: a difference in
-    the last digit would stay, and replicas would no longer be copies.
+    Each machine prepared its own weights: a difference in the last digit would stay, and replicas
+    would not be copies.
     """
     if devices.workers == 1:
         return
@@ -317,11 +317,10 @@ def _sum_over_replicas(strategy: tf.distribute.Strategy) -> Callable[[Tensors], 
 
 
 def average_local_variables(model: keras.Model, devices: Devices) -> None:
-    """Give variables of which each replica has its own value, such as statistics, the joint one.
+    """Give variables that differ between replicas, such as statistics, their joint value.
 
-    Whatever reads them in this process afterwards finds the same: saving reads what replicas have
-    together (their mean, of batch normalisation), but a conversion the first replica's alone. A
-    chief reads them without the other workers.
+    Saving reads the joint value (of batch normalisation the mean), but a conversion reads that of
+    the first replica: they are the same afterwards, and a chief reads them without other workers.
     """
     if devices.replicas == 1:
         return
@@ -329,13 +328,13 @@ def average_local_variables(model: keras.Model, devices: Devices) -> None:
         joint = variable.read_value()
         for copy in devices.strategy.experimental_local_results(variable):
             copy.assign(joint)
-        # What a read in cross-replica context does is decided by this alone.
+        # This decides what a read in cross-replica context does.
         variable._aggregation_of_training = variable._aggregation
         variable._aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
 
 
 def restore_local_variables(model: keras.Model, devices: Devices) -> None:
-    """Let variables of each replica be joined again as before they were, for another training."""
+    """Undo `average_local_variables` for another training."""
     if devices.replicas == 1:
         return
     for variable in own_variables(model.variables):

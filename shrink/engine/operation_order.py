@@ -1,4 +1,4 @@
-"""One order of the operations of a step, so that every process has the same peak.
+"""Order the operations of a step, so that every process has the same peak.
 
 TensorFlow's executor runs what is ready inline where it took less than 8,000 cycles before, and
 else hands it to a queue: how fast the machine was decides which of a layer's two gradients comes
@@ -100,7 +100,7 @@ def _needed_for(results: Sequence[tf.Tensor]) -> set[tf.Operation]:
 
 
 def _waiting_on_weights(operations: Iterable[tf.Operation]) -> set[tf.Operation]:
-    """Return the operations on weights alone that were told by their creator what to wait for.
+    """Return the operations on weights alone that have control inputs from their creator.
 
     A convolution that is computed again reads its bias after its product. oneDNN makes one
     operation of the product and the addition, whatever waits in between: had the reading, or its

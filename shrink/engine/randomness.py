@@ -1,6 +1,6 @@
 """Dropout and noise as a function of the seed and a counter, so that they can be continued.
 
-tf-keras' layers draw from TensorFlow's stateful operations, whose state nobody can save. While
+tf-keras' layers draw from TensorFlow's stateful operations, whose state cannot be saved. While
 training is traced in here they draw from stateless ones (Salmon et al. 2011) instead: the same
 distribution, the same numbers after a checkpoint.
 """
@@ -19,7 +19,7 @@ from shrink.engine.batch_norm import layers_of
 
 _LEGACY, _STATELESS = "legacy_stateful", "stateless"
 Position: TypeAlias = "tuple[tf.Tensor | None, int]"
-"""Which forward pass, and how many draws there were in it."""
+"""The forward pass, and the number of draws in it so far."""
 
 
 class RandomSeeds:
@@ -49,12 +49,12 @@ class RandomSeeds:
 
     @property
     def position(self) -> Position:
-        """Where in which forward pass the next draw is."""
+        """The forward pass and index of the next draw."""
         return self._now.forward_pass, self._now.index
 
     @contextmanager
     def drawing_again(self, position: Position) -> Iterator[None]:
-        """Draw what was drawn from a position on, in here."""
+        """Repeat the draws from a position on, in here."""
         now = self.position
         self._now.go_to(*position)
         try:
@@ -88,12 +88,12 @@ class _Draws(threading.local):
 
 
 def stateful_generators(model: keras.Model) -> list[Any]:
-    """Return what a model's layers draw from where that has a state which cannot be saved."""
+    """Return the generators of a model's layers whose state cannot be saved."""
     return [layer._random_generator for layer in layers_of(model) if draws_from_seeds(layer)]
 
 
 def draws_from_seeds(layer: keras.layers.Layer) -> bool:
-    """Whether a layer draws from where `continued_randomness` can make it draw."""
+    """Whether `continued_randomness` can replace a layer's generator."""
     is_random = isinstance(layer, keras.__internal__.layers.BaseRandomLayer)
     return is_random and layer._random_generator._rng_type == _LEGACY
 

@@ -34,7 +34,7 @@ class TrainingRecord:
         accumulation_steps: micro-batches of each replica in a full global batch.
         precision: compute dtype.
         memory_limit_bytes: per device, if there was a limit.
-        oom_events: steps that ran out of memory and were made again.
+        oom_events: steps that ran out of memory and were repeated.
         exact: whether the weights are those of one replica with one big batch.
         inexact_because: the layers for which they are not, and why.
         epochs: passes over the training examples.
@@ -70,7 +70,7 @@ class TrainingRecord:
 
     @property
     def oom_retries(self) -> int:
-        """Times that a step was made again with a smaller micro-batch."""
+        """Number of steps that were repeated with a smaller micro-batch."""
         return len(self.oom_events)
 
     @property

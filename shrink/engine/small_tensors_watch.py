@@ -1,4 +1,4 @@
-"""When training looks at the tensors that the allocator of a CPU does not count."""
+"""Callback that samples the small tensors, which the allocator of a CPU does not count."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _LEAST_STEPS, _LEAST_S = 3, 0.5
 
 
 class SmallTensorsWatch(keras.callbacks.Callback):
-    """Looks at the first steps after the one that builds the graph, and at the first validation.
+    """Samples the first steps after the one that builds the graph, and the first validation.
 
-    All steps hold as much, and to look at them takes a part of a processor. A step that ran out of
-    memory built another graph: what was seen before it is forgotten. The first callback of all.
+    All steps hold as much, and sampling takes a part of a processor. A step that ran out of memory
+    builds another graph: the samples before it are discarded. The first callback of all.
 
     Args:
-        small: what looks.
-        out_of_memory: how often a step ran out of memory.
+        small: samples.
+        out_of_memory: returns how often a step ran out of memory.
     """
 
     _supports_tf_logs = True
@@ -35,7 +35,7 @@ class SmallTensorsWatch(keras.callbacks.Callback):
         self._began = 0.0
 
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
-        """Look at this step, unless it builds the graph, or enough were looked at."""
+        """Sample this step, unless it builds the graph or there are enough samples."""
         if self._trained or self._steps == 0:
             return
         if not self._small.running:
@@ -43,7 +43,7 @@ class SmallTensorsWatch(keras.callbacks.Callback):
         self._look()
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        """Look away."""
+        """Pause."""
         if self._trained:
             return
         self._small.rest()
@@ -57,26 +57,26 @@ class SmallTensorsWatch(keras.callbacks.Callback):
             self._small.end()
 
     def on_test_begin(self, logs: Logs | None = None) -> None:
-        """End what was begun in training; the steps after the validation go on with it."""
+        """End the window of training; the steps after the validation continue with another."""
         self._small.end()
 
     def on_test_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
-        """Look at this batch, unless it builds the graph."""
+        """Sample this batch, unless it builds the graph."""
         if not self._tested and self._tests > 0:
             self._look()
 
     def on_test_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        """Look away."""
+        """Pause."""
         self._small.rest()
         self._tests += 1
 
     def on_test_end(self, logs: Logs | None = None) -> None:
-        """End it with the first validation in which something was seen."""
+        """End with the first validation that was sampled."""
         self._tested = self._tested or self._small.running
         self._small.end()
 
     def on_train_end(self, logs: Logs | None = None) -> None:
-        """End what is not ended."""
+        """End the last window."""
         self._small.end()
 
     def _look(self) -> None:

@@ -34,7 +34,6 @@ from shrink.task.artifact import (
 )
 from shrink.task.interface import artifact_interface
 from shrink.task.resolve import check_values
-from shrink.task.task import Task
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read_file
 
@@ -77,7 +76,7 @@ def evaluate(
         StageError: a metric is not finite.
     """
     model = _keras_model(context, outcome)
-    task = _task(context, model, tflite)
+    task = context.task(tflite if model is None else model)
     for warning in task.warnings:
         if warning.of_file and not context.has_recipes_model():
             continue  # the first step has said it, and every other would say the same
@@ -154,13 +153,6 @@ def _keras_model(context: StageContext, outcome: StageResult) -> keras.Model | N
         return outcome.model
     bare = context.input_path().suffix == ".tflite" or context.input_graph_only()
     return None if bare else context.load()
-
-
-def _task(context: StageContext, model: keras.Model | None, tflite: Path) -> Task:
-    """Return loss and metrics, from the Keras model wherever there is one."""
-    if model is None:
-        return context.task_of(artifact_interface(tflite))
-    return context.task(model)
 
 
 def _check_finite(metrics: Figures, stage: str, on: MeasuredOn) -> None:

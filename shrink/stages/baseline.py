@@ -7,7 +7,6 @@ from shrink.model.scan import check_model_file
 from shrink.stages.base import StageConfig
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.from_tfmot import brought_from_tfmot
-from shrink.task.interface import artifact_interface
 from shrink.tflite.convert import convert
 
 _CONVERTED = "a SavedModel without Keras' layers: the baseline is its float32 conversion"
@@ -18,7 +17,7 @@ def run(config: StageConfig | None, context: StageContext) -> StageResult:
     path = context.input_path()
     if path.suffix == ".tflite":
         if context.has_targets:
-            context.task_of(artifact_interface(path))
+            context.task()
         return StageResult(tflite=path.read_bytes())
     if context.input_graph_only():
         check_model_file(path, context.trust())

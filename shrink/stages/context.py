@@ -64,7 +64,12 @@ from shrink.pruning.sharing import keep_shared
 from shrink.stages.demands import check_demands, check_gated, check_normal
 from shrink.task.artifact import evaluate_batches
 from shrink.task.config import TaskConfig
-from shrink.task.interface import Interface, check_mixup, describe_usage, keras_interface
+from shrink.task.interface import (
+    artifact_interface,
+    check_mixup,
+    describe_usage,
+    keras_interface,
+)
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
 
@@ -287,12 +292,11 @@ class StageContext:
         task = self.task_config.with_files(lambda file: f"{code_digest(Path(file))}.py")
         return {"task": task.model_dump(mode="json"), "compiled": compiled}
 
-    def task(self, model: keras.Model) -> Task:
-        """Return loss and metrics for this model."""
-        return self.task_of(keras_interface(model))
-
-    def task_of(self, interface: Interface) -> Task:
-        """Return loss and metrics for a model with this interface."""
+    def task(self, model: keras.Model | Path | None = None) -> Task:
+        """Return loss and metrics for a Keras model or .tflite file, by default the input file."""
+        model = self.input_path() if model is None else model
+        is_file = isinstance(model, Path)
+        interface = artifact_interface(model) if is_file else keras_interface(model)
         task = resolve_task(self.task_config, self.dataset, interface, self._compiled)
         check_demands(self._job.demands, self.dataset, task, self.data_config)
         check_gated(self._job.gated, task)

@@ -1,4 +1,4 @@
-"""What later stages and gates ask of examples and task, looked at before anything is trained."""
+"""Checks of examples and task for later stages and gates, before anything is trained."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_NAMES = 10
 def check_demands(
     demands: Iterable[Demand], dataset: Dataset, task: Task, data: DataConfig
 ) -> None:
-    """Raise what a step would be refused for once it begins, after the training of others.
+    """Raise the errors of later stages before earlier ones are trained.
 
     Args:
         demands: of this step and the later ones, from `shrink.run.steps`.
@@ -84,7 +84,7 @@ def check_record(role: str, usage: Usage, dataset: Dataset, data: DataConfig) ->
     if not names or not labels or labels[: len(names)] == names or len(usage.outputs or ()) > 1:
         return
     if all(map(str.isdigit, names)) or all(map(str.isdigit, labels)):
-        return  # nobody named the classes of one of them
+        return  # one of them has class numbers for names
     missing = [each for each in names if each not in labels]
     renamed = len(names) == len(labels) and missing  # a student may learn other classes
     if missing if name == "teacher" else not renamed:

@@ -41,7 +41,7 @@ class Preserved:
 
     Attributes:
         zeros: in all prunable kernels, or None where no stage pruned.
-        clustered: the kernels of few values, none where nobody clustered.
+        clustered: the kernels of few values; empty without a cluster stage.
     """
 
     zeros: Zeros | None = None
@@ -71,7 +71,7 @@ class Preserved:
 
     @staticmethod
     def refuse_broken(breaks: Collection[str], context: StageContext) -> None:
-        """Raise `StageError` where a stage cannot keep what the model brought along."""
+        """Raise `StageError` where a stage cannot keep a trait of an imported model."""
         for trait in context.brought.traits:
             if trait in breaks:
                 raise StageError(

@@ -18,7 +18,7 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
 
     Raises:
         StageError: no kernel is left to cluster, all of them have few values already, or one ends
-            with more than were asked for.
+            with more than `clusters`.
     """
     model = context.load()
     kernels, skipped = prunable_kernels(model, config.exclude, key="cluster.exclude")

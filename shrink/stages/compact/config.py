@@ -53,10 +53,10 @@ class CompactConfig(StageConfig):
     @model_validator(mode="after")
     def _check(self) -> CompactConfig:
         # Not what is set: a worker is given every key, those at their defaults among them.
-        said = [name for name in _OF_ARENAS if getattr(self, name) != _default(name)]
-        if self.target in PLACED and said:
-            raise ValueError(f"{said[0]}: it is for target: tflm or litert, not for {self.target}")
-        if "arena_bytes" in said and "max_extra_macs" in said:
+        given = [name for name in _OF_ARENAS if getattr(self, name) != _default(name)]
+        if self.target in PLACED and given:
+            raise ValueError(f"{given[0]}: it is for target: tflm or litert, not for {self.target}")
+        if "arena_bytes" in given and "max_extra_macs" in given:
             raise ValueError(
                 "max_extra_macs: arena_bytes, the arena to fit, decides how much work comes on "
                 "top: give one of the two"

@@ -164,7 +164,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         distillation_loss = distillation_loss_of(config, losses, context.name, task.loss_weights)
         held.enter_context(context.devices.scope())
         opened = held.enter_context(open_outputs(student, losses, task.from_logits))
-        said = logarithm_note(opened, "student", config.loss)
+        logarithm = logarithm_note(opened, "student", config.loss)
         learning = _with_features(opened, config, teaching.rows.features)
         objective = DistillationObjective(
             teaching.teach,
@@ -184,7 +184,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
         reasons = (*record.inexact_because, why)
         record = replace(record, exact=False, inexact_because=reasons)
     choices = temperature_choice(config.temperature, losses)
-    notes = [*teaching.notes, *said, *(one.sentence for one in choices)]
+    notes = [*teaching.notes, *logarithm, *(choice.sentence for choice in choices)]
     details = Details(teacher_cache=teaching.cached, choices=choices)
     if config.control:
         note, figures = compare_with_control(student, initial, record, context)

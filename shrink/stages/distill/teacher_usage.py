@@ -118,7 +118,7 @@ def _class_order(
     if not names or not labels or labels[: len(names)] == names or len(teacher.outputs) != 1:
         return None
     if not set(names) <= set(labels) or all(map(str.isdigit, names)):
-        return None  # nobody named the classes of one of them
+        return None  # one of them has class numbers for names
     if teacher.outputs[0].shape[-1] != len(labels):
         raise ModelError(
             f"the teacher has {teacher.outputs[0].shape[-1]} outputs, and its record names "

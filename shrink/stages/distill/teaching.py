@@ -117,8 +117,8 @@ def open_teaching(
         held: keeps live teachers' final activations switched off.
 
     Raises:
-        ResourceError: a cache was asked for and does not fit on the disk.
-        StageError: a cache was asked for and the data or the outputs do not allow one.
+        ResourceError: the recipe sets a cache, and it does not fit on the disk.
+        StageError: the recipe sets a cache, and the data or the outputs do not allow one.
     """
     roles = context.roles("teacher")
     models = [fed_like(context.load(role), context.dataset) for role in roles]
@@ -141,7 +141,7 @@ def open_teaching(
         ]
         notes = (note for one in live for note in logarithm_note(one, "teacher", config.loss))
         adapted = (note for adapter in adapters for note in adapter.notes())
-        said = list(dict.fromkeys([*measured, *adapted, *notes]))
+        common = list(dict.fromkeys([*measured, *adapted, *notes]))
         follow = scores_of if config.feature_loss == "attention_scores" else features_of
         features = follow(live[0], tuple(config.feature_layers), "teacher")
         outputs = shapes_of(live[0].outputs)
@@ -151,7 +151,7 @@ def open_teaching(
         why = _why_live(config, rows, context)
         if why is not None:
             held.push(opened.pop_all())
-            return Teaching(losses, rows, context.dataset, teach, notes=(*said, *why))
+            return Teaching(losses, rows, context.dataset, teach, notes=(*common, *why))
         identity = {**_identity(models, config, losses, context), "from_logits": endings}
         identity["adapters"] = [adapter.identity() for adapter in adapters]
         folder = context.teachers / cache_key(identity)
@@ -168,7 +168,10 @@ def open_teaching(
             rows,
             replace(context.dataset, train=DistillationExamples(train, rows, stored)),
             decode=rows.decode,
-            notes=(*said, f"the teacher ran once: {len(train):,} outputs, {size:,} bytes on disk"),
+            notes=(
+                *common,
+                f"the teacher ran once: {len(train):,} outputs, {size:,} bytes on disk",
+            ),
             cached=TeacherCache(bytes=size, asked=computed, duration_s=time.perf_counter() - began),
         )
 

@@ -73,9 +73,9 @@ def _is_open(config: QuantizeConfig) -> bool:
 def untrained(
     source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
 ) -> Conversion:
-    """Convert what nobody has trained, for its size: the least of what may be chosen once it is.
+    """Convert an untrained model, for its size: the smallest that may be chosen once it is trained.
 
-    Tables of codes are what training leaves of the values, and are made as of a trained model.
+    Tables of codes are those of a trained model.
     """
     if config.table_bits is not None:
         return SCHEMES[config.scheme](source, calibration, config)

@@ -35,7 +35,6 @@ from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.prepared import prepared
 from shrink.task.artifact import evaluate_artifact, masks_of
-from shrink.task.interface import artifact_interface
 from shrink.task.task import Task
 from shrink.tflite.convert import Conversion
 
@@ -100,12 +99,7 @@ def mixed_artifact(
     if config.file_bytes is not None:
         best = least_error_within_bytes(ranked, build, config.file_bytes, file_bytes)
     else:
-        if source.model is not None:
-            task = context.task(source.model)
-        else:
-            float_file = context.work / "candidate.tflite"
-            files.write_bytes(float_file, source.float32.content)
-            task = context.task_of(artifact_interface(float_file))
+        task = context.task(source.model)
         metric = "accuracy"
         if config.accuracy_drop is None:  # the first metric without slices, which validation lacks
             metric = next(iter(without_slices(task.metrics)), LOSS)
@@ -167,6 +161,6 @@ def _sentence(best: Assignment) -> str:
         figure = metric_figure(best.metric)
         change = -best.drop if figure.larger_is_better else best.drop
         points = " points" if figure.unit == "fraction" else ""
-        told = f"{best.metric} on validation {format_change(change + 0.0, figure.unit)}{points}"
-        text += f"; {told}, {best.tried} artifacts scored"
+        measured = f"{best.metric} on validation {format_change(change + 0.0, figure.unit)}{points}"
+        text += f"; {measured}, {best.tried} artifacts scored"
     return text

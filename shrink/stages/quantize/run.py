@@ -57,7 +57,7 @@ def with_exact_inputs(
 
     A layer such as Embedding truncates its input to a whole number. An input that is stored as
     scale * (q - zero point) comes back as 6.92 where 7 was given, and the sixth row is taken; above
-    256 rows most of them cannot be told at all.
+    256 rows most of them cannot be represented.
 
     Args:
         config: of the stage.
@@ -286,17 +286,17 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
         if context.has_targets:
             context.task(model)  # raises where model and data do not belong together
         source = FloatModel(split_outputs(model) if config.split_outputs else model)
-    brought: list[str] = []
+    notes: list[str] = []
     if trained is None:
-        config, brought = _with_ranges(source, config, context, calibration)
-        brought += bound_scores(source, config, context, calibration)
+        config, notes = _with_ranges(source, config, context, calibration)
+        notes += bound_scores(source, config, context, calibration)
     if trained is not None or not source.ranges:
         config, front = with_float_front(config, source, context, calibration)
-        brought += front
+        notes += front
     context.phase("converting")
-    conversion, told = _converted(source, calibration, config, context)
+    conversion, details = _converted(source, calibration, config, context)
     content = conversion.content
-    notes = [*brought, *conversion.notes, *(one.sentence for one in told.choices)]
+    notes += [*conversion.notes, *(choice.sentence for choice in details.choices)]
     if config.traits.calibrates:
         notes += lint_calibration(calibration, context.dataset.class_names)
     examples = next(iter(calibration.batches())) if context.has_data else random_inputs(content)
@@ -316,7 +316,7 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
             "start from the Keras model, which the TFLite converter quantizes; each float operator "
             "between integer ones costs two conversions",
         )
-    details = replace(told, audit=audited)
+    details = replace(details, audit=audited)
     _warn_of_mixed_ranges(content, source, examples, context)
 
     def later() -> Details:

@@ -78,7 +78,7 @@ def static_int8(
 def untrained_int8(
     source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
 ) -> Conversion:
-    """Quantize to int8 what nobody has trained: operators, types and bytes as of a trained model.
+    """Quantize an untrained model to int8: operators, types and bytes are those of a trained one.
 
     What values decide is left out: whether the converter does better, and the biases.
 
@@ -299,5 +299,4 @@ UNTRAINED: dict[str, Scheme] = {
     "weight_only_wi4_afp32": _four_bits("weight_only", rounds=False),
     "static_wi8_ai8": untrained_int8,
 }
-"""The same of models that nobody has trained, whose sizes alone are asked for: in a part of the
-time, as nothing is done for good values."""
+"""The same for untrained models, of which only sizes matter: faster, as values are not tuned."""

@@ -18,7 +18,6 @@ from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.task.detector import Detector
-from shrink.task.interface import artifact_interface
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
 
@@ -64,10 +63,7 @@ def _bound_detections(
         return []
     if context.task_config.decode is None:
         return []
-    if source.model is not None:
-        task = context.task(source.model)
-    else:
-        task = context.task_of(artifact_interface(context.input_path()))
+    task = context.task(source.model)
     channels = task.detector.head.logit_channels() if isinstance(task.detector, Detector) else None
     if channels is None:
         return []
