@@ -1,8 +1,8 @@
-"""Tensors that the allocator of a CPU leaves to malloc, and does not count: those under 256 KiB.
+"""Tensors under 256 KiB: the allocator of a CPU leaves them to malloc, and does not count them.
 
-glibc's `mallinfo2` says what blocks of its arenas are lent, whoever asked for them. It is sampled
-while steps run, beside the allocator's own figure, so that the peak of the sum is found, not the
-sum of two peaks. A sample takes 10 to 50 µs; none is taken outside the steps that are looked at.
+glibc's `mallinfo2` reports the bytes of all blocks in use. It is sampled while steps run, beside
+the allocator's own figure: the peak of the sum is found, not the sum of two peaks. A sample takes
+10 to 50 µs.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple
+
+from shrink.measure.memory import AllocatorPeak
 
 SMALL_BYTES = 1 << 18
-"""What is smaller goes through malloc (`kSmallAllocationsThreshold` of mkl_cpu_allocator.h)."""
+"""Smaller tensors go through malloc (`kSmallAllocationsThreshold` of mkl_cpu_allocator.h)."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 64 << 20
 """Free memory that malloc keeps; as much as it comes to keep by itself."""
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """How often malloc is asked.
+class Sampling(NamedTuple):
+    """How often malloc is sampled.
 
     Attributes:
         interval_s: between two samples, at least.
@@ -107,63 +107,31 @@ def why_not_counted() -> str:
 def small_variables_bytes() -> int:
     """Return the bytes of all living variables on a CPU that are smaller than 256 KiB."""
     import tensorflow as tf
+    from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-    kinds = _resource_variables()
+    objects = gc.get_objects()
+    # Distributed variables are of other classes; those in them have the memory.
+    kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, BaseResourceVariable)}
     sizes: dict[int, int] = {}
-    for each in [one for one in gc.get_objects() if type(one) in kinds]:
+    for each in [one for one in objects if type(one) in kinds]:
         handle = getattr(each, "_handle", None)
         if handle is not None and not tf.is_symbolic_tensor(handle) and "CPU" in each.device:
             sizes[id(handle)] = (each.shape.num_elements() or 0) * each.dtype.size
     return sum(size for size in sizes.values() if size < SMALL_BYTES)
 
 
-def _resource_variables() -> set[type]:
-    """Return the classes of variables that have memory of their own; not of those around them.
-
-    By name, not as the class of a variable made here: in the scope of a strategy that would be a
-    distributed one.
-    """
-    from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
-
-    waiting: list[type] = [BaseResourceVariable]
-    found = set(waiting)
-    while waiting:
-        below: set[type] = set(waiting.pop().__subclasses__()) - found
-        found |= below
-        waiting += below
-    return found
-
-
-class Allocator(Protocol):
-    """What counts the large tensors."""
-
-    def held(self) -> int | None:
-        """Return what is held now, in bytes; None where it is unknown."""
-
-    def step(self) -> int | None:
-        """Return the most that was held since the last call, in bytes; None as with `held`."""
-
-
-@dataclass(frozen=True)
-class _Window:
-    """The peaks of some steps that are alike, in bytes: of the allocator, and of all tensors."""
-
-    allocator: int
-    total: int
-
-
 class SmallTensorsPeak:
-    """Finds how much higher the peak of a CPU is than that of its allocator.
+    """Measures how much higher the peak of a CPU is than that of its allocator.
 
-    Begin and end a window around steps that are alike, and mark each: within a step, what it
-    asked malloc for is added to what the allocator holds at that moment. The variables that are
-    held all along count to it. The allocator knows its own peak, which may last too short to be
-    met by a sample: it is not guessed from them.
+    Begin and end a window around steps that are alike, and mark each: within a step, the growth of
+    malloc's blocks is added to the bytes that the allocator holds at that moment. Variables, which
+    are held all along, are added at the end. The allocator's own peak, which may be too short for
+    a sample, is asked for.
 
     Args:
-        allocator: what the sum is above of.
+        allocator: counts the large tensors.
         note: why nothing is to be counted, if that is known before.
-        sampling: how often it looks.
+        sampling: how often.
 
     Attributes:
         note: why there is no figure; empty where there is one.
@@ -171,7 +139,7 @@ class SmallTensorsPeak:
 
     def __init__(
         self,
-        allocator: Allocator,
+        allocator: AllocatorPeak,
         note: str = "",
         sampling: Sampling = BESIDE_TRAINING,
     ) -> None:
@@ -183,10 +151,11 @@ class SmallTensorsPeak:
         self._stopping = threading.Event()
         self._base = self._highest = self._most_counted = 0
         self._resting = True
-        self._windows: list[_Window] = []
+        # Peaks of the allocator and of all tensors, in bytes.
+        self._windows: list[tuple[int, int]] = []
 
     def reset(self) -> None:
-        """Forget the windows so far."""
+        """Discard the windows so far."""
         self._windows = []
 
     @property
@@ -206,7 +175,7 @@ class SmallTensorsPeak:
         self._thread.start()
 
     def mark(self) -> None:
-        """Say that the next step begins."""
+        """Begin the next step."""
         if not self.note:
             with self._lock:
                 self._end_step()
@@ -214,7 +183,7 @@ class SmallTensorsPeak:
                 self._resting = False
 
     def rest(self) -> None:
-        """Look at nothing until the next mark; without effect outside of a window."""
+        """Pause until the next mark; without effect outside of a window."""
         if self.running:
             with self._lock:
                 self._end_step()
@@ -226,10 +195,10 @@ class SmallTensorsPeak:
             self.rest()
             self.discard()
             highest = max(self._highest, self._most_counted) + small_variables_bytes()
-            self._windows.append(_Window(self._most_counted, highest))
+            self._windows.append((self._most_counted, highest))
 
     def discard(self) -> None:
-        """End the window without believing it."""
+        """Discard the current window."""
         if self._thread is not None:
             self._stopping.set()
             self._thread.join()
@@ -258,9 +227,9 @@ class SmallTensorsPeak:
         """
         if not self._windows:
             return None
-        fullest = max(self._windows, key=lambda window: window.allocator)
-        highest = max(window.total for window in self._windows)
-        return max(fullest.total - fullest.allocator, highest - allocator)
+        counted, total = max(self._windows, key=lambda window: window[0])
+        highest = max(total for _, total in self._windows)
+        return max(total - counted, highest - allocator)
 
     def _end_step(self) -> None:
         highest = self._allocator.step() or 0

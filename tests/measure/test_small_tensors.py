@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from shrink.measure import small_tensors
+from shrink.measure.memory import AllocatorPeak
 from shrink.measure.small_tensors import (
     BESIDE_TRAINING,
     IN_PROBES,
@@ -27,8 +28,8 @@ BLOCKS, BYTES = 100, 50_000
 pytestmark = pytest.mark.skipif(bool(why_not_counted()), reason=why_not_counted())
 
 
-class Told:
-    """An allocator that holds what it is told to, and once held more than a sample meets."""
+class Told(AllocatorPeak):
+    """An allocator that holds what the test sets, and once held more than a sample meets."""
 
     def __init__(self, now: int = 0, once: int = 0) -> None:
         self.now, self.once = now, once
