@@ -91,11 +91,6 @@ class TrainingRecord:
         """The figures of its peak, by name."""
         return figures(self.peak, self.allocator_note, self.small_note)
 
-    @property
-    def training_peak_bytes(self) -> Measured[int]:
-        """The most that any one device held."""
-        return self.peaks["training_peak_bytes"]
-
     def described(self) -> Training:
         """Return the report's section; the peak belongs to the memory of a stage."""
         rest = {name: value for name, value in vars(self).items() if name not in _ELSEWHERE}

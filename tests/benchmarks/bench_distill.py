@@ -235,7 +235,7 @@ def _by_shrink(way: str, work: Path) -> dict[str, Any]:
     cached = result.details.teacher_cache if result.details is not None else None
     return {
         **clock.figures(),
-        "peak_bytes": record.training_peak_bytes.value,
+        "peak_bytes": record.peaks["training_peak_bytes"].value,
         "teacher_s": None if cached is None else cached.duration_s,
     }
 

@@ -278,7 +278,7 @@ def trained(setting: str, folder: str, depth: int, batch_size: int, steps: int) 
     weights = {str(n): w for n, w in enumerate(model.get_weights())}
     np.savez(Path(folder, f"{setting}.npz"), **weights)
     rate = record.examples_per_s or float("nan")
-    return {"peak_bytes": record.training_peak_bytes.value, "ms_per_example": 1000 / rate}
+    return {"peak_bytes": record.peaks["training_peak_bytes"].value, "ms_per_example": 1000 / rate}
 
 
 def distance(folder: Path, setting: str, plain: str) -> float:

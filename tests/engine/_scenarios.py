@@ -122,7 +122,7 @@ def larger(devices: Devices) -> dict[str, Any]:
     return {
         "losses_traced": objective.losses_traced,
         "replicas": devices.replicas,
-        "peak": record.training_peak_bytes.value,
+        "peak": record.peaks["training_peak_bytes"].value,
         "uint8": objective.dtypes == {"uint8"},
     }
 
@@ -397,5 +397,5 @@ def refused_by_the_allocator() -> dict[str, Any]:
         "accumulation_steps": record.accumulation_steps,
         "updates": record.updates,
         "evidence": [event.evidence for event in record.oom_events],
-        "peak": record.training_peak_bytes.value,
+        "peak": record.peaks["training_peak_bytes"].value,
     }

@@ -85,8 +85,11 @@ def test_train_reports_the_training_object_and_progress() -> None:
     assert report["memory_timeline"]["update"] == [1, 2, 3, 4, 5, 6]
     # So small a model is below what the allocator counts: the peak is what goes through malloc.
     assert record.peak.small is not None
-    assert record.training_peak_bytes.value == (record.peak.allocator or 0) + record.peak.small
-    assert not record.training_peak_bytes.reason
+    assert (
+        record.peaks["training_peak_bytes"].value
+        == (record.peak.allocator or 0) + record.peak.small
+    )
+    assert not record.peaks["training_peak_bytes"].reason
     assert report["training_peak_lower_bound"] is False
     ends = [progress for progress in seen if progress.epoch_end]
     assert [(end.epoch, end.step, end.steps) for end in ends] == [(1, 3, 3), (2, 3, 3)]
