@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -13,7 +14,8 @@ from pathlib import Path
 from shrink.base import files
 from shrink.base.cache import cache_root, mark_used
 from shrink.base.errors import ModelError, first_line
-from shrink.base.foreign import Json
+from shrink.base.foreign import Json, JsonObject
+from shrink.contract.usage import record_of, write_record
 
 _SHARED = "shared_object_id"
 _DAY = (1980, 1, 1, 0, 0, 0)
@@ -44,14 +46,20 @@ def saved_model(model: object) -> Path:
     with tempfile.TemporaryDirectory(prefix=files.TEMPORARY_PREFIX) as folder:
         path = Path(folder, "model.keras")
         _save(model, path)
-        members = _members(path)
-    content = _archive(members)
-    digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
-    target = cache_root() / "inputs" / digest / f"{name}.keras"
-    if target.is_file():
-        mark_used(target)
-    else:
-        files.write_bytes(target, content)
+        content = _archive(_members(path))
+        digest = hashlib.sha256(content).hexdigest()[:_DIGITS]
+        target = cache_root() / "inputs" / digest / f"{name}.keras"
+        if target.is_file():
+            mark_used(target)
+        else:
+            files.write_bytes(target, content)
+        if getattr(model, "optimizer", None) is not None:
+            # Optimizer and metrics have weights in the file, which hide what model it is.
+            with contextlib.suppress(Exception):  # not every subclass has a configuration
+                plain = type(model).from_config(model.get_config())  # type: ignore[attr-defined]
+                plain.set_weights(model.get_weights())  # type: ignore[attr-defined]
+                _save(plain, path)
+                write_record(target, record_of(path))
     return target
 
 
@@ -72,25 +80,20 @@ def _save(model: object, path: Path) -> None:
 
 
 def _members(path: Path) -> dict[str, bytes]:
+    """Read an archive; shared objects have numbers for their addresses, and the date is fixed."""
+    seen: dict[Json, int] = {}
+
+    def numbered(one: JsonObject) -> JsonObject:
+        known = {_SHARED: seen.setdefault(one[_SHARED], len(seen) + 1)} if _SHARED in one else {}
+        return one | known
+
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in sorted(archive.namelist())}
-    config = json.loads(members["config.json"])
-    members["config.json"] = json.dumps(_numbered(config, {})).encode()
+    config = json.loads(members["config.json"], object_hook=numbered)
+    members["config.json"] = json.dumps(config).encode()
     metadata = json.loads(members["metadata.json"]) | {"date_saved": _SAVED}
     members["metadata.json"] = json.dumps(metadata).encode()
     return members
-
-
-def _numbered(value: Json, seen: dict[Json, int]) -> Json:
-    """Return a configuration in which shared objects have numbers, which were addresses."""
-    if isinstance(value, list):
-        return [_numbered(one, seen) for one in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: seen.setdefault(one, len(seen) + 1) if key == _SHARED else _numbered(one, seen)
-        for key, one in value.items()
-    }
 
 
 def _archive(members: dict[str, bytes]) -> bytes:

@@ -123,9 +123,9 @@ def entry_path(kind: str, key: str, suffix: str = "") -> Path:
     return path
 
 
-def lineage_path(root: Path, sha256: str) -> Path:
-    """Return where the cache says what is known of the artifact with this hash."""
-    path = root / "lineages" / f"{sha256}.json"
+def lineage_path(root: Path, identity: str) -> Path:
+    """Return where the cache has the record of an artifact (`shrink.contract.usage.identity`)."""
+    path = root / "lineages" / f"{identity}.json"
     mark_used(path)
     return path
 

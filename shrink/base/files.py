@@ -37,7 +37,6 @@ def reached(label: str) -> None:
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says where there is no room for more."""
 TEMPORARY_PREFIX = ".shrink-tmp-"
-_CHUNK_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
@@ -230,10 +229,7 @@ def sha256(path: Path) -> str:
         stamp = Stamp.of(stream.fileno())
         if stamp is not None and (known := _DIGESTS.get(stamp)) is not None:
             return known
-        digest = hashlib.sha256()
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-        found = digest.hexdigest()
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
         # What was written to while it was read is another file now.
         if stamp is not None and Stamp.of(stream.fileno()) == stamp:
             _DIGESTS[stamp] = found

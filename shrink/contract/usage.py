@@ -2,20 +2,25 @@
 
     artifacts/metadata.json    of the artifacts of a run, an entry for each
     NAME.json                  of a single file NAME that is written outside of a run
-    lineages/<sha256>.json     in the cache: for copies without their record
+    lineages/<identity>.json   in the cache: for copies without their record
 
-All have the same form. An entry counts for the file with its SHA-256 and for no other.
+All have the same form. An entry beside a file counts for the file with its SHA-256 and for no
+other, one of the cache also for a Keras model that was loaded and saved again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
+import json
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from shrink.base import files
-from shrink.base.cache import cache_root, keep, lineage_path
+from shrink.base.cache import cache_root, keep, key_of, lineage_path
 from shrink.base.errors import ReportWarning
 from shrink.base.foreign import JsonObject
 from shrink.contract.codec import ContractError, from_plain, to_plain
@@ -29,6 +34,7 @@ _VERSION = 1
 _ARENAS = ("arena_bytes", "arena_32_bytes", "arena_32_reference_bytes")
 _OF_THE_FILE = ("inputs", "outputs", "metrics", "examples", "operators", *_ARENAS)
 _NO_USAGE = frozenset({"file", "sha256", "lineage"})
+_DAMAGED = (zipfile.BadZipFile, KeyError, ValueError, EOFError, RecursionError, NotImplementedError)
 OF_ANOTHER_FILE = "record-of-another-file"
 
 
@@ -124,7 +130,42 @@ def entries(artifact: Path) -> Iterator[JsonObject]:
         digest = files.sha256(artifact)
         beside = [one for one in _beside(artifact) if one.get("sha256") == digest]
         yield from sorted(beside, key=lambda one: one.get("file") != artifact.name)
-        yield from _artifacts(lineage_path(cache_root(), digest))
+        yield from _artifacts(lineage_path(cache_root(), identity(artifact)))
+
+
+def identity(artifact: Path) -> str:
+    """Return the SHA-256 of a Keras model's layers and weights, of any other file its own."""
+    digest = files.sha256(artifact)
+    return _layers_and_weights(artifact, digest) if artifact.suffix == ".keras" else digest
+
+
+@functools.lru_cache(maxsize=64)
+def _layers_and_weights(archive: Path, sha256: str) -> str:
+    """Hash what is the same when Keras saves a model again, with or without `compile`."""
+    try:
+        with zipfile.ZipFile(archive) as members:
+            # Keras packs nothing, so that no more than the file is read.
+            if any(one.compress_type != zipfile.ZIP_STORED for one in members.infolist()):
+                return sha256
+            config = json.loads(members.read("config.json"), object_hook=_as_built)
+            with members.open("model.weights.h5") as file:
+                weights = hashlib.file_digest(file, "sha256").hexdigest()
+            return key_of(json.dumps(config, sort_keys=True), weights)
+    except (
+        zipfile.BadZipFile,
+        KeyError,
+        ValueError,
+        RecursionError,
+        NotImplementedError,
+        EOFError,
+    ):
+        return sha256
+
+
+def _as_built(config: JsonObject) -> JsonObject:
+    """Leave out of a layer how it is trained, and what was an address."""
+    changing = ("compile_config", "trainable", "shared_object_id")
+    return {key: one for key, one in config.items() if key not in changing}
 
 
 def _beside(artifact: Path) -> list[JsonObject]:
@@ -169,12 +210,12 @@ def write_record(artifact: Path, known: JsonObject, *, same_tensors: bool = True
     """
     if not known:
         return
-    digest, left_out = files.sha256(artifact), () if same_tensors else _OF_THE_FILE
+    left_out = () if same_tensors else _OF_THE_FILE
     own = {key: one for key, one in known.items() if key not in left_out}
-    own |= {"file": artifact.name, "sha256": digest}
+    own |= {"file": artifact.name, "sha256": files.sha256(artifact)}
     document = {"schema_version": _VERSION, "artifacts": [own]}
     files.write_json(record_path(artifact), document)
-    cached = lineage_path(cache_root(), digest)
+    cached = lineage_path(cache_root(), identity(artifact))
     files.write_json(cached, {**files.read_mapping(cached), **document})
 
 
@@ -197,6 +238,6 @@ def vocabulary_file(artifact: Path, usage: Usage) -> Path:
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if beside.read_text(encoding="utf-8") == text:
             return beside
-    path = lineage_path(cache_root(), files.sha256(artifact)).with_suffix(".txt")
+    path = lineage_path(cache_root(), identity(artifact)).with_suffix(".txt")
     keep(path, text.encode())
     return path

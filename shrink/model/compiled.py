@@ -141,15 +141,14 @@ def read_compiled(path: Path) -> Compiled | None:
     Args:
         path: a `.keras` or `.h5` file, or a SavedModel folder.
     """
-    if (task := stored_task(read_usage(path))) is not None:
-        return Compiled(task["loss"], task["metrics"], task["loss_weights"], "run")
     stored = None
     # A damaged file is refused where the model is loaded, with the reason.
     with contextlib.suppress(ShrinkError, OSError, ValueError):
         stored = _stored(path)
-    if not isinstance(stored, dict) or stored.get("loss") is None:
-        return None
-    return Compiled(stored.get("loss"), stored.get("metrics"), stored.get("loss_weights"))
+    if isinstance(stored, dict) and stored.get("loss") is not None:
+        return Compiled(stored.get("loss"), stored.get("metrics"), stored.get("loss_weights"))
+    task = stored_task(read_usage(path))  # artifacts are not compiled
+    return task and Compiled(task["loss"], task["metrics"], task["loss_weights"], "run")
 
 
 class StoredLoss(TypedDict):

@@ -145,7 +145,14 @@ _SOURCE_OF_ENDING = {
     ".jsonl": "text",
     ".ndjson": "text",
 }
-_SOURCES_LIKE = {"csv": ("series", "text", "audio", "tiles"), "npz": ("series",)}
+_READ_BY_OTHERS: Mapping[str | None, tuple[str, ...]] = {
+    "csv": ("series", "text", "audio", "tiles"),
+    "npz": ("series",),
+    "images": ("audio", "tiles", "boxes", "lmdb"),
+    "text": ("boxes",),
+    None: ("boxes", "lmdb"),
+}
+"""Sources whose files may look like those of another, which is used for a model without record."""
 _KINDS = (
     "a source without files (digits), a folder of images, clips or texts, an .npz, .h5, .csv, "
     ".parquet or .jsonl file, "
@@ -161,7 +168,7 @@ def parse_data_reference(text: str, cwd: Path, recorded: object = None) -> JsonO
         text: `digits`, a path, or a YAML file with a `data` section. A source's name is never
             taken for a path: `./digits` names a folder.
         cwd: the folder that a relative path starts from.
-        recorded: the source that the model was made with, for endings that several sources share.
+        recorded: the source that the model was made with, for files that several sources read.
 
     Raises:
         DataError: nothing is there, or it is no data set.
@@ -185,11 +192,13 @@ def parse_data_reference(text: str, cwd: Path, recorded: object = None) -> JsonO
         raise DataError(
             "no such file or folder", subject=path, hint=windows_hint(text) or _hint(text, path)
         )
-    if (source := _source_of(path)) is not None:
-        shared = recorded in _SOURCES_LIKE.get(source, ())
-        return {"source": recorded if shared else source, "path": str(path)}
     if path.suffix.lower() in _RECIPE_ENDINGS:
         return _section(path, _MOST_EXTENDS)
+    source = _source_of(path)
+    if recorded in _READ_BY_OTHERS.get(source, ()):
+        source = str(recorded)
+    if source is not None:
+        return {"source": source, "path": str(path)}
     raise DataError("not a kind of data that shrink knows", subject=path, hint=f"give {_KINDS}")
 
 

@@ -22,7 +22,7 @@ from shrink.contract.record import record
 from shrink.contract.report import DataSet, Figures, Origin
 from shrink.contract.result import HeldOut, StageOutcome, StepResult, scores_from_plain
 from shrink.contract.tested import SPLITS
-from shrink.contract.usage import complete_usage, entries
+from shrink.contract.usage import complete_usage, entries, identity
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.headline import Chain
@@ -324,8 +324,8 @@ def remember(
         lineage = replace(lineage, outside=True)
     if lineage.origin is None:
         lineage = replace(lineage, origin=origin)
-    digest = stored.files["artifact"].stem
-    place = lineage_path(store.root, digest)
+    artifact = stored.files["artifact"]
+    place = lineage_path(store.root, identity(artifact))
     code = sorted({*_code_of(plan), *_named(place)})
     with contextlib.suppress(OSError, ResourceError):
         if step.kind == BASELINE:  # measuring a file says nothing of how it was trained
@@ -334,7 +334,7 @@ def remember(
         else:
             details = stored.result.details or Details()
             entry = to_plain(complete_usage(details, plan.recipe.name, data))
-        entry = {**entry, "sha256": digest, "lineage": lineage.to_dict()}
+        entry = {**entry, "sha256": artifact.stem, "lineage": lineage.to_dict()}
         files.write_json(place, {"artifacts": [entry], "code": code})
     return lineage
 
@@ -344,7 +344,7 @@ def named_code(artifact: Path) -> set[str]:
 
     It is the store that says it: what a run folder names may be anybody's.
     """
-    return _named(lineage_path(cache_root(), files.sha256(artifact)))
+    return _named(lineage_path(cache_root(), identity(artifact)))
 
 
 def _named(place: Path) -> set[str]:

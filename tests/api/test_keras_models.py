@@ -11,6 +11,7 @@ import pytest
 from shrink.api.keras_models import is_keras_model, saved_model
 from shrink.base.errors import ModelError
 from shrink.base.files import sha256
+from shrink.contract.usage import record_of, write_record
 from tests import forks
 
 
@@ -52,6 +53,55 @@ def test_a_model_is_saved_once_and_alike_in_every_process(library: str, tmp_path
     other = Path(told[1]["paths"][0])
     assert other.relative_to(stores[1]) == first.relative_to(stores[0])
     assert sha256(other) == sha256(first)
+
+
+def record(folder: str) -> dict[str, Any]:
+    """Return the recipe in the record of a model that is loaded, and changed step by step."""
+    import os
+
+    import numpy as np
+    import tf_keras
+
+    os.environ["SHRINK_CACHE_DIR"] = f"{folder}/store"
+    layers = tf_keras.layers
+    shared = layers.Dense(4, activation="relu")
+    net = [layers.BatchNormalization(), shared, shared, layers.Dropout(0.5), layers.Dense(2)]
+    made = Path(folder, "made.keras")
+    tf_keras.Sequential([layers.Input((4,)), *net]).save(made)
+    write_record(made, {"recipe": "own"})
+    model = tf_keras.models.load_model(made)
+    found = dict[str, Any]()
+
+    def check(change: str) -> None:
+        again = Path(folder, f"{change}.keras")
+        model.save(again)
+        found[change] = [record_of(one).get("recipe") for one in (saved_model(model), again)]
+
+    check("loaded")
+    model.trainable = False
+    check("frozen")
+    model.compile("adam", "mse")
+    check("compiled")
+    model.evaluate(np.zeros((4, 4), np.float32), np.zeros((4, 2)), verbose=0)
+    check("evaluated")
+    weights = model.get_weights()
+    model.set_weights([weights[0] + 1, *weights[1:]])
+    check("other weights")
+    model.set_weights(weights)
+    model = tf_keras.Sequential([*model.layers, layers.Softmax()])
+    check("other layers")
+    return found
+
+
+def test_a_loaded_model_has_its_record_until_layers_or_weights_change(tmp_path: Path) -> None:
+    assert forks.call(__name__, "record", folder=str(tmp_path)) == {
+        "loaded": ["own", "own"],
+        "frozen": ["own", "own"],
+        "compiled": ["own", "own"],  # the file is known since it was given as an object
+        "evaluated": ["own", "own"],
+        "other weights": [None, None],
+        "other layers": [None, None],
+    }
 
 
 def test_what_keras_cannot_save_is_refused() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import tf_keras as keras
 from PIL import Image
 
 from tests.cli.shell import read_report, shrink
@@ -214,10 +215,15 @@ def test_naming_the_runs_own_data_again_changes_nothing(root: Path, name: str) -
     others = ["left-out", "again"]
     if name not in ("digits", "python"):  # a function is known by its place
         others.append("moved")
-        copy = shutil.copytree if (root / path).is_dir() else shutil.copy
-        copy(root / path, root / f"moved-{path}")
+        moved = root / f"moved-{path}"
+        if name in ("images", "audio"):  # folders in another order
+            for one in sorted((root / path).iterdir(), reverse=True):
+                shutil.copytree(one, moved / one.name)
+        else:
+            (shutil.copytree if (root / path).is_dir() else shutil.copy)(root / path, moved)
         (model,) = (root / name / "artifacts").glob("*.keras")
-        shutil.copy(model, root / f"{name}.keras")  # known by its content
+        # Other bytes, and known by layers and weights.
+        keras.models.load_model(model).save(root / f"{name}.keras")
         words = ("--data", f"moved-{path}", "--output", f"{name}-moved")
         command(root, "evaluate", f"{name}.keras", *words)
     first, metrics = record(root / name), last(root / name)["metrics"]
@@ -238,6 +244,9 @@ def test_classes_are_those_of_the_outputs_in_a_folder_that_lacks_one(root: Path)
     error = command(root, "evaluate", "images", "--data", "other", "--output", "no", expect=3)
     assert "the class 'eel' is not in data.classes" in error
     assert "taken from the model's record" in error
+    words = ("--data", "fewer", "--classes", "dog,cat,bee,ant", "--output", "no")
+    error = command(root, "evaluate", "images", *words, expect=3)
+    assert "the outputs of the model are ant, bee, cat, dog" in error
 
 
 def test_a_gate_against_other_labels_is_missed(root: Path) -> None:
@@ -254,6 +263,14 @@ def test_a_gate_against_other_labels_is_missed(root: Path) -> None:
     (gate,) = read_report(root / "gated")["gates"]
     assert (gate["passed"], gate["value"]) == (False, None)
     assert "npz was measured on other data" in gate["reason"]
+    # A copy of the run's file is the same model: both stages are in the cache.
+    shutil.copy(root / "npz" / "artifacts" / "00-train.keras", root / "copied.keras")
+    recipe["data"]["path"], recipe["model"] = "numbers.npz", "copied.keras"
+    (root / "gated.yaml").write_text(json.dumps(recipe), encoding="utf-8")
+    words = ("run", "gated.yaml", "--output", "copied", "--dry-run")
+    preview = shrink(*words, cwd=root, store=root / "store").stdout
+    assert preview.count("in the store") == 2
+    assert "nothing to compute" in preview
 
 
 def test_a_first_run_names_every_output(root: Path) -> None:
@@ -278,22 +295,27 @@ def test_the_vocabulary_of_a_run_reads_other_texts(root: Path) -> None:
     assert written.splitlines() == tokens
 
 
-def distilled(root: Path, name: str, student: str, **data: Any) -> dict[str, Any]:
+def distilled(
+    root: Path, name: str, student: str, teacher: str = "npz", store: str = "store", **data: Any
+) -> dict[str, Any]:
     """Follow the teacher of the run on arrays alone, without labels; return the last stage."""
     recipe: dict[str, Any] = {"name": name, "model": f"nets.py:{student}"}
     recipe["data"] = {"source": "npz", "path": "numbers.npz", "inputs": ["values"], **data}
     recipe["training"] = {"optimizer": {"learning_rate": 0.03}, "seed": 3}
-    follow = {"teacher": "npz", "student": "train", "alpha": 0.0, "epochs": 10}
+    follow = {"teacher": teacher, "student": "train", "alpha": 0.0, "epochs": 10}
     recipe["stages"] = [{"train": {"epochs": 1}}, {"distill": follow}]
     (root / f"{name}.yaml").write_text(json.dumps(recipe), encoding="utf-8")
-    command(root, "run", f"{name}.yaml", "--output", name)
+    shrink("run", f"{name}.yaml", "--output", name, cwd=root, store=root / store)
     return last(root / name)
 
 
 def test_a_teacher_is_fed_as_in_its_own_run(root: Path) -> None:
+    """From its folder, or from a copy with its record on another machine, stated or left out."""
     own = {"normalize": {"scale": 0.02, "offset": -1}, "test_split": 0.3}
+    shutil.copy(root / "npz" / "artifacts" / "00-train.keras", root / "teacher.keras")
+    shutil.copy(root / "npz" / "artifacts" / "metadata.json", root / "teacher.keras.json")
     students = [
-        distilled(root, "raw", "rescaled", test_split=0.3),
+        distilled(root, "raw", "rescaled", "teacher.keras", "elsewhere", test_split=0.3),
         distilled(root, "like-teacher", "dense", **own),
     ]
     accuracy = last(root / "npz")["training"]["history"]["val_accuracy"][-1]  # as Keras saw it

@@ -28,6 +28,35 @@ def test_parse_data_reference_takes_npz(tmp_path: Path) -> None:
     assert DataConfig.model_validate(expected).source == "npz"
 
 
+@pytest.mark.parametrize(
+    ("files", "name", "recorded", "source"),
+    [
+        ({"a.csv": "path,label"}, "a.csv", None, "images"),
+        ({"a.csv": "path,label"}, "a.csv", "audio", "audio"),
+        ({"a.csv": "path,x,y"}, "a.csv", "tiles", "tiles"),
+        ({"a.csv": "x,y"}, "a.csv", "audio", "audio"),  # refused there: it lists no clips
+        ({"a.csv": "x,y"}, "a.csv", "images", "csv"),
+        ({"a.csv": "text,label"}, "a.csv", "text", "text"),
+        ({"a.npz": ""}, "a.npz", "series", "series"),
+        ({"a.npz": ""}, "a.npz", "hdf5", "npz"),
+        ({"a.jsonl": ""}, "a.jsonl", "csv", "text"),
+        ({"a.json": "{}"}, "a.json", "boxes", "boxes"),
+        ({"a/labels/1.txt": "", "a/images/1.png": ""}, "a", "boxes", "boxes"),
+        ({"a/train.json": "{}", "a/train/1.png": ""}, "a", "boxes", "boxes"),
+        ({"a/data.mdb": ""}, "a", "lmdb", "lmdb"),
+        ({"a/ant/1.png": ""}, "a", "npz", "images"),
+    ],
+)
+def test_files_that_several_sources_read_are_of_the_source_that_a_model_was_made_with(
+    files: dict[str, str], name: str, recorded: str | None, source: str, tmp_path: Path
+) -> None:
+    for file, content in files.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(content, encoding="utf-8")
+    expected = {"source": source, "path": str(tmp_path / name)}
+    assert parse_data_reference(name, tmp_path, recorded) == expected
+
+
 def test_parse_data_reference_reads_the_section_of_a_recipe(tmp_path: Path) -> None:
     (tmp_path / "recipes").mkdir()
     recipe = tmp_path / "recipes" / "r.yaml"
