@@ -149,7 +149,7 @@ def _layers_and_weights(archive: Path, sha256: str) -> str:
                 return sha256
             config = json.loads(members.read("config.json"), object_hook=_as_built)
             with members.open("model.weights.h5") as file:
-                weights = hashlib.file_digest(file, "sha256").hexdigest()
+                weights = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
             return key_of(json.dumps(config, sort_keys=True), weights)
     except (
         zipfile.BadZipFile,

@@ -311,7 +311,7 @@ def distilled(
 
 def test_a_teacher_is_fed_as_in_its_own_run(root: Path) -> None:
     """From its folder, or from a copy with its record on another machine, stated or left out."""
-    own = {"normalize": {"scale": 0.02, "offset": -1}, "test_split": 0.3}
+    own: dict[str, Any] = {"normalize": {"scale": 0.02, "offset": -1}, "test_split": 0.3}
     shutil.copy(root / "npz" / "artifacts" / "00-train.keras", root / "teacher.keras")
     shutil.copy(root / "npz" / "artifacts" / "metadata.json", root / "teacher.keras.json")
     students = [
