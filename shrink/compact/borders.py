@@ -18,10 +18,10 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.compact.graph import Graph, Operator, Tensor
+from shrink.compact.graph import Graph
+from shrink.tflite.model import Operator, Tensor
 
-_UINT8, _FLOAT32 = schema.TensorType.UINT8, schema.TensorType.FLOAT32
-_NAMES = {_UINT8: "uint8", _FLOAT32: "float32"}
+_NAMES = {"UINT8": "uint8", "FLOAT32": "float32"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,10 +90,10 @@ def with_int8_borders(graph: Graph) -> Bordered:
     """
     found = Bordered(graph)
     for place, index in enumerate(graph.inputs):
-        if graph.tensors[index].type in _NAMES:
+        if graph.tensors[index].dtype in _NAMES:
             found = _with_input(found, place, index)
     for place, index in enumerate(graph.outputs):
-        if graph.tensors[index].type in _NAMES and index not in graph.inputs:
+        if graph.tensors[index].dtype in _NAMES and index not in graph.inputs:
             found = _with_output(found, place, index)
     return found
 
@@ -142,13 +142,13 @@ def _reading(operator: Operator, moved: Mapping[int, int]) -> Operator:
 
 def _why_not(graph: Graph, outer: int, inner: Sequence[int]) -> str:
     """Return why int8 tensors cannot stand in the place of a border; nothing where they can."""
-    if any(graph.tensors[index].type != schema.TensorType.INT8 for index in inner):
+    if any(graph.tensors[index].dtype != "INT8" for index in inner):
         return "what stands behind it is not int8"
     scales = {_scale(graph.tensors[index]) for index in inner}
     if len(scales) > 1 or None in scales:
         return "it is quantized in several ways" if len(scales) > 1 else "it has no scale"
     own, other = _scale(graph.tensors[outer]), scales.pop()
-    if graph.tensors[outer].type == _FLOAT32:
+    if graph.tensors[outer].dtype == "FLOAT32":
         return ""
     shifted = own is not None and (own[0], own[1] - 128) == other
     return "" if shifted else "its values are rescaled, not only shifted by 128"
@@ -156,17 +156,14 @@ def _why_not(graph: Graph, outer: int, inner: Sequence[int]) -> str:
 
 def _scale(tensor: Tensor) -> tuple[float, int] | None:
     """Return scale and zero point of all of a tensor."""
-    stored = None if tensor.stored is None else tensor.stored.quantization
-    if stored is None or stored.scale is None or stored.zeroPoint is None:
+    if len(tensor.scales) != 1 or len(tensor.zero_points) != 1:
         return None
-    if len(stored.scale) != 1 or len(stored.zeroPoint) != 1:
-        return None
-    return float(stored.scale[0]), int(stored.zeroPoint[0])
+    return tensor.scales[0], tensor.zero_points[0]
 
 
 def _left(found: Bordered, side: str, index: int, why: str) -> Bordered:
     tensor = found.graph.tensors[index]
-    line = f"{side} {_name(tensor)} stays {_NAMES[tensor.type]}: {why}"
+    line = f"{side} {_name(tensor)} stays {_NAMES[tensor.dtype]}: {why}"
     return found._replace(left=(*found.left, line))
 
 
@@ -183,11 +180,11 @@ def _renamed(
     stored = copy.copy(tensor.stored)
     stored.name = given.stored.name
     tensors = list(graph.tensors)
-    tensors[inner] = dataclasses.replace(tensor, stored=stored)
+    tensors[inner] = dataclasses.replace(tensor, name=given.name, stored=stored)
     model = copy.copy(graph.model)
     model.signatureDefs = list(_signatures(graph, side, outer, inner))
     graph = dataclasses.replace(graph, tensors=tuple(tensors), model=model)
-    border = Border(side, place, _name(given), _NAMES[given.type], *scale)
+    border = Border(side, place, _name(given), _NAMES[given.dtype], *scale)
     return Bordered(graph, (*found.borders, border), found.left)
 
 

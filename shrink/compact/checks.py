@@ -1,6 +1,6 @@
 """What passes rely on in a graph, checked once: a corrupt file is refused, and fails nowhere else.
 
-Runtimes check much of this themselves, but a graph is looked at before one runs it.
+Runtimes check much of this themselves, but a graph is read before one runs it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ai_edge_litert import schema_py_generated as schema
-
-from shrink.compact.graph import ITEM_BYTES, Graph, Operator, Tensor
-from shrink.tflite.model import corrupt
+from shrink.compact.graph import KNOWN_TYPES, Graph
+from shrink.tflite.model import Operator, Tensor, corrupt
 
 _MOST_BYTES = (1 << 31) - 1
 """Runtimes count bytes of tensors and arenas in 32 bits."""
-_NUMBERS = (schema.TensorType.INT32, schema.TensorType.INT64)
+_NUMBERS = ("INT32", "INT64")
 
 
 class _Form(NamedTuple):
@@ -55,20 +53,20 @@ def check_graph(graph: Graph) -> None:
     their shapes say, tensors without elements or of more bytes than runtimes can count.
     """
     for index in graph.used():
-        _check_tensor(graph, graph.tensors[index])
+        _check_tensor(graph.tensors[index])
     for number, operator in enumerate(graph.operators):
         _check_operator(graph, operator, f"operator {number} ({operator.name})")
 
 
-def _check_tensor(graph: Graph, tensor: Tensor) -> None:
-    if tensor.stored is None or tensor.stored.sparsity is not None:
+def _check_tensor(tensor: Tensor) -> None:
+    if tensor.stored is None or tensor.sparse:
         return
     name = tensor.name[:80] or "without a name"
     if not tensor.constant:
         if not 0 < tensor.size_bytes <= _MOST_BYTES:
             raise corrupt(f"tensor {name} takes {tensor.size_bytes:,} bytes")
-    elif tensor.type in ITEM_BYTES:
-        stored = len(graph.model.buffers[tensor.stored.buffer].data)
+    elif tensor.dtype in KNOWN_TYPES:
+        stored = tensor.data.size
         if stored != tensor.size_bytes:
             raise corrupt(f"tensor {name} needs {tensor.size_bytes:,} bytes, {stored:,} are there")
 
@@ -87,7 +85,7 @@ def _check_operator(graph: Graph, operator: Operator, who: str) -> None:
             raise corrupt(f"an input of {who} has {found} dimensions, and needs {rank}")
     if 4 in form.ranks and len(graph.tensors[operator.outputs[0]].shape) != 4:
         raise corrupt(f"the output of {who} does not have 4 dimensions")
-    if form.numbers is not None and graph.tensors[inputs[form.numbers]].type not in _NUMBERS:
+    if form.numbers is not None and graph.tensors[inputs[form.numbers]].dtype not in _NUMBERS:
         raise corrupt(f"input {form.numbers} of {who} is no int32 tensor")
     for name in _ABOVE_ZERO:
         if getattr(operator.options, name, 1) < 1:

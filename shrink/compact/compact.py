@@ -8,26 +8,27 @@ from typing import NamedTuple
 
 from shrink.base.errors import StageError
 from shrink.base.types import Array
-from shrink.compact import litert
-from shrink.compact.bands import Banding
+from shrink.compact.arena import Target, allocated_as_given, allocated_bytes
 from shrink.compact.borders import Bordered, with_int8_borders
 from shrink.compact.checks import check_graph
-from shrink.compact.choose import choose
-from shrink.compact.compacted import Compacted, Target
-from shrink.compact.cost import graph_macs, temporary_bytes
+from shrink.compact.columns import with_columns
+from shrink.compact.cost import graph_macs, graph_tail, temporary_bytes
 from shrink.compact.decode.choice import KERNELS_DENSE
 from shrink.compact.decode.choice import decode as in_less_flash
-from shrink.compact.flatten import without_flattening
-from shrink.compact.fold_pad import with_folded_pads
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.memory_map import has_plan, memory_map
 from shrink.compact.order import in_best_order
+from shrink.compact.passes import (
+    with_folded_pads,
+    with_static_shapes,
+    without_flattening,
+    without_unread,
+)
 from shrink.compact.plan import Plan, plan, plan_below
-from shrink.compact.search import Search
-from shrink.compact.static_shapes import with_static_shapes
-from shrink.compact.stretch import Survey
-from shrink.compact.sweep import swept
-from shrink.compact.upright import upright
+from shrink.compact.result import Compacted
+from shrink.compact.schedule import Tiling
+from shrink.compact.search import Candidate, Search
+from shrink.compact.segment import GraphInfo
 from shrink.compact.verify import (
     Equality,
     compare,
@@ -37,28 +38,38 @@ from shrink.compact.verify import (
     random_examples,
     with_output,
 )
-from shrink.compact.wheel import allocated_as_given, allocated_bytes
+from shrink.tflite.memory import planned_bytes
 from shrink.tflite.model import read
-from shrink.tflite.planner import wrong_shapes
 from shrink.tflite.runtime import MICRO, XNNPACK
+from shrink.tflite.suitability import wrong_shapes
 
 DEFAULT_EXTRA_MACS = 0.05
-_LADDER = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5)
-"""Shares of the multiply-accumulates, tried one after the other where an arena is to be met."""
-_TRIES, _STARTS, _CANDIDATES = 6000, 6, 60
-_PLAN_ATTEMPTS = 20_000
+_SHARES = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5)
+"""Of extra multiply-accumulates, tried one after the other where an arena is to be met."""
+_FINAL_ATTEMPTS = 20_000
+"""To plan the graph that was chosen; they take a second or two."""
+_SEARCH_ATTEMPTS = 60
+"""To plan a graph on the way; ten times as many lower the arenas that are found by under 1 %."""
 _LEAST_GAIN = 0.01
 """Less than this share of the arena is not worth a larger file and another operator."""
 
 
 class _Version(NamedTuple):
-    """A rewritten graph with its plan, and the smallest arena of its file."""
+    """A rewritten graph with its plan, which is empty for LiteRT, and the arena of its file."""
 
     graph: Graph
     plan: Plan
     content: bytes
     arena: int
-    bandings: tuple[Banding, ...]
+    tilings: tuple[Tiling, ...]
+
+
+class _Placed(NamedTuple):
+    """A graph with its plan, and the estimated arena."""
+
+    graph: Graph
+    plan: Plan
+    arena_bytes: int
 
 
 def compact(
@@ -133,16 +144,16 @@ def _in_less_memory(
 ) -> Compacted:
     graph = read_graph(model)
     check_graph(graph)
-    before = _arena_before(model, graph, target)
+    before = allocated_as_given(model, graph, target)
     bordered = with_int8_borders(graph) if int8_io else Bordered(graph)
     if not graph.operators:
         return _unchanged(model, bordered, before, "it has no operators", target)
-    if wrong := wrong_shapes(read(model)[0]):
+    if wrong := wrong_shapes(graph):
         return _unchanged(model, bordered._replace(graph=graph), before, wrong, target)
     if arena_bytes is not None and before <= arena_bytes and not bordered.borders:
         why = f"it fits {arena_bytes:,} bytes already"
         return _unchanged(model, bordered, before, why, target)
-    shares = _shares(max_extra_macs) if arena_bytes is None else _LADDER
+    shares = _shares(max_extra_macs) if arena_bytes is None else _SHARES
     best = _best(bordered.graph, shares, target, arena_bytes)
     if arena_bytes is not None and best.arena > arena_bytes:
         possible = min(best.arena, before)
@@ -155,8 +166,8 @@ def _in_less_memory(
     if little and not bordered.borders:
         return _unchanged(model, bordered, before, _no_gain(best, before), target)
     try:
-        return dataclasses.replace(_checked(graph, bordered, before, best), target=target)
-    except _Different as error:
+        return _checked(graph, bordered, before, best, target)
+    except _DifferentError as error:
         why = f"the rewritten file {error}"
         if arena_bytes is not None and before > arena_bytes:
             raise StageError(
@@ -190,8 +201,8 @@ def smallest_arena(model: bytes, enough: int, max_extra_macs: float = DEFAULT_EX
 
     Args:
         model: a .tflite file.
-        enough: what is to be fitted. Nothing is searched for that would be smaller still, nor where
-            input, output and what lasts take more; what is returned is then an arena above it.
+        enough: the arena to fit. Nothing is searched for that would be smaller still, nor where
+            input, output and what lasts take more; the result is then an arena above it.
         max_extra_macs: the share of multiply-accumulates that may come to those of the file.
 
     Raises:
@@ -200,7 +211,7 @@ def smallest_arena(model: bytes, enough: int, max_extra_macs: float = DEFAULT_EX
     """
     graph = read_graph(model)
     check_graph(graph)
-    before = smallest = _arena_before(model, graph, "tflm")
+    before = smallest = allocated_as_given(model, graph)
     if smallest <= enough or not graph.operators:
         return smallest
     for version in _versions(graph, _shares(max_extra_macs), "tflm"):
@@ -230,63 +241,73 @@ def _is_little(arena: int, before: int) -> bool:
 
 def _no_gain(best: _Version, before: int) -> str:
     if best.arena >= before:
-        return f"no order, plan or bands were found that take less than its {before:,} bytes"
+        return f"no order, plan or row tiles were found that take less than its {before:,} bytes"
     return f"the best that was found saves {before - best.arena:,} of its {before:,} bytes"
 
 
 def _versions(graph: Graph, shares: Sequence[float], target: Target) -> Iterator[_Version]:
-    """Yield rewritten graphs, first without bands, then with those of rising extra work."""
-    macs = graph_macs(graph)
-    if target != "litert":
+    """Yield rewritten graphs, first without row tiles, then with tiles of rising extra work."""
+    macs, litert = graph_macs(graph), target == "litert"
+    if not litert:
         graph = without_flattening(with_static_shapes(graph))
-    graph = swept(graph)
+    graph = without_unread(graph)
     for number, share in enumerate(shares):
         folded = with_folded_pads(graph, int(share * macs))
         ordered = in_best_order(folded)
         plain = ordered.graph if ordered.exact else folded
         if number == 0:
-            if target == "litert":
-                yield (version := _unplanned(plain, ()))
-            else:
-                yield (version := _written(plain, (), plan(plain, _PLAN_ATTEMPTS)))
+            yield (version := _written(plain, (), _UNPLACED, target))
             if not plain.operators:
                 return  # no output depends on any
-            if target == "tflm" and temporary_bytes(plain) >= version.plan.size_bytes:
+            if not litert and temporary_bytes(plain) >= version.plan.size_bytes:
                 return  # more operators only raise what TFLite Micro takes while it plans
-        litert_runs = target == "litert"
-        survey = Survey(plain if litert_runs else upright(plain), litert=litert_runs)
-        left = int(share * macs) + macs - survey.macs
-        if target == "litert":
-            candidates = Search(survey, left, _TRIES).candidates(_STARTS, _CANDIDATES)
-            if found := litert.lowest(survey, candidates):
-                yield _unplanned(found[1], found[0].bandings)
-            continue
-        choice = choose(survey, left)
-        if choice is not None:
-            again = plan_below(choice.graph, _PLAN_ATTEMPTS, choice.plan.size_bytes)
-            yield _written(choice.graph, choice.bandings, again or choice.plan)
+        info = GraphInfo(plain if litert else with_columns(plain), litert=litert)
+        left = int(share * macs) + macs - sum(info.macs)
+        found = Search(info, left, _in_litert if litert else _in_micro).best()
+        if found is not None:
+            assert isinstance(found.placed, _Placed), "it was placed below"
+            yield _written(found.placed.graph, found.candidate.tilings, found.placed.plan, target)
 
 
-def _written(graph: Graph, bandings: tuple[Banding, ...], found: Plan) -> _Version:
+_UNPLACED = Plan({}, 1 << 62, 0)
+
+
+def _in_micro(graph: Graph, _: Candidate, limit: int) -> _Placed | None:
+    """Plan a graph for TFLite Micro; hundreds of tensors take more while it plans than after."""
+    tail, temporary = graph_tail(graph), temporary_bytes(graph)
+    if tail + temporary >= limit:
+        return None
+    found = plan_below(graph, _SEARCH_ATTEMPTS, limit - tail)
+    return None if found is None else _Placed(graph, found, max(found.size_bytes, temporary) + tail)
+
+
+def _in_litert(graph: Graph, _: Candidate, limit: int) -> _Placed | None:
+    """Place a graph's tensors as LiteRT does.
+
+    It reads no memory plan. It places tensors whole, the largest first, each as low as it can lie,
+    and inputs last to the end; a slice takes room beside the tensor that it is cut from, and parts
+    beside the tensor that they are put into.
+    """
+    lasting = dataclasses.replace(graph, outputs=(*graph.outputs, *graph.inputs))
+    size = planned_bytes(lasting)
+    return _Placed(graph, _UNPLACED, size) if size < limit else None
+
+
+def _written(graph: Graph, tilings: tuple[Tiling, ...], known: Plan, target: Target) -> _Version:
+    """Return a graph's file with its arena, and with the lowest plan for TFLite Micro."""
+    if target == "litert":
+        content, live = write_graph(graph), memory_map(graph, planned=False).live_bytes
+        arena = allocated_bytes(content, target)
+        return _Version(graph, Plan({}, arena, max(live, default=0)), content, arena, tilings)
+    found = plan_below(graph, _FINAL_ATTEMPTS, known.size_bytes) or known
     content = write_graph(graph, found.offsets)
-    return _Version(graph, found, content, allocated_bytes(content), bandings)
-
-
-def _unplanned(graph: Graph, bandings: tuple[Banding, ...]) -> _Version:
-    """Return a version for a runtime that reads no plan."""
-    content = write_graph(graph)
-    arena, most = litert.arena_bytes(content), memory_map(graph, planned=False).live_bytes
-    return _Version(graph, Plan({}, arena, max(most, default=0)), content, arena, bandings)
-
-
-def _arena_before(model: bytes, graph: Graph, target: Target) -> int:
-    return litert.arena_bytes(model) if target == "litert" else allocated_as_given(model, graph)
+    return _Version(graph, found, content, allocated_bytes(content), tilings)
 
 
 def _unchanged(
     model: bytes, bordered: Bordered, arena: int, reason: str, target: Target
 ) -> Compacted:
-    graph, left = bordered.graph, bordered.left
+    graph = bordered.graph
     macs = graph_macs(graph)
     return Compacted(
         content=model,
@@ -301,40 +322,35 @@ def _unchanged(
         equality=None,
         memory_before=memory_map(graph, has_plan(graph)),
         memory_after=None,
-        borders_left=left,
+        borders_left=bordered.left,
         target=target,
     )
 
 
-class _Different(Exception):
+class _DifferentError(Exception):
     """Outputs of two files are not equal to the byte, in the runtimes that it names."""
 
 
-def _checked(graph: Graph, bordered: Bordered, before: int, version: _Version) -> Compacted:
+def _checked(
+    graph: Graph, bordered: Bordered, before: int, version: _Version, target: Target
+) -> Compacted:
     """Return what became of the file, once outputs and feature maps are equal.
 
     Where a border is int8 now, the tensor behind it is compared.
     """
-    kept = [
-        [one.tensors[index].shape for index in one.outputs]
-        for one in (bordered.graph, version.graph)
-    ]
-    assert kept[0] == kept[1], "passes keep the shapes of outputs"
     feature = last_feature_map(graph, version.graph)
-    shown = with_output(version.graph, feature)
-    shown_content = write_graph(shown, plan(shown, 1).offsets)
+    with_feature = with_output(version.graph, feature)
+    contents = write_graph(with_feature, plan(with_feature, 1).offsets), version.content
     macs, macs_after = graph_macs(graph), graph_macs(version.graph)
     examples = random_examples(bordered.graph, examples_for(macs))
-    given = dataclasses.replace(graph, outputs=bordered.graph.outputs)
-    contents = shown_content, version.content
-    wanted = with_output(given, feature)
-    as_given, planned = bordered.as_given(examples), bool(version.plan.offsets)
-    equality = _equality(wanted, contents, examples, as_given, planned)
+    wanted = with_output(dataclasses.replace(graph, outputs=bordered.graph.outputs), feature)
+    planned = bool(version.plan.offsets)
+    equality = _equality(wanted, contents, examples, bordered.as_given(examples), planned)
     if not equality.runtimes or (planned and MICRO not in equality.runtimes):
         raise does_not_run()
     if equality.different:
         runtimes = ", ".join(equality.different)
-        raise _Different(f"does not give the same outputs in {runtimes}")
+        raise _DifferentError(f"does not give the same outputs in {runtimes}")
     kinds = {operator.name for operator in graph.operators}
     return Compacted(
         content=version.content,
@@ -351,6 +367,7 @@ def _checked(graph: Graph, bordered: Bordered, before: int, version: _Version) -
         memory_after=memory_map(version.graph, planned=planned),
         borders=bordered.borders,
         borders_left=bordered.left,
+        target=target,
     )
 
 
@@ -392,13 +409,13 @@ def _done(graph: Graph, version: _Version) -> Iterator[str]:
         yield f"{pads[0] - pads[1]} PADs folded into the convolutions that read them"
     layers = zip(graph.operators, without_flattening(graph).operators, strict=True)
     if (flattens := sum(one is not other for one, other in layers)) and version.plan.offsets:
-        yield f"{flattens} dense layers read what was flattened for them as it is"
-    if not version.bandings and version.graph.operators != graph.operators:
+        yield f"{flattens} dense layers read their input without a RESHAPE before them"
+    if not version.tilings and version.graph.operators != graph.operators:
         yield "operators in another order, those left out that no output depends on"
-    for banding in version.bandings:
-        count = len(banding.cuts) + 1
-        yield f"operators {banding.start} to {banding.end - 1} in {count} bands of rows"
-    if version.bandings and any(o.name == "TRANSPOSE_CONV" for o in graph.operators):
+    for tiling in version.tilings:
+        count = len(tiling.cuts) + 1
+        yield f"operators {tiling.start} to {tiling.end - 1} in {count} row tiles"
+    if version.tilings and any(o.name == "TRANSPOSE_CONV" for o in graph.operators):
         yield (
             "transposed convolutions: for some shapes CMSIS-NN gives other bytes than the kernels "
             "compared here, for the given file too; compare on the device where it is used"

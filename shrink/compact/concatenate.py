@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from ai_edge_litert import schema_py_generated as schema
 
-from shrink.compact.graph import Operator, OperatorCode
+from shrink.tflite.model import Operator
 
 MOST_CONCATENATED = 10
 """Inputs that TFLite Micro's CONCATENATION takes."""
 _Part = TypeVar("_Part")
-_CODE = OperatorCode(schema.BuiltinOperator.CONCATENATION, 2)
+_INT8_VERSION = 2
 
 
 def concatenation(inputs: Sequence[int], output: int, axis: int) -> Operator:
@@ -25,8 +25,9 @@ def concatenation(inputs: Sequence[int], output: int, axis: int) -> Operator:
     """
     options = schema.ConcatenationOptionsT()
     options.axis, options.fusedActivationFunction = axis, schema.ActivationFunctionType.NONE
-    kind = schema.BuiltinOptions.ConcatenationOptions
-    return Operator(_CODE, tuple(inputs), (output,), options, kind)
+    return Operator(
+        "CONCATENATION", False, tuple(inputs), (output,), options=options, version=_INT8_VERSION
+    )
 
 
 def groups_of(parts: Sequence[_Part]) -> Iterator[Sequence[_Part]]:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
@@ -20,30 +17,23 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
 from shrink.tflite.litert_twin import DECODE, in_rank
+from shrink.tflite.memory import ONLINE, with_plan
 from shrink.tflite.model import (
     MALFORMED,
-    OPERATOR_NAMES,
     PLAN_ENTRY,
+    Operator,
     Subgraph,
+    Tensor,
     corrupt,
     new_code,
+    opened,
     packed,
-    read,
     text,
-    unpacked,
+    values,
 )
-from shrink.tflite.offline_plan import ONLINE, with_plan
 
-ITEM_BYTES = {
-    schema.TensorType.INT8: 1,
-    schema.TensorType.UINT8: 1,
-    schema.TensorType.BOOL: 1,
-    schema.TensorType.INT16: 2,
-    schema.TensorType.FLOAT16: 2,
-    schema.TensorType.INT32: 4,
-    schema.TensorType.FLOAT32: 4,
-    schema.TensorType.INT64: 8,
-}
+KNOWN_TYPES = {"INT8", "UINT8", "BOOL", "INT16", "FLOAT16", "INT32", "FLOAT32", "INT64"}
+"""Types of activations whose bytes runtimes agree on."""
 _STATEFUL = {
     "CALL",
     "CALL_ONCE",
@@ -61,9 +51,7 @@ _STATEFUL = {
     "HASHTABLE_FIND",
     "HASHTABLE_IMPORT",
 }
-
-
-_TABLES: dict[str, type] = {
+_OPTIONS: dict[str, type] = {
     "CONV_2D": schema.Conv2DOptionsT,
     "DEPTHWISE_CONV_2D": schema.DepthwiseConv2DOptionsT,
     "AVERAGE_POOL_2D": schema.Pool2DOptionsT,
@@ -73,147 +61,38 @@ _TABLES: dict[str, type] = {
     "RESIZE_BILINEAR": schema.ResizeBilinearOptionsT,
     "RESIZE_NEAREST_NEIGHBOR": schema.ResizeNearestNeighborOptionsT,
 }
-"""The options of operators that passes look into."""
+"""The options of operators that passes read."""
 
 
 @dataclass(frozen=True, eq=False)
-class Tensor:
-    """A tensor.
+class Graph(Subgraph):
+    """A model's only subgraph; passes add tensors to it, and leave unread ones behind.
 
     Attributes:
-        shape: all dimensions, the batch among them.
-        type: of `schema.TensorType`.
-        stored: the file's own description, whose type, quantization and name it keeps; None for a
-            constant that a pass added.
-        data: values of a constant that a pass added, as they are stored.
-        constant: whether the file holds its values.
-        loose: whether it lies apart from what it is cut from, and from what it is put into.
-    """
-
-    shape: tuple[int, ...]
-    type: int
-    stored: schema.TensorT | None = None
-    data: Array | None = None
-    constant: bool = False
-    loose: bool = False
-
-    @property
-    def name(self) -> str:
-        """As the file has it; empty where it has none."""
-        return "" if self.stored is None else text(self.stored.name)
-
-    @functools.cached_property
-    def size_bytes(self) -> int:
-        """The bytes of its values, without alignment."""
-        return math.prod(self.shape) * ITEM_BYTES[self.type]
-
-    @property
-    def row_bytes(self) -> int:
-        """The bytes of one row of a tensor (1, height, width, channels)."""
-        return self.size_bytes // self.shape[1]
-
-
-def mean_the_same(one: Tensor, other: Tensor) -> bool:
-    """Whether values of two tensors of the file stand for the same numbers."""
-    if one.stored is None or other.stored is None or one.type != other.type:
-        return False
-    given, found = one.stored.quantization, other.stored.quantization
-    if given is None or found is None:
-        return given is found
-    same = np.array_equal(given.scale, found.scale)
-    return same and np.array_equal(given.zeroPoint, found.zeroPoint)
-
-
-Options: TypeAlias = (
-    "schema.Conv2DOptionsT | schema.DepthwiseConv2DOptionsT | schema.Pool2DOptionsT | "
-    "schema.ConcatenationOptionsT | schema.ResizeNearestNeighborOptionsT"
-)
-"""An operator's table of the schema, of those that passes look into; None where it has none."""
-
-
-class OperatorCode(NamedTuple):
-    """What an operator is: of `schema.BuiltinOperator`, with the version of its kernel.
-
-    A custom one, which passes alone can bring, has a name of its own.
-    """
-
-    builtin: int
-    version: int
-    custom: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Operator:
-    """An operator.
-
-    Attributes:
-        code: what it is.
-        inputs: tensors' indices; -1 for one left out.
-        outputs: tensors' indices.
-        options: the schema's table, or None.
-        options_type: of `schema.BuiltinOptions`.
-        stored: the file's own operator; None for one that a pass added.
-    """
-
-    code: OperatorCode
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    options: Options = None
-    options_type: int = 0
-    stored: schema.OperatorT | None = None
-
-    @property
-    def name(self) -> str:
-        """Of the schema, CONV_2D and so on; of a custom one, its own."""
-        return self.code.custom or OPERATOR_NAMES[self.code.builtin]
-
-
-@dataclass(frozen=True, eq=False)
-class Graph:
-    """A model.
-
-    Attributes:
-        tensors: that operators name by index; passes add some, and leave unread ones behind.
-        operators: in the order in which they run.
-        inputs: tensors' indices.
-        outputs: tensors' indices.
         model: the file as it was read, for what no pass touches.
     """
 
-    tensors: tuple[Tensor, ...]
-    operators: tuple[Operator, ...]
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
     model: schema.ModelT
 
-    def is_activation(self, index: int) -> bool:
-        """Whether an operator's input or output is a tensor of the arena."""
-        return index >= 0 and not self.tensors[index].constant
-
-    def activations(self, indices: Sequence[int]) -> list[int]:
-        """Return those of an operator's inputs or outputs that are tensors of the arena."""
-        return [index for index in indices if self.is_activation(index)]
-
     def values(self, index: int) -> Array:
-        """Return the values of an int32 or int64 constant, in its shape."""
-        tensor = self.tensors[index]
-        if tensor.data is not None:
-            return tensor.data
-        assert tensor.stored is not None, "a constant is of the file, or has data"
-        stored = self.model.buffers[tensor.stored.buffer].data
-        dtype = "<i8" if tensor.type == schema.TensorType.INT64 else "<i4"
-        return np.frombuffer(bytes(stored), dtype).reshape(tensor.shape)
-
-    def used(self) -> list[int]:
-        """Return the indices of the tensors that inputs, outputs and operators name, in order."""
-        named = {*self.inputs, *self.outputs}
-        for operator in self.operators:
-            named.update(operator.inputs, operator.outputs)
-        return sorted(named - {-1})
+        """Return the values of an integer constant, in its shape."""
+        found = values(self.tensors[index])
+        assert found is not None, "integers are known"
+        return found.reshape(self.tensors[index].shape)
 
     def with_operators(self, operators: Sequence[Operator]) -> Graph:
         """Return the graph with other operators on the same tensors."""
         return dataclasses.replace(self, operators=tuple(operators))
+
+
+def row_bytes(tensor: Tensor) -> int:
+    """Return the bytes of one row of a tensor (1, height, width, channels)."""
+    return tensor.size_bytes // tensor.shape[1]
+
+
+def mean_the_same(one: Tensor, other: Tensor) -> bool:
+    """Whether values of two tensors stand for the same numbers."""
+    return (one.dtype, one.quantization) == (other.dtype, other.quantization)
 
 
 def read_graph(content: bytes) -> Graph:
@@ -223,13 +102,16 @@ def read_graph(content: bytes) -> Graph:
         ModelError: it is no TFLite model, or one that cannot be rewritten: several subgraphs,
             variables, unknown dimensions, operators with a state or effects.
     """
-    subgraphs = read(content)
+    model, subgraphs = opened(content)
     if len(subgraphs) > 1:
         raise _refused(f"it has {len(subgraphs)} subgraphs")
     try:
-        model = unpacked(content)
-        _check(subgraphs[0])
-        return _graph(model)
+        (given,) = subgraphs
+        graph = Graph(given.tensors, given.operators, given.inputs, given.outputs, model)
+        _check_kinds(graph)
+        _check_order(graph)
+        _check_tables(graph)
+        return graph
     except MALFORMED as error:
         raise corrupt(error) from error
 
@@ -241,55 +123,24 @@ def _refused(why: str) -> ModelError:
     )
 
 
-def _check(subgraph: Subgraph) -> None:
-    for operator in subgraph.operators:
+def _check_kinds(graph: Graph) -> None:
+    for operator in graph.operators:
         if operator.custom and operator.name == DECODE:
             raise _refused(
                 f"its kernels are stored for {DECODE} already; compact the file that it was made of"
             )
+        if not operator.custom and not hasattr(schema.BuiltinOperator, operator.name):
+            raise corrupt(f"an operator of the unknown kind {operator.name}")
         if operator.custom or operator.name in _STATEFUL:
             raise _refused(f"{operator.name} is an operator whose effects are not known")
-    for index, tensor in enumerate(subgraph.tensors):
+    for index, tensor in enumerate(graph.tensors):
         name = tensor.name or index
         if tensor.variable:
             raise _refused(f"tensor {name} is a variable, which keeps state between examples")
         if tensor.open_dimensions:
             raise _refused(f"tensor {name} has dimensions that are not known")
-
-
-def _graph(model: schema.ModelT) -> Graph:
-    subgraph = model.subgraphs[0]
-    tensors = tuple(_tensor(model, stored) for stored in subgraph.tensors)
-    operators = tuple(_operator(model, stored) for stored in subgraph.operators or [])
-    inputs, outputs = _indices(subgraph.inputs), _indices(subgraph.outputs)
-    graph = Graph(tensors, operators, inputs, outputs, model)
-    _check_order(graph)
-    _check_tables(graph)
-    return graph
-
-
-def _tensor(model: schema.ModelT, stored: schema.TensorT) -> Tensor:
-    data = model.buffers[stored.buffer].data
-    constant = data is not None and len(data) > 0
-    if stored.type not in ITEM_BYTES and not constant:
-        raise _refused(f"tensor {text(stored.name)} is of a type that is not known")
-    return Tensor(_indices(stored.shape), stored.type, stored, None, constant)
-
-
-def _operator(model: schema.ModelT, stored: schema.OperatorT) -> Operator:
-    code = model.operatorCodes[stored.opcodeIndex]
-    return Operator(
-        OperatorCode(code.builtinCode, code.version),
-        _indices(stored.inputs),
-        _indices(stored.outputs),
-        stored.builtinOptions,
-        stored.builtinOptionsType,
-        stored,
-    )
-
-
-def _indices(stored: Sequence[int] | None) -> tuple[int, ...]:
-    return () if stored is None else tuple(int(value) for value in stored)
+        if tensor.dtype not in KNOWN_TYPES and not tensor.constant:
+            raise _refused(f"tensor {name} is of a type that is not known")
 
 
 def _check_order(graph: Graph) -> None:
@@ -312,7 +163,7 @@ def _check_tables(graph: Graph) -> None:
     """Raise `ModelError` where a table of the file does not belong to what names it."""
     model = graph.model
     for operator in graph.operators:
-        wanted = _TABLES.get(operator.name)
+        wanted = _OPTIONS.get(operator.name)
         if wanted is not None and not isinstance(operator.options, (wanted, type(None))):
             raise corrupt(f"options of {operator.name}")
     if any(not 0 <= entry.buffer < len(model.buffers) for entry in model.metadata or []):
@@ -328,7 +179,7 @@ def write_graph(graph: Graph, offsets: Mapping[int, int] | None = None) -> bytes
             places the activations that are not named. None for no plan.
 
     Raises:
-        ModelError: the plan is wrong; see `shrink.tflite.offline_plan`.
+        ModelError: the plan is wrong; see `shrink.tflite.memory`.
     """
     content = packed(_Writer(graph).model())
     if offsets is None:
@@ -347,18 +198,18 @@ class _Writer:
         self._buffers = [self._stored_buffers[0]]
         self._buffer_place = {0: 0}
         self._added: dict[bytes, int] = {}
+        self._codes: dict[tuple[str, int, bool], int] = {}
 
     def model(self) -> schema.ModelT:
         """Return the model, a copy; buffers are shared."""
         model = copy.copy(self._graph.model)
         subgraph = copy.copy(model.subgraphs[0])
         subgraph.tensors = [self._tensor(self._graph.tensors[index]) for index in self._kept]
-        codes = list(dict.fromkeys(operator.code for operator in self._graph.operators))
-        subgraph.operators = [self._operator(o, codes) for o in self._graph.operators]
+        subgraph.operators = [self._operator(operator) for operator in self._graph.operators]
         subgraph.inputs = self._places(self._graph.inputs)
         subgraph.outputs = self._places(self._graph.outputs)
         model.subgraphs = [subgraph]
-        model.operatorCodes = [new_code(*code) for code in codes]
+        model.operatorCodes = [self._code(*code) for code in self._codes]
         kept = [one for one in model.signatureDefs or [] if self._holds(one)]
         model.signatureDefs = [self._signature(one) for one in kept]
         model.metadata = self._metadata()
@@ -370,42 +221,49 @@ class _Writer:
 
     def _tensor(self, tensor: Tensor) -> schema.TensorT:
         stored = schema.TensorT() if tensor.stored is None else copy.copy(tensor.stored)
-        if tensor.data is not None:
-            stored.type, stored.buffer = tensor.type, self._buffer_of(tensor.data)
-        else:
-            stored.buffer = self._moved_buffer(stored.buffer) if tensor.constant else 0
+        stored.type = getattr(schema.TensorType, tensor.dtype)
+        stored.buffer = 0
+        if tensor.constant:
+            own = tensor.buffer >= 0
+            stored.buffer = self._moved(tensor.buffer) if own else self._buffer_of(tensor.data)
         stored.quantization = in_rank(stored.quantization, len(tensor.shape))
-        if tensor.stored is None or tensor.shape != _indices(tensor.stored.shape):
+        if tensor.stored is None or tensor.shape != _shape(tensor.stored):
             stored.shape, stored.shapeSignature = np.array(tensor.shape, np.int32), None
             stored.name = None
         return stored
 
     def _buffer_of(self, data: Array) -> int:
-        content = np.ascontiguousarray(data).tobytes()
+        content = data.tobytes()
         if content not in self._added:
-            self._added[content] = self._new_buffer(content)
+            buffer = schema.BufferT()
+            buffer.data = np.frombuffer(content, np.uint8)
+            self._buffers.append(buffer)
+            self._added[content] = len(self._buffers) - 1
         return self._added[content]
 
-    def _new_buffer(self, content: bytes) -> int:
-        buffer = schema.BufferT()
-        buffer.data = np.frombuffer(content, np.uint8)
-        self._buffers.append(buffer)
-        return len(self._buffers) - 1
-
-    def _moved_buffer(self, index: int) -> int:
+    def _moved(self, index: int) -> int:
         if index not in self._buffer_place:
             self._buffer_place[index] = len(self._buffers)
             self._buffers.append(self._stored_buffers[index])
         return self._buffer_place[index]
 
-    def _operator(self, operator: Operator, codes: list[OperatorCode]) -> schema.OperatorT:
+    def _operator(self, operator: Operator) -> schema.OperatorT:
         stored = schema.OperatorT() if operator.stored is None else copy.copy(operator.stored)
-        stored.opcodeIndex = codes.index(operator.code)
+        code = (operator.name, operator.version, operator.custom)
+        stored.opcodeIndex = self._codes.setdefault(code, len(self._codes))
         stored.inputs = self._places(operator.inputs)
         stored.outputs = self._places(operator.outputs)
-        stored.builtinOptions = operator.options
-        stored.builtinOptionsType = operator.options_type
+        if operator.options is not None:
+            kind = type(operator.options).__name__.removesuffix("T")
+            stored.builtinOptions = operator.options
+            stored.builtinOptionsType = getattr(schema.BuiltinOptions, kind)
         return stored
+
+    @staticmethod
+    def _code(name: str, version: int, custom: bool) -> schema.OperatorCodeT:
+        if custom:
+            return new_code(schema.BuiltinOperator.CUSTOM, version, name)
+        return new_code(getattr(schema.BuiltinOperator, name), version)
 
     def _holds(self, signature: schema.SignatureDefT) -> bool:
         """Return whether all tensors of a signature are written.
@@ -428,5 +286,9 @@ class _Writer:
         entries = [copy.copy(stored) for stored in self._graph.model.metadata or []]
         kept = [entry for entry in entries if text(entry.name) != PLAN_ENTRY]
         for entry in kept:
-            entry.buffer = self._moved_buffer(entry.buffer)
+            entry.buffer = self._moved(entry.buffer)
         return kept
+
+
+def _shape(stored: schema.TensorT) -> tuple[int, ...]:
+    return () if stored.shape is None else tuple(int(size) for size in stored.shape)

@@ -6,9 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from shrink.compact.blocks import Block, blocks_of, scratch_blocks
 from shrink.compact.graph import Graph
-from shrink.compact.views import Block, Cell, blocks_of, lifetimes, live_bytes, scratch_blocks
 from shrink.contract.compaction import Holder, MemoryMap
+from shrink.tflite.memory import lifetimes, live_bytes
 from shrink.tflite.model import PLAN_ENTRY
 
 
@@ -22,7 +23,8 @@ def memory_map(graph: Graph, planned: bool) -> MemoryMap:
             the operator that writes them to the last one that reads them.
     """
     blocks = blocks_of(graph) if planned else _whole(graph)
-    live = live_bytes(blocks, len(graph.operators))[1:]
+    cells = (cell for block in blocks for cell in block.cells)
+    live = live_bytes(cells, len(graph.operators))[1:]
     if not live:
         return MemoryMap()
     stored = graph.model.subgraphs[0].operators
@@ -42,10 +44,9 @@ def has_plan(graph: Graph) -> bool:
 
 
 def _whole(graph: Graph) -> list[Block]:
-    sizes = {index: graph.tensors[index].size_bytes for index in lifetimes(graph)}
     tensors = [
-        Block({index: 0}, [Cell(0, sizes[index], first, last)])
-        for index, (first, last) in lifetimes(graph).items()
+        Block({index: 0}, [(0, graph.tensors[index].size_bytes, *life)])
+        for index, life in lifetimes(graph).items()
     ]
     return tensors + scratch_blocks(graph)
 
@@ -53,30 +54,30 @@ def _whole(graph: Graph) -> list[Block]:
 def _holders(graph: Graph, blocks: Sequence[Block], step: int) -> tuple[Holder, ...]:
     """Return the tensors of the file whose bytes are needed in a step, most bytes first.
 
-    Bands of a tensor count as that tensor; what lies in one block, as the largest tensor in it.
+    Tiles of a tensor count as that tensor; a block of several tensors, as the largest of them.
     """
     held: Counter[int] = Counter()
     first: dict[int, int] = {}
-    scratch = sum(b.size_bytes for b in blocks if b.is_scratch and b.cells[0].first == step)
+    scratch = 0
     for block in blocks:
+        size = sum(end - start for start, end, born, last in block.cells if born <= step <= last)
         if block.is_scratch:
-            continue
-        size = sum(c.end - c.start for c in block.cells if c.first <= step <= c.last)
-        if size:
+            scratch += size
+        elif size:
             largest = max(block.places, key=lambda i: (graph.tensors[i].size_bytes, -i))
             owner = id(graph.tensors[largest].stored)
             held[owner] += size
             first[owner] = min(largest, first.get(owner, largest))
     holders = [_holder(graph, first[owner], size) for owner, size in held.most_common()]
     if scratch:
-        name = f"work memory of {graph.operators[step - 1].name}"
+        name = f"scratch memory of {graph.operators[step - 1].name}"
         holders.append(Holder(name=name, live_bytes=scratch, size_bytes=scratch))
     return tuple(sorted(holders, key=lambda holder: -holder.live_bytes))
 
 
 def _holder(graph: Graph, index: int, live: int) -> Holder:
     tensor = graph.tensors[index]
-    assert tensor.stored is not None, "bands are of tensors of the file"
+    assert tensor.stored is not None, "tiles are of tensors of the file"
     item = tensor.size_bytes // max(1, math.prod(tensor.shape))
     whole = math.prod(int(dimension) for dimension in tensor.stored.shape) * item
     return Holder(name=tensor.name or f"tensor {index}", live_bytes=live, size_bytes=whole)

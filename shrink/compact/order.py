@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from shrink.compact.blocks import writes_in_place
 from shrink.compact.cost import scratch_bytes
 from shrink.compact.graph import Graph
-from shrink.compact.views import rewrites
-from shrink.tflite.planner import aligned
+from shrink.tflite.memory import aligned
 
 _MOST_STATES = 50_000
 
@@ -46,7 +46,7 @@ def in_best_order(graph: Graph) -> Ordered:
     last one whose highest peak is the lowest. Where an operator neither raises the peak nor what
     is live after it, no other one need be tried in its place. Of two paths as low, the one that
     has run more operators goes on, in the order of the file. Then neighbours change places where
-    less is live while they run: what bands and a plan make of an order, its peak does not tell.
+    less is live while they run: its peak does not tell how well an order can be tiled and planned.
     """
     search = _Search(graph)
     found = search.path()
@@ -153,7 +153,7 @@ class _Search:
             held = tensor in self._sizes and tensor not in self._kept
             if held and not self._readers[tensor] & ~after:
                 freed += self._sizes[tensor]
-        in_place = written if rewrites(self._graph, operator) and freed >= written else 0
+        in_place = written if writes_in_place(self._graph, operator) and freed >= written else 0
         peak = live + written - in_place + self._scratch[number]
         return _Step(number, peak, live + written - freed, after)
 

@@ -8,27 +8,29 @@ bytes bounds every plan from below, so a plan of that height is the best there i
 
 from __future__ import annotations
 
+import itertools
 import operator
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from shrink.compact.graph import Graph
-from shrink.compact.layout import Layout, distances, layout_of
-from shrink.compact.views import blocks_of
-from shrink.tflite.planner import ALIGNMENT_BYTES, aligned
+from shrink.base.types import Array
+from shrink.compact.blocks import Block, blocks_of
+from shrink.tflite.memory import ALIGNMENT_BYTES, aligned, live_bytes
+from shrink.tflite.model import Subgraph
 
-_ATTEMPTS_AN_ORDER = 60
-_BRIEF = 4
+_ATTEMPTS_AN_ORDER, _ATTEMPTS_AT_BOTH_ENDS = 60, 4
+"""An order in which blocks still find no place after so many is given up."""
+_LARGE, _LASTING = 12, 6
+"""A block of at least a twelfth of the arena, needed for at least so many steps more than one."""
+_ABOVE_BOUND = (0.0, 0.02, 0.05, 0.1)
+"""Shares by which the arena may be higher than the bound, tried in this order."""
 _SEED = 0
 _UNLIMITED = 1 << 62
 _NOWHERE = -1
 _END = operator.itemgetter(1)
-_LARGE, _LASTING = 12, 6
-"""A block of at least a twelfth of the arena, needed for at least so many steps."""
-_ABOVE_BOUND = (0.0, 0.02, 0.05, 0.1)
 
 
 class Plan(NamedTuple):
@@ -45,19 +47,14 @@ class Plan(NamedTuple):
     bound_bytes: int
 
 
-def plan(graph: Graph, attempts: int) -> Plan:
-    """Return the lowest plan found.
-
-    Args:
-        graph: its order of operators is kept.
-        attempts: to place all blocks, where the bound is not met before.
-    """
+def plan(graph: Subgraph, attempts: int) -> Plan:
+    """Return the lowest plan found; see `plan_below`."""
     found = plan_below(graph, attempts, _UNLIMITED)
     assert found is not None, "without a limit every block finds a place"
     return found
 
 
-def plan_below(graph: Graph, attempts: int, limit: int) -> Plan | None:
+def plan_below(graph: Subgraph, attempts: int, limit: int) -> Plan | None:
     """Return the lowest plan found that takes fewer bytes than a limit; None where none is found.
 
     Args:
@@ -66,11 +63,11 @@ def plan_below(graph: Graph, attempts: int, limit: int) -> Plan | None:
         limit: in bytes.
     """
     blocks = blocks_of(graph)
-    layout = layout_of(blocks)
-    bound = layout.peak_bytes(len(graph.operators))
+    cells = (cell for block in blocks for cell in block.cells)
+    bound = aligned(max(live_bytes(cells, len(graph.operators))))
     if bound >= limit:
         return None
-    height, starts = _Placement(layout, bound, limit).found(attempts)
+    height, starts = _Placement(blocks, bound, limit).found(attempts)
     if not starts:
         return None
     offsets = {
@@ -81,42 +78,16 @@ def plan_below(graph: Graph, attempts: int, limit: int) -> Plan | None:
     return Plan(offsets, height, bound)
 
 
-def height_below(layout: Layout, steps: int, attempts: int, limit: int) -> int | None:
-    """Return the bytes that the lowest plan of these blocks takes that is found below a limit.
-
-    Args:
-        layout: of the blocks to place.
-        steps: operators that run.
-        attempts: to place all blocks, where the bound is not met before.
-        limit: in bytes.
-
-    Returns:
-        None where none is found.
-    """
-    bound = layout.peak_bytes(steps)
-    if bound >= limit:
-        return None
-    height, starts = _Placement(layout, bound, limit).found(attempts)
-    return height if starts else None
-
-
 class _Placement:
     """A search for places of blocks below a limit."""
 
-    def __init__(self, layout: Layout, bound: int, limit: int) -> None:
-        self._bound = bound
+    def __init__(self, blocks: Sequence[Block], bound: int, limit: int) -> None:
+        self._blocks, self._bound, self._height = blocks, bound, limit
         self._random = random.Random(_SEED)
-        start, end, first, last, _ = layout.cells.T
-        begins = layout.begins()
-        self._firsts = np.minimum.reduceat(first, begins)
-        self._lasts = np.maximum.reduceat(last, begins)
-        self._extents = np.maximum.reduceat(end, begins)
-        self._areas = np.add.reduceat((end - start) * (last - first + 1), begins)
-        self._several = np.diff(np.append(begins, len(first))) > 1
-        self._sizes: list[int] = self._extents.tolist()
-        self._distances = distances(layout)
+        self._sizes = [max(cell[1] for cell in block.cells) for block in blocks]
+        self._near = _distances(blocks)
+        self._by_other: dict[int, dict[int, list[tuple[int, int]]]] = {}
         self._best: list[int] = []
-        self._height = limit
         self._attempts = 0
 
     def found(self, attempts: int) -> tuple[int, list[int]]:
@@ -128,7 +99,7 @@ class _Placement:
         orders = self._orders()
         for order in orders:
             self._attempt(self._height - ALIGNMENT_BYTES, order, [False] * len(order))
-        self._alternate(orders[0])
+        self._place_at_both_ends(orders[0])
         while self._height > self._bound and self._attempts < attempts:
             share = self._random.choice((0.0, 0.0, 0.25, 0.5, 0.75))
             gap = int((self._height - self._bound) * share)
@@ -138,55 +109,58 @@ class _Placement:
             self._repair(limit, list(self._random.choice(orders)), high)
         return self._height, self._best
 
-    def _alternate(self, by_size: Sequence[int]) -> None:
+    def _place_at_both_ends(self, by_size: Sequence[int]) -> None:
         """Try large blocks that last by turns at both ends of the arena, the others between them.
 
-        What one stretch in bands writes, the next one reads: as one shrinks the other grows, and
-        between the two lies what is left for tiles, in one piece.
+        What one tiled segment writes, the next one reads: as one shrinks the other grows, and
+        between the two is free room for tiles, in one piece.
         """
-        lasting = self._lasts - self._firsts >= _LASTING
-        is_large = (self._extents * _LARGE > self._bound) & lasting
-        large = sorted((i for i in by_size if is_large[i]), key=lambda i: int(self._firsts[i]))
-        rest = [i for i in by_size if not is_large[i]]
-        for share in _ABOVE_BOUND:
+        large: list[tuple[int, int]] = []
+        for number in by_size:
+            cells = self._blocks[number].cells
+            first = min(cell[2] for cell in cells)
+            lasts = max(cell[3] for cell in cells) - first >= _LASTING
+            if lasts and _LARGE * self._sizes[number] > self._bound:
+                large.append((first, number))
+        ends = [number for _, number in sorted(large, key=lambda one: one[0])]
+        order = [*ends, *(number for number in by_size if number not in ends)]
+        for share, parity in itertools.product(_ABOVE_BOUND, (0, 1)):
             limit = aligned(int(self._bound * (1 + share)))
-            for parity in (0, 1):
-                if limit < self._height:
-                    high = [False] * len(by_size)
-                    for place, number in enumerate(large):
-                        high[number] = place % 2 == parity
-                    self._repair(limit, [*large, *rest], high, most=_BRIEF)
+            if limit < self._height:
+                high = [False] * len(order)
+                for place, number in enumerate(ends):
+                    high[number] = place % 2 == parity
+                self._repair(limit, list(order), high, _ATTEMPTS_AT_BOTH_ENDS)
 
     def _orders(self) -> list[list[int]]:
         """Return orders of the blocks: the largest, the earliest or the latest first."""
-        firsts, down = self._firsts, -self._extents
-        keys = (
-            (firsts, down),
-            (-firsts, down),
-            (-self._areas,),
-            (down, ~self._several),
-            (down, firsts),
-            (down, -firsts),
+        sizes = self._sizes
+        first = [min(cell[2] for cell in block.cells) for block in self._blocks]
+        areas = [sum((b - a) * (v - u + 1) for a, b, u, v in block.cells) for block in self._blocks]
+        several = [len(block.cells) > 1 for block in self._blocks]
+        keys: tuple[list[tuple[int, ...]], ...] = (
+            [(-s, f) for s, f in zip(sizes, first, strict=True)],
+            [(-s, -f) for s, f in zip(sizes, first, strict=True)],
+            [(-a,) for a in areas],
+            [(-v, -s) for v, s in zip(several, sizes, strict=True)],
+            [(f, -s) for s, f in zip(sizes, first, strict=True)],
+            [(-f, -s) for s, f in zip(sizes, first, strict=True)],
         )
-        return [np.lexsort(key).tolist() for key in keys]
+        return [sorted(range(len(sizes)), key=key.__getitem__) for key in keys]
 
     def _repair(
-        self, limit: int, order: list[int], high: list[bool], most: int = _ATTEMPTS_AN_ORDER
+        self, limit: int, order: list[int], high: list[bool], attempts: int = _ATTEMPTS_AN_ORDER
     ) -> None:
         """Try an order below a height; move what finds no place to its front, and try again."""
-        for _ in range(most):
+        for _ in range(attempts):
             failed = self._attempt(limit, order, high)
             if failed is None:
                 return
             order.remove(failed)
             front = self._random.random() < 0.5
-            place = 0 if front else self._random.randrange(max(1, len(order) // 4))
-            order.insert(place, failed)
+            order.insert(0 if front else self._random.randrange(max(1, len(order) // 4)), failed)
             if self._random.random() < 0.3:
                 high[failed] = not high[failed]
-            if self._random.random() < 0.15:
-                other = self._random.randrange(len(high))
-                high[other] = not high[other]
 
     def _attempt(self, limit: int, order: Sequence[int], high: Sequence[bool]) -> int | None:
         """Place blocks in this order; keep a better plan.
@@ -195,12 +169,12 @@ class _Placement:
             The block that finds no place below the limit, or None.
         """
         self._attempts += 1
-        sizes, near = self._sizes, self._distances.near
+        sizes = self._sizes
         places = [_NOWHERE] * len(sizes)
         for count, number in enumerate(order):
             # Open intervals in which the block cannot start, given the others' places.
-            if 2 * count < len(near[number]):
-                intervals = self._distances.intervals(number)
+            if 2 * count < len(self._near[number]):
+                intervals = self._intervals(number)
                 forbidden = [
                     (places[other] + low, places[other] + high)
                     for other in order[:count]
@@ -210,7 +184,7 @@ class _Placement:
             else:
                 forbidden = [
                     (place + low, place + high)
-                    for other, low, high in near[number]
+                    for other, low, high in self._near[number]
                     if (place := places[other]) >= 0
                 ]
             most = limit - sizes[number]
@@ -222,6 +196,13 @@ class _Placement:
         if height < self._height:
             self._height, self._best = height, places
         return None
+
+    def _intervals(self, number: int) -> dict[int, list[tuple[int, int]]]:
+        if number not in self._by_other:
+            found = self._by_other[number] = {}
+            for other, low, high in self._near[number]:
+                found.setdefault(other, []).append((low, high))
+        return self._by_other[number]
 
 
 def _lowest(forbidden: list[tuple[int, int]]) -> int:
@@ -244,3 +225,69 @@ def _highest(forbidden: list[tuple[int, int]], limit: int) -> int:
         if low < place:
             place = low // ALIGNMENT_BYTES * ALIGNMENT_BYTES
     return place
+
+
+def _distances(blocks: Sequence[Block]) -> list[list[tuple[int, int, int]]]:
+    """Return, for each block, others with which it shares a step, and how they keep apart.
+
+    Behind the number of the other one are the ends of an open interval: the block must not start
+    so many bytes behind the other one's start. Intervals of a pair that overlap are one.
+    """
+    count = len(blocks)
+    flat = [(*cell, number) for number, block in enumerate(blocks) for cell in block.cells]
+    start, end, first, last, owner = np.array(flat, np.int64).T
+    ones, others = np.nonzero(
+        (first[:, None] <= last) & (last[:, None] >= first) & (owner[:, None] < owner)
+    )
+    pairs = owner[ones] * count + owner[others]
+    found = (pairs, start[ones] - end[others], end[ones] - start[others])
+    if scratch := list(_beside_scratch(blocks)):
+        added = np.array(scratch, np.int64).T
+        pairs, low, high = (np.concatenate(both) for both in zip(found, added, strict=True))
+        found = (pairs, low, high)
+    pairs, low, high = _united(*found)
+    one, other = np.divmod(pairs, count)
+    numbers, partners = np.append(other, one), np.append(one, other)
+    lows, highs = np.append(low, -high), np.append(high, -low)
+    rows = np.argsort(numbers, kind="stable")
+    every = list(zip(*(column[rows].tolist() for column in (partners, lows, highs)), strict=True))
+    edges = np.searchsorted(numbers[rows], np.arange(count + 1)).tolist()
+    return [every[start:end] for start, end in itertools.pairwise(edges)]
+
+
+def _united(pairs: Array, lows: Array, highs: Array) -> tuple[Array, Array, Array]:
+    """Return open intervals of pairs, sorted, those of a pair that overlap as one.
+
+    Ends that touch stay free. All pairs stand on one line, far enough from each other.
+    """
+    if not len(pairs):
+        return pairs, lows, highs
+    rows = np.lexsort((lows, pairs))
+    pairs, lows, highs = pairs[rows], lows[rows], highs[rows]
+    new_pair = np.ones(len(pairs), bool)
+    new_pair[1:] = pairs[1:] != pairs[:-1]
+    span = int(highs.max() - lows.min()) + 1
+    shift = np.cumsum(new_pair) * span
+    reached = np.maximum.accumulate(highs + shift)
+    new = new_pair.copy()
+    new[1:] |= lows[1:] + shift[1:] >= reached[:-1]
+    places = np.flatnonzero(new)
+    behind = np.append(places[1:], len(pairs)) - 1
+    return pairs[places], lows[places], reached[behind] - shift[behind]
+
+
+def _beside_scratch(blocks: Sequence[Block]) -> Iterator[tuple[int, int, int]]:
+    """Yield by how much tensors must not start beside scratch memory, while they are alive whole.
+
+    As a pair's number, and the lower and the upper end of an interval.
+    """
+    for number, scratch in enumerate(blocks):
+        if not scratch.is_scratch:
+            continue
+        ((_, size, step, _),) = scratch.cells
+        for one, block in enumerate(blocks):
+            for start, end, first, last in block.whole:
+                if first <= step <= last and one < number:
+                    yield one * len(blocks) + number, start - size, end
+                elif first <= step <= last:
+                    yield number * len(blocks) + one, -end, size - start

@@ -15,34 +15,33 @@ from typing import NamedTuple, Protocol
 
 from ai_edge_litert import schema_py_generated as schema
 
-from shrink.compact.graph import Graph, Operator
-
-BuiltinOperator = schema.BuiltinOperator
+from shrink.compact.graph import Graph
+from shrink.tflite.model import Operator
 
 POINTWISE = {
-    BuiltinOperator.ABS,
-    BuiltinOperator.DEQUANTIZE,
-    BuiltinOperator.ELU,
-    BuiltinOperator.HARD_SWISH,
-    BuiltinOperator.LEAKY_RELU,
-    BuiltinOperator.LOGISTIC,
-    BuiltinOperator.QUANTIZE,
-    BuiltinOperator.RELU,
-    BuiltinOperator.RELU6,
-    BuiltinOperator.RELU_N1_TO_1,
-    BuiltinOperator.TANH,
-    BuiltinOperator.ADD,
-    BuiltinOperator.MAXIMUM,
-    BuiltinOperator.MINIMUM,
-    BuiltinOperator.MUL,
-    BuiltinOperator.PRELU,
-    BuiltinOperator.SUB,
+    "ABS",
+    "DEQUANTIZE",
+    "ELU",
+    "HARD_SWISH",
+    "LEAKY_RELU",
+    "LOGISTIC",
+    "QUANTIZE",
+    "RELU",
+    "RELU6",
+    "RELU_N1_TO_1",
+    "TANH",
+    "ADD",
+    "MAXIMUM",
+    "MINIMUM",
+    "MUL",
+    "PRELU",
+    "SUB",
 }
-POOLS = {BuiltinOperator.MAX_POOL_2D, BuiltinOperator.AVERAGE_POOL_2D}
-CONVOLUTIONS = {BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D}
-_TRANSPOSED = BuiltinOperator.TRANSPOSE_CONV
-RESIZES = {BuiltinOperator.RESIZE_NEAREST_NEIGHBOR, BuiltinOperator.RESIZE_BILINEAR}
-_BY_SIXTEENS = {BuiltinOperator.QUANTIZE, BuiltinOperator.DEQUANTIZE}
+POOLS = {"MAX_POOL_2D", "AVERAGE_POOL_2D"}
+CONVOLUTIONS = {"CONV_2D", "DEPTHWISE_CONV_2D"}
+_TRANSPOSED = "TRANSPOSE_CONV"
+RESIZES = {"RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR"}
+_BY_SIXTEENS = {"QUANTIZE", "DEQUANTIZE"}
 """LiteRT's built-in kernels round the last values, where 16 do not come together, another way."""
 _MOST_ROWS_MORE = 4
 
@@ -285,14 +284,14 @@ class Interpolated:
 
 
 _CUT = {
-    schema.TensorType.FLOAT32,
-    schema.TensorType.INT32,
-    schema.TensorType.INT16,
-    schema.TensorType.INT8,
-    schema.TensorType.BOOL,
+    "FLOAT32",
+    "INT32",
+    "INT16",
+    "INT8",
+    "BOOL",
 }
 """Types that TFLite Micro's SLICE and CONCATENATION take: what reads a uint8 input runs whole."""
-_CUT_IN_LITERT = _CUT | {schema.TensorType.UINT8}
+_CUT_IN_LITERT = _CUT | {"UINT8"}
 
 
 def same_padding(height: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -312,19 +311,18 @@ def rule_of(graph: Graph, operator: Operator, *, litert: bool = False) -> RowRul
     if len(operator.outputs) != 1:
         return None
     output = graph.tensors[operator.outputs[0]].shape
-    builtin = operator.code.builtin
     touched = graph.activations((*operator.inputs, *operator.outputs))
     types = _CUT_IN_LITERT if litert else _CUT
-    if any(graph.tensors[index].type not in types for index in touched):
+    if any(graph.tensors[index].dtype not in types for index in touched):
         return None
     shapes = [graph.tensors[index].shape for index in touched]
     if len(output) != 4 or any(len(shape) == 4 and shape[0] != 1 for shape in shapes):
         return None  # rows of several examples do not lie behind one another
-    if builtin in POINTWISE:
-        whole = builtin not in _BY_SIXTEENS or not math.prod(output[2:]) % 16
+    if operator.name in POINTWISE:
+        whole = operator.name not in _BY_SIXTEENS or not math.prod(output[2:]) % 16
         return _pointwise(graph, operator, output) if whole else None
-    found = _RULES.get(builtin)
-    source = graph.tensors[operator.inputs[2 if builtin == _TRANSPOSED else 0]]
+    found = _RULES.get(operator.name)
+    source = graph.tensors[operator.inputs[2 if operator.name == _TRANSPOSED else 0]]
     if found is None or operator.options is None or source.constant or len(source.shape) != 4:
         return None
     return found(graph, operator)
@@ -344,7 +342,7 @@ def _pointwise(graph: Graph, operator: Operator, output: Sequence[int]) -> RowRu
 def _sliding(graph: Graph, operator: Operator) -> RowRule | None:
     options, source = operator.options, graph.tensors[operator.inputs[0]].shape
     output = graph.tensors[operator.outputs[0]].shape
-    if operator.code.builtin in POOLS:
+    if operator.name in POOLS:
         kernel, width, columns = options.filterHeight, options.filterWidth, None
     else:
         weights = graph.tensors[operator.inputs[1]]
@@ -353,7 +351,7 @@ def _sliding(graph: Graph, operator: Operator) -> RowRule | None:
         kernel = (weights.shape[1] - 1) * max(1, options.dilationHFactor) + 1
         width = (weights.shape[2] - 1) * max(1, options.dilationWFactor) + 1
     same = options.padding == schema.Padding.SAME
-    if operator.code.builtin in CONVOLUTIONS:
+    if operator.name in CONVOLUTIONS:
         left, count = same_padding(source[2], width, options.strideW)
         right = max((count - 1) * options.strideW + width - source[2], 0) - left
         columns = (left, right)
@@ -399,15 +397,15 @@ def _resized(graph: Graph, operator: Operator) -> RowRule | None:
     by_power = factor > 0 and not factor & (factor - 1) and height == factor * rows
     if not by_power or width % columns or operator.options.alignCorners:
         return None
-    if operator.code.builtin == BuiltinOperator.RESIZE_NEAREST_NEIGHBOR:
+    if operator.name == "RESIZE_NEAREST_NEIGHBOR":
         return Repeated(factor)
     return Interpolated(factor, rows, operator.options.halfPixelCenters)
 
 
-_RULES: dict[int, Callable[[Graph, Operator], RowRule | None]] = {
+_RULES: dict[str, Callable[[Graph, Operator], RowRule | None]] = {
     **dict.fromkeys((*CONVOLUTIONS, *POOLS), _sliding),
     _TRANSPOSED: _transposed,
-    BuiltinOperator.CONCATENATION: _concatenated,
-    BuiltinOperator.PAD: _padded,
+    "CONCATENATION": _concatenated,
+    "PAD": _padded,
     **dict.fromkeys(RESIZES, _resized),
 }

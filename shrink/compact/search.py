@@ -1,389 +1,432 @@
-"""Which stretches of operators run in which bands.
+"""Which segments of operators run in which row tiles.
 
-First, every stretch between places where few tensors are alive is tried with some numbers of
-bands; then a path from the first operator to the last one is found, over single operators and
-stretches in bands, that takes the least arena; then boundaries, numbers of bands, cuts and what is
-kept between bands are moved, one at a time, as long as the arena falls. A schedule's peak is a
-bound that plans meet to a few per cent, so the best few are handed out, to be planned.
+First, every segment between places where few tensors are alive is tried in some numbers of tiles;
+then paths from the first operator to the last one are found, over single operators and tiled
+segments, whose peaks of live bytes are lowest (a shortest-path search with several labels at each
+place). The best of these are placed in an arena, and changed in one thing at a time as long as the
+arena gets smaller. What is counted are schedules and plans, not seconds: every machine finds the
+same.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import gc
 import random
 from collections import defaultdict
-from collections.abc import Container, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
-from shrink.compact.bands import Banding, Schedule
-from shrink.compact.cuts import even_cuts, moved_cuts, turned
-from shrink.compact.stretch import Impossible, Stretch, Survey
+from shrink.compact.graph import Graph
+from shrink.compact.schedule import Schedule, Tiling, even_cuts
+from shrink.compact.segment import GraphInfo, ImpossibleError, Segment
+from shrink.compact.tiling import tiled
 
-_BANDS = (2, 3, 4, 6, 8, 12)
-_LONGEST_STRETCH = 40
-_MOST_BANDS = 40
+_TILES = (2, 3, 4, 6, 8, 12)
+"""Numbers of tiles that every segment is tried in; changes find those between and beyond."""
+_LONGEST_SEGMENT = 40
+"""Operators; longer ones compute too many rows twice."""
+_HIGH = 0.3
+"""Share of the graph's peak: segments all below it are not worth tiling at first."""
+_MOST_SCHEDULES = 3000
+"""In the first pass, whose time grows with them; one of very many operators counts as several."""
+_USUAL_STEPS = 120
 _MOST_LABELS = 32
-_MOST_IDLE = 1000
-_USUAL_OPERATORS = 120
-_SLACK = 1.01
-_MOST_ALIKE = 4
-_SCHEDULES_KEPT = 200
+"""Ways to a place that are followed further."""
+_SCHEDULES_REMEMBERED = 400
+_STARTS = 4
+"""Paths that are changed; with more of them the best one was seldom another."""
+_CHANGES = 800
+"""Changes of each start whose plan is tried. Twice as many save less than 1 % of an arena."""
+_MOST_TRIES, _MOST_SCHEDULES_A_START = 8000, 1000
+"""Most changes are impossible, or no better even without a plan."""
+_WORSE_NOW_AND_THEN = 0.01
+"""Every eighth change may take so much more, to leave a local minimum."""
+_AT_PEAK = 0.5
+"""Share of changes that are made where the peak of live bytes is."""
+_PROMISING = 1.1
+"""A path that takes more than the best so far by this factor is no start."""
+_UNLIMITED = 1 << 62
 
 
 class Candidate(NamedTuple):
-    """A choice of bands.
+    """A choice of tilings of segments that do not overlap, in order.
 
     Attributes:
-        bandings: of stretches that do not overlap, in order.
-        arena_bytes: estimated: the peak of live bytes and what lasts.
+        tilings: the choice.
         peak_bytes: of live bytes.
+        tail_bytes: that its operators take for good.
         macs: more than the graph has.
     """
 
-    bandings: tuple[Banding, ...]
-    arena_bytes: int
+    tilings: tuple[Tiling, ...]
     peak_bytes: int
+    tail_bytes: int
     macs: int
 
+    @property
+    def arena_bytes(self) -> int:
+        """What no arena is below."""
+        return self.peak_bytes + self.tail_bytes
 
-class _Edge(NamedTuple):
-    """A stretch in bands; tail and MACs are those that it has more than as it stands.
 
-    The hottest of its bands, as they run, holds the peak.
-    """
+class Placed(Protocol):
+    """A graph with places for its tensors."""
 
-    banding: Banding
-    peak: int
-    tail: int
-    macs: int
-    hottest: int
+    @property
+    def arena_bytes(self) -> int:
+        """That it takes."""
+
+
+class Found(NamedTuple):
+    """A choice of tilings, and the graph with places for its tensors."""
+
+    candidate: Candidate
+    placed: Placed
+
+
+Place = Callable[[Graph, Candidate, int], Placed | None]
+"""Places a graph's tensors in an arena below a limit; None where that fails."""
 
 
 class Search:
-    """A search over the bands of one graph.
+    """A search over the tilings of one graph.
 
     Args:
-        survey: of the graph; also an attribute.
+        info: of the graph.
         max_macs: multiply-accumulates that may come to those of the graph.
-        tries: how many schedules of usual length may be tried, at most.
-        seed: of the moves.
+        place: judges a choice.
     """
 
-    def __init__(self, survey: Survey, max_macs: int, tries: int, seed: int = 0) -> None:
-        self.survey, self._max_macs = survey, max_macs
-        self.schedule = functools.lru_cache(_SCHEDULES_KEPT)(self._schedule)
-        self._tries = tries
-        self._random = random.Random(seed)
-        self._stretches: dict[tuple[int, int], Stretch | None] = {}
-        self._edges: dict[Banding, _Edge | None] = {}
-        self.tried = 0
+    def __init__(self, info: GraphInfo, max_macs: int, place: Place) -> None:
+        self._info, self._max_macs, self._place = info, max_macs, place
+        self._random = random.Random(0)
+        self._segment = functools.cache(self._new_segment)
+        self._schedule = functools.lru_cache(_SCHEDULES_REMEMBERED)(self._new_schedule)
+        self._tiling = functools.cache(self._alone)
+        self.schedules = 0
 
-    def candidates(
-        self, starts: int, count: int, moved: Container[int] | None = None
-    ) -> list[Candidate]:
-        """Return choices of bands, few of the same stretches, the least arena first.
+    def best(self) -> Found | None:
+        """Return the choice that takes the least arena; None where none has tiles."""
+        with _no_garbage_collection():
+            paths = self._paths(self._edges())
+            low = [self._improved(Found(one, one), _bound).candidate for one in paths[:_STARTS]]
+            starts = self._starts([*low, *paths])
+            found = [self._improved(start, self._placed) for start in starts]
+        return min(found, key=_arena, default=None)
 
-        Args:
-            starts: how many paths may be moved, the least arena first.
-            count: how many choices to return.
-            moved: numbers of those that are; None for all.
+    def _starts(self, paths: Sequence[Candidate]) -> list[Found]:
+        """Return the paths that take the least arena, one for each set of segments."""
+        limit, starts = _UNLIMITED, dict[tuple[tuple[int, int], ...], Found]()
+        for path in paths:
+            for candidate in self._both_directions(path):
+                found = self._placed(candidate, limit)
+                if found is None:
+                    continue
+                limit = min(limit, int(_PROMISING * _arena(found)))
+                segments = tuple((one.start, one.end) for one in candidate.tilings)
+                starts[segments] = min(starts.get(segments, found), found, key=_arena)
+        return sorted(starts.values(), key=_arena)[:_STARTS]
+
+    def _both_directions(self, path: Candidate) -> Iterator[Candidate]:
+        """Yield a path as it is, and with segments that run downward and upward in turn."""
+        if not path.tilings:
+            return
+        yield path
+        for first in (0, 1):
+            tilings = [
+                self._reversed(one) if (place + first) % 2 else one
+                for place, one in enumerate(path.tilings)
+            ]
+            if tuple(tilings) != path.tilings:
+                yield path._replace(tilings=tuple(tilings))
+
+    def _placed(self, candidate: Candidate, limit: int) -> Found | None:
+        tilings = candidate.tilings
+        pairs = [(self._segment(one.start, one.end), self._schedule(one)) for one in tilings]
+        graph = tiled(self._info.graph, [(s, schedule) for s, schedule in pairs if s is not None])
+        placed = self._place(graph, candidate, limit)
+        return None if placed is None else Found(candidate, placed)
+
+    def _improved(self, start: Found, judge: Callable[[Candidate, int], Found | None]) -> Found:
+        """Change one thing at a time while the arena, by its bound or its plan, gets smaller."""
+        best = current = start
+        changes = tries = 0
+        most = self.schedules + _MOST_SCHEDULES_A_START
+        while changes < _CHANGES and tries < _MOST_TRIES and self.schedules < most:
+            tries += 1
+            changed = self._candidate(sorted(self._changed(list(current.candidate.tilings))))
+            if changed is None or not changed.tilings or changed == current.candidate:
+                continue
+            worse = 1 + _WORSE_NOW_AND_THEN * (tries % 8 == 0)
+            limit = int(worse * _arena(current)) + 1
+            if changed.arena_bytes >= limit:
+                continue
+            changes += 1
+            if (found := judge(changed, limit)) is not None:
+                current = found
+                best = min(best, found, key=_arena)
+        return best
+
+    def _new_segment(self, start: int, end: int) -> Segment | None:
+        try:
+            return Segment(self._info, start, end)
+        except ImpossibleError:
+            return None
+
+    def _new_schedule(self, tiling: Tiling) -> Schedule:
+        segment = self._segment(tiling.start, tiling.end)
+        if segment is None:
+            raise ImpossibleError
+        return Schedule(segment, tiling, segment.macs + self._max_macs)
+
+    def _alone(self, tiling: Tiling) -> Candidate | None:
+        """Return what a tiled segment takes, tail and MACs beyond those of its operators.
+
+        None where it cannot run so, or computes too much.
         """
-        seen: dict[tuple[Banding, ...], Candidate] = {}
-        for number, label in enumerate(self._paths(self._coarse())):
-            moves = number < starts and (moved is None or number in moved)
-            for candidate in self._moves(label) if moves else (label,):
-                seen[candidate.bandings] = candidate
-        alike: defaultdict[tuple[tuple[int, int], ...], int] = defaultdict(int)
-        found = []
-        for candidate in sorted(seen.values(), key=lambda candidate: candidate.arena_bytes):
-            stretches = tuple(banding[:2] for banding in candidate.bandings)
-            alike[stretches] += 1
-            if alike[stretches] <= _MOST_ALIKE:
-                found.append(candidate)
-        return found[:count]
+        try:
+            schedule = self._schedule(tiling)
+        except ImpossibleError:
+            return None
+        segment = self._segment(tiling.start, tiling.end)
+        assert segment is not None, "it has a schedule"
+        self.schedules += 1 + len(schedule.steps) // _USUAL_STEPS
+        cost = schedule.cost
+        macs, tail = cost.macs - segment.macs, cost.tail_bytes - sum(segment.tails)
+        if macs > self._max_macs:
+            return None
+        return Candidate((tiling,), cost.peak_bytes, tail, macs)
 
-    def _coarse(self) -> dict[int, list[_Edge]]:
-        """Return the stretches in bands that lower the peak, by their first operator."""
-        edges: defaultdict[int, list[_Edge]] = defaultdict(list)
-        for stretch in self._hot_stretches():
-            if self.tried > self._tries // 2:
+    def _candidate(self, tilings: Sequence[Tiling]) -> Candidate | None:
+        """Return what a choice takes; None where it cannot be, or computes too much."""
+        tilings = [one for one in tilings if one.cuts]
+        peaks, tail, macs, before = list(self._info.peaks), self._info.tail, 0, 0
+        for one in tilings:
+            alone = self._tiling(one)
+            if alone is None or one.start < before:
+                return None
+            before = one.end
+            peaks[one.start : one.end] = [alone.peak_bytes] * (one.end - one.start)
+            tail, macs = tail + alone.tail_bytes, macs + alone.macs
+        if macs > self._max_macs:
+            return None
+        return Candidate(tuple(tilings), max(peaks), tail, macs)
+
+    def _edges(self) -> dict[int, list[Candidate]]:
+        """Return tiled segments that lower the peak, by their first operator."""
+        edges: defaultdict[int, list[Candidate]] = defaultdict(list)
+        for segment in self._high_segments():
+            if self.schedules > _MOST_SCHEDULES:
                 break
-            kept = frozenset(stretch.outputs)
-            found = [*self._numbers(stretch, frozenset()), *self._numbers(stretch, kept)]
-            before = max(self.survey.peaks[stretch.start : stretch.end])
-            edges[stretch.start] += _front([e for e in found if e.peak < before])
+            before = max(self._info.peaks[segment.start : segment.end])
+            every = frozenset(segment.outputs)
+            found = [e for kept in (frozenset[int](), every) for e in self._numbers(segment, kept)]
+            edges[segment.start] += _front([e for e in found if e.peak_bytes < before])
         return edges
 
-    def _numbers(self, stretch: Stretch, kept: frozenset[int]) -> Iterator[_Edge]:
-        """Yield a stretch in some numbers of bands, as far as more of them may be of use."""
-        least, failed = 1 << 62, 0
-        for bands in _BANDS:
-            if bands > stretch.rows:
+    def _numbers(self, segment: Segment, kept: frozenset[int]) -> Iterator[Candidate]:
+        """Yield a segment in some numbers of tiles, until more of them are of no use."""
+        least, failed = _UNLIMITED, 0
+        for count in _TILES:
+            if count > segment.rows:
                 return
-            cuts = even_cuts(stretch.rows, bands)
-            edge = self._edge(Banding(stretch.start, stretch.end, cuts, kept))
+            cuts = even_cuts(segment.rows, count)
+            edge = self._tiling(Tiling(segment.start, segment.end, cuts, kept))
             if edge is None:
                 failed += 1
-            elif edge.peak < least:
+            elif edge.peak_bytes < least:
                 yield edge
-                least = edge.peak
-            if failed > 1 or (edge is not None and edge.peak > least):
-                return  # more bands compute more rows twice, or join more
-            if least <= _SLACK * stretch.least_bytes:
-                return
+                least = edge.peak_bytes
+            if failed > 1 or (edge is not None and edge.peak_bytes > least):
+                return  # more tiles compute more rows twice, or join more
 
-    def _hot_stretches(self) -> list[Stretch]:
-        survey = self.survey
-        count = len(survey.rules)
-        crossing = [survey.crossing(place) for place in range(count + 1)]
-        most = max(2, sorted(crossing)[len(crossing) // 2])
-        places = [place for place in range(count + 1) if crossing[place] <= most]
+    def _high_segments(self) -> list[Segment]:
+        """Return segments between places that few tensors cross, the highest peaks first."""
+        peaks = self._info.peaks
+        crossing = [self._info.crossing(place) for place in range(len(peaks) + 1)]
+        few = max(2, sorted(crossing)[len(crossing) // 2])
+        places = [place for place, count in enumerate(crossing) if count <= few]
         found = []
-        highest = max(survey.peaks)
         for start in places:
             for end in places:
-                if start < end <= start + _LONGEST_STRETCH and (s := self._stretch(start, end)):
-                    inside = max(survey.peaks[start:end])
-                    if inside > 0.3 * highest and s.least_bytes < 0.9 * inside:
+                if start < end <= start + _LONGEST_SEGMENT and (s := self._segment(start, end)):
+                    inside = max(peaks[start:end])
+                    if inside > _HIGH * max(peaks) and s.least_bytes < inside:
                         found.append((-inside, end - start, start, s))
         return [entry[-1] for entry in sorted(found, key=lambda entry: entry[:3])]
 
-    def _stretch(self, start: int, end: int) -> Stretch | None:
-        if (start, end) not in self._stretches:
-            try:
-                self._stretches[start, end] = Stretch(self.survey, start, end)
-            except Impossible:
-                self._stretches[start, end] = None
-        return self._stretches[start, end]
-
-    def _edge(self, banding: Banding) -> _Edge | None:
-        """Return what a stretch in bands costs; None where it cannot, or computes too much."""
-        if banding not in self._edges:
-            self._edges[banding] = self._tried(banding)
-        return self._edges[banding]
-
-    def _tried(self, banding: Banding) -> _Edge | None:
-        try:
-            schedule = self.schedule(banding)
-        except Impossible:
-            return None
-        stretch = self._stretch(banding.start, banding.end)
-        assert stretch is not None, "it has a schedule"
-        cost = schedule.cost
-        self.tried += 1 + cost.operators // _USUAL_OPERATORS
-        macs = cost.macs - stretch.macs
-        if macs > self._max_macs:
-            return None
-        return _Edge(
-            banding, cost.peak_bytes, cost.tail_bytes - sum(stretch.tails), macs, schedule.hottest
-        )
-
-    def _schedule(self, banding: Banding) -> Schedule:
-        """Return the schedule of a stretch in bands.
-
-        Raises:
-            Impossible: there is none, or one that certainly computes too much.
-        """
-        stretch = self._stretch(banding.start, banding.end)
-        if stretch is None:
-            raise Impossible
-        return Schedule(stretch, banding, stretch.macs + self._max_macs)
-
-    def _paths(self, edges: dict[int, list[_Edge]]) -> list[Candidate]:
-        """Return ways through the graph, the least arena first."""
-        survey = self.survey
-        labels: list[list[Candidate]] = [[] for _ in range(len(survey.rules) + 1)]
-        labels[0] = [Candidate((), 0, 0, 0)]
-        for place, peak in enumerate(survey.peaks):
-            here = labels[place] = _best_labels(labels[place])
-            for label in here:
-                tail = label.arena_bytes - label.peak_bytes
-                highest = max(label.peak_bytes, peak)
-                labels[place + 1].append(
-                    Candidate(label.bandings, highest + tail, highest, label.macs)
-                )
+    def _paths(self, edges: dict[int, list[Candidate]]) -> list[Candidate]:
+        """Return ways through the graph, the lowest bound first."""
+        peaks = self._info.peaks
+        labels: list[list[Candidate]] = [[] for _ in range(len(peaks) + 1)]
+        labels[0] = [Candidate((), 0, self._info.tail, 0)]
+        for place, peak in enumerate(peaks):
+            for label in _best_labels(labels[place]):
+                labels[place + 1].append(label._replace(peak_bytes=max(label.peak_bytes, peak)))
                 for edge in edges.get(place, ()):
                     if label.macs + edge.macs <= self._max_macs:
-                        labels[edge.banding.end].append(_followed(label, edge))
-        return sorted(_best_labels(labels[-1]), key=lambda label: label.arena_bytes)
+                        labels[edge.tilings[0].end].append(_followed(label, edge))
+        return _best_labels(labels[-1])
 
-    def _candidate(self, bandings: Sequence[Banding]) -> Candidate | None:
-        """Return what a choice costs; None where it cannot be, or computes too much."""
-        bandings = [banding for banding in bandings if banding.cuts]
-        highest = tail = macs = 0
-        before = 0
-        for banding in bandings:
-            edge = self._edge(banding)
-            if edge is None or banding.start < before:
-                return None
-            before = banding.end
-            highest, tail = max(highest, edge.peak), tail + edge.tail
-            macs += edge.macs
-        if macs > self._max_macs:
-            return None
-        highest = max(highest, *self._plain_peaks(bandings))
-        return Candidate(tuple(bandings), highest + tail, highest, macs)
+    def _changed(self, tilings: list[Tiling]) -> list[Tiling]:
+        """Return tilings of which one is changed, added, split, joined or left out."""
+        pick, at_peak = self._random.choice, self._random.random() < _AT_PEAK
+        untiled = self._untiled_peaks(tilings)
+        found = [self._tiling(one) for one in tilings]
+        peaks = [0 if one is None else one.peak_bytes for one in found]
+        change = pick(_CHANGES_OF_ALL)
+        if not tilings or change == "add" or (at_peak and max(untiled) >= max(peaks)):
+            return [*tilings, self._new(tilings, untiled)]
+        place = peaks.index(max(peaks)) if at_peak else self._random.randrange(len(tilings))
+        one = tilings.pop(place)
+        if change == "remove":
+            return tilings
+        if change == "split" and one.end - one.start > 1:
+            middle = self._random.randrange(one.start + 1, one.end)
+            halves = ((one.start, middle), (middle, one.end))
+            return [*tilings, *(self._resized(one, *half) for half in halves)]
+        if change == "join" and place < len(tilings) and tilings[place].start == one.end:
+            return [*tilings, self._resized(one, one.start, tilings.pop(place).end)]
+        changed = self._one_changed(one, change)
+        return [*self._fitted(tilings, one, changed), changed]
 
-    def _moves(self, start: Candidate) -> Iterator[Candidate]:
-        """Yield a candidate, and those that it comes by on its way to where it takes less."""
-        best = current = start
-        yield start
-        idle = 0
-        budget = self.tried + self._tries // 6
-        while self.tried < budget and idle < _MOST_IDLE:
-            idle += 1
-            moved = self.neighbour(current)
-            if moved is None:
-                continue
-            slack = _SLACK if self._random.random() < 0.1 else 1.0
-            if moved.arena_bytes <= slack * current.arena_bytes:
-                current = moved
-                yield moved
-                if (moved.arena_bytes, moved.macs) < (best.arena_bytes, best.macs):
-                    best, idle = moved, 0
-        return
+    def _one_changed(self, one: Tiling, change: str) -> Tiling:
+        pick = self._random.choice
+        segment = self._segment(one.start, one.end)
+        if segment is None:
+            return one
+        if change == "boundary":
+            by = pick((-3, -2, -1, 1, 2, 3))
+            start, end = pick(((one.start + by, one.end), (one.start, one.end + by)))
+            inside = 0 <= start < end <= len(self._info.rules)
+            return self._resized(one, start, end) if inside else one
+        if change == "number":
+            count = len(one.cuts) + 1 + pick((-2, -1, 1, 2))
+            cuts = even_cuts(segment.rows, max(2, min(count, segment.rows)))
+            return one._replace(cuts=cuts)
+        if change == "keep":
+            return one._replace(kept=one.kept ^ {pick(segment.outputs)})
+        if change == "keep others":
+            return one._replace(kept=frozenset(segment.outputs) - one.kept)
+        if change == "extra rows":
+            return one._replace(extra_rows=pick((0, 1, 2, 4)))
+        if change == "direction":
+            return self._reversed(one)
+        place, by = self._random.randrange(len(one.cuts)), pick((-2, -1, 1, 2))
+        first, last = pick(((place, place), (place, len(one.cuts)), (0, place)))
+        moved = {c + by * (first <= number <= last) for number, c in enumerate(one.cuts)}
+        return one._replace(cuts=tuple(sorted(c for c in moved if 0 < c < segment.rows)))
 
-    def neighbour(self, candidate: Candidate) -> Candidate | None:
-        """Return a choice that differs in one thing; None where it cannot be."""
-        return self._candidate(sorted(self._move(list(candidate.bandings))))
-
-    def _move(self, bandings: list[Banding]) -> list[Banding]:
-        """Return bandings of which one is changed, added, split, joined or left out."""
-        choice = self._random.random()
-        plain = self._plain_peaks(bandings)
-        if not bandings or choice < (0.3 if max(plain) >= self._highest(bandings) else 0.03):
-            return [*bandings, self._new(bandings, plain)]
-        place = self._random.randrange(len(bandings))
-        if self._random.random() < 0.6:
-            place = max(range(len(bandings)), key=lambda i: self._peak_of(bandings[i]))
-        choice = self._random.random()
-        banding = bandings.pop(place)
-        if choice < 0.03:
-            return bandings
-        if choice < 0.08 and banding.end - banding.start > 2:
-            middle = self._random.randrange(banding.start + 1, banding.end)
-            parts = ((banding.start, middle), (middle, banding.end))
-            return [*bandings, *(self._resized(banding, *part) for part in parts)]
-        if choice < 0.12 and place < len(bandings) and bandings[place].start == banding.end:
-            return [*bandings, self._resized(banding, banding.start, bandings.pop(place).end)]
-        changed = self._changed(banding)
-        return [*self._fitted(bandings, banding, changed), changed]
-
-    def _fitted(
-        self, others: Sequence[Banding], before: Banding, after: Banding
-    ) -> Iterator[Banding]:
+    def _fitted(self, others: Sequence[Tiling], before: Tiling, after: Tiling) -> Iterator[Tiling]:
         """Yield the others, less what a moved boundary takes from them, or with what it leaves."""
         for other in others:
             start, end = other.start, other.end
+            follows = self._random.random() < 0.5
             if start >= before.end:
-                follows = start == before.end and self._random.random() < 0.5
-                start = after.end if follows else max(start, after.end)
+                start = after.end if follows and start == before.end else max(start, after.end)
             else:
-                follows = end == before.start and self._random.random() < 0.5
-                end = after.start if follows else min(end, after.start)
+                end = after.start if follows and end == before.start else min(end, after.start)
             if (start, end) == (other.start, other.end):
                 yield other
             elif start < end:
                 yield self._resized(other, start, end)
 
-    def _plain_peaks(self, bandings: Sequence[Banding]) -> list[int]:
-        """Return the live bytes of each operator that is in no bands."""
-        peaks = list(self.survey.peaks)
-        for banding in bandings:
-            peaks[banding.start : banding.end] = [0] * (banding.end - banding.start)
+    def _untiled_peaks(self, tilings: Sequence[Tiling]) -> list[int]:
+        peaks = list(self._info.peaks)
+        for one in tilings:
+            peaks[one.start : one.end] = [0] * (one.end - one.start)
         return peaks
 
-    def _highest(self, bandings: Sequence[Banding]) -> int:
-        return max(map(self._peak_of, bandings), default=0)
+    def _new(self, tilings: Sequence[Tiling], peaks: Sequence[int]) -> Tiling:
+        """Return a segment between the others, around an operator that takes much."""
+        high = max(range(len(peaks)), key=lambda i: peaks[i] * self._random.uniform(0.5, 1))
+        before = max((one.end for one in tilings if one.end <= high), default=0)
+        behind = min((one.start for one in tilings if one.start > high), default=len(peaks))
+        start = max(before, high - self._random.randrange(6))
+        end = min(behind, high + 1 + self._random.randrange(6))
+        segment = self._segment(start, end)
+        return Tiling(start, end, () if segment is None else even_cuts(segment.rows, 2))
 
-    def _peak_of(self, banding: Banding) -> int:
-        edge = self._edge(banding)
-        return 0 if edge is None else edge.peak
+    def _resized(self, one: Tiling, start: int, end: int) -> Tiling:
+        """Return a tiling of another segment, its tiles with the same shares of the rows.
 
-    def _new(self, bandings: Sequence[Banding], peaks: Sequence[int]) -> Banding:
-        """Return a stretch between the others, around an operator that takes much."""
-        hottest = max(range(len(peaks)), key=lambda i: peaks[i] * self._random.uniform(0.7, 1))
-        before = max((b.end for b in bandings if b.end <= hottest), default=0)
-        behind = min((b.start for b in bandings if b.start > hottest), default=len(peaks))
-        start = max(before, hottest - self._random.randrange(6))
-        end = min(behind, hottest + 1 + self._random.randrange(6))
-        return self._resized(Banding(start, end, ()), start, end)
-
-    def _resized(self, banding: Banding, start: int, end: int, bands: int = 0) -> Banding:
-        """Return a banding of another stretch, or into another number of bands.
-
-        Bands keep their shares of the rows, and what is kept between them is kept where it can be.
+        Rows are kept where they were; of operators that are new, where most others keep them.
         """
-        stretch = self._stretch(start, end)
-        if stretch is None:
-            return Banding(start, end, ())
-        before = self._stretch(banding.start, banding.end)
-        if bands or before is None or not banding.cuts:
-            count = max(2, min(bands or len(banding.cuts) + 1, stretch.rows, _MOST_BANDS))
-            cuts = even_cuts(stretch.rows, count)
-        else:
-            scaled = {round(cut * stretch.rows / before.rows) for cut in banding.cuts}
-            cuts = tuple(sorted(scaled - {0, stretch.rows}))
-        known = frozenset[int]() if before is None else frozenset(before.outputs)
-        kept = banding.kept & frozenset(stretch.outputs)
-        if 2 * len(banding.kept) > len(known):
-            kept |= frozenset(stretch.outputs) - known
-        return Banding(start, end, cuts, kept, banding.slack, banding.upward)
+        segment, before = self._segment(start, end), self._segment(one.start, one.end)
+        if segment is None or before is None:
+            return Tiling(start, end, ())
+        scaled = {round(cut * segment.rows / before.rows) for cut in one.cuts}
+        cuts = tuple(sorted(scaled - {0, segment.rows}))
+        known, every = frozenset(before.outputs), frozenset(segment.outputs)
+        kept = one.kept & every
+        if 2 * len(one.kept) > len(known):
+            kept |= every - known
+        return one._replace(start=start, end=end, cuts=cuts, kept=kept)
 
-    def _changed(self, banding: Banding) -> Banding:
-        pick, choice = self._random.choice, self._random.random()
-        stretch = self._stretch(banding.start, banding.end)
-        if stretch is None:
-            return banding
-        if choice < 0.25:
-            start, end = banding.start, banding.end
-            if pick((True, False)):
-                start += pick((-3, -2, -1, 1, 2, 3))
-            else:
-                end += pick((-3, -2, -1, 1, 2, 3))
-            if not 0 <= start < end <= len(self.survey.rules):
-                return banding
-            return self._resized(banding, start, end)
-        if choice < 0.4:
-            bands = len(banding.cuts) + 1 + pick((-2, -1, 1, 2))
-            return self._resized(banding, banding.start, banding.end, bands)
-        if choice < 0.65:
-            return banding._replace(kept=banding.kept ^ {pick(stretch.outputs)})
-        if choice < 0.7:
-            every = frozenset(stretch.outputs)
-            return banding._replace(kept=every - banding.kept if pick((True, False)) else every)
-        if choice < 0.75:
-            return banding._replace(slack=pick((0, 1, 2, 4)))
-        if choice < 0.8:
-            return turned(banding, stretch.rows)
-        edge = self._edge(banding) if choice < 0.9 else None
-        cuts = moved_cuts(banding, None if edge is None else edge.hottest, self._random)
-        return banding._replace(cuts=tuple(sorted({cut for cut in cuts if 0 < cut < stretch.rows})))
+    def _reversed(self, one: Tiling) -> Tiling:
+        """Return a tiling that runs the other way, in tiles of as many rows one after the other."""
+        segment = self._segment(one.start, one.end)
+        assert segment is not None, "it was tiled"
+        cuts = tuple(segment.rows - cut for cut in reversed(one.cuts))
+        return one._replace(cuts=cuts, upward=not one.upward)
 
 
-def _followed(label: Candidate, edge: _Edge) -> Candidate:
-    highest = max(label.peak_bytes, edge.peak)
-    tail = label.arena_bytes - label.peak_bytes + edge.tail
-    bandings = (*label.bandings, edge.banding)
-    return Candidate(bandings, highest + tail, highest, label.macs + edge.macs)
+_CHANGES_OF_ALL = (
+    "add",
+    "remove",
+    "split",
+    "join",
+    *["boundary"] * 4,
+    *["number"] * 2,
+    *["keep"] * 4,
+    "keep others",
+    "extra rows",
+    "direction",
+    *["cuts"] * 4,
+)
+"""Changes that may be made, as often as they were found to help."""
 
 
-def _front(edges: Sequence[_Edge]) -> Iterator[_Edge]:
-    """Yield the edges of which no other one is better in everything."""
-    kept: list[_Edge] = []
+def _arena(found: Found) -> int:
+    return found.placed.arena_bytes
+
+
+def _bound(candidate: Candidate, _: int) -> Found:
+    """Judge a choice without a plan."""
+    return Found(candidate, candidate)
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Look for no cycles of garbage meanwhile: there are none, and it takes half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _followed(label: Candidate, edge: Candidate) -> Candidate:
+    return Candidate(
+        (*label.tilings, *edge.tilings),
+        max(label.peak_bytes, edge.peak_bytes),
+        label.tail_bytes + edge.tail_bytes,
+        label.macs + edge.macs,
+    )
+
+
+def _front(edges: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates of which no other one is better in everything."""
+    kept: list[Candidate] = []
     for edge in sorted(edges, key=lambda e: e[1:]):
-        if not any(e.tail <= edge.tail and e.macs <= edge.macs for e in kept):
+        if not any(e.tail_bytes <= edge.tail_bytes and e.macs <= edge.macs for e in kept):
             kept.append(edge)
-            yield edge
+    return kept
 
 
 def _best_labels(labels: Sequence[Candidate]) -> list[Candidate]:
-    kept: list[Candidate] = []
-    for label in sorted(labels, key=lambda c: (c.peak_bytes, c.arena_bytes, c.macs)):
-        tail = label.arena_bytes - label.peak_bytes
-        if not any(k.arena_bytes - k.peak_bytes <= tail and k.macs <= label.macs for k in kept):
-            kept.append(label)
-    kept.sort(key=lambda c: c.arena_bytes)
-    return (
-        kept[:_MOST_LABELS] + sorted(kept[_MOST_LABELS:], key=lambda c: c.macs)[: _MOST_LABELS // 2]
-    )
+    return sorted(_front(labels), key=lambda one: one.arena_bytes)[:_MOST_LABELS]

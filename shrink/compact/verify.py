@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base import files
 from shrink.base.child import NoAnswer, run_child
 from shrink.base.errors import StageError
 from shrink.base.types import Array
-from shrink.compact.graph import Graph, Tensor
+from shrink.compact.graph import Graph
 from shrink.tflite.arena import roomy_arena_bytes
-from shrink.tflite.planner import aligned
+from shrink.tflite.memory import aligned
+from shrink.tflite.model import Tensor
 from shrink.tflite.runtime import LITERT, MICRO, MODULE, RunRequest
 
 _TIMEOUT_S = 600.0
@@ -31,13 +31,13 @@ ALL = (*LITERT, MICRO)
 Answers: TypeAlias = Mapping[str, Sequence[Array]]
 """Outputs (n, ...) of a file by runtime."""
 _DTYPES = {
-    schema.TensorType.INT8: np.int8,
-    schema.TensorType.UINT8: np.uint8,
-    schema.TensorType.INT16: np.int16,
-    schema.TensorType.INT32: np.int32,
-    schema.TensorType.INT64: np.int64,
-    schema.TensorType.FLOAT32: np.float32,
-    schema.TensorType.BOOL: np.bool_,
+    "INT8": np.int8,
+    "UINT8": np.uint8,
+    "INT16": np.int16,
+    "INT32": np.int32,
+    "INT64": np.int64,
+    "FLOAT32": np.float32,
+    "BOOL": np.bool_,
 }
 
 
@@ -91,7 +91,7 @@ def random_examples(graph: Graph, count: int, seed: int = 0) -> list[Array]:
 
 
 def _example(rng: np.random.Generator, tensor: Tensor, count: int) -> Array:
-    dtype = np.dtype(_DTYPES.get(tensor.type, np.int8))
+    dtype = np.dtype(_DTYPES.get(tensor.dtype, np.int8))
     shape = (count, *tensor.shape[1:])
     if dtype.kind == "f":
         return rng.normal(size=shape).astype(dtype)

@@ -289,7 +289,7 @@ class Firmware:
     Attributes:
         operators: methods of TFLite Micro's `MicroMutableOpResolver` to call, each once, sorted.
         resource_variables: how many the model keeps between invocations.
-        arena_bytes: tensor arena that TFLite Micro's Python wheel needed; None where it has none.
+        arena_bytes: tensor arena that TFLite Micro's PyPI build needed; None where it has none.
         arena_32_bytes: estimate of the arena on 32-bit targets; None where there is none.
         arena_note: why there is no arena; empty where there is one.
         inputs, outputs: in the artifact's order.

@@ -228,7 +228,7 @@ class MacsCounter:
             return self._loop(index, operator, known, callers)
         if operator.name == _BRANCH and operator.subgraphs:
             return self._branches(operator, known, callers)
-        return _plain(self.graphs[index], operator)
+        return operator_macs(self.graphs[index], operator)
 
     def _loop(self, index: int, operator: Operator, known: Known, callers: tuple[int, ...]) -> int:
         _, body = operator.subgraphs
@@ -258,8 +258,12 @@ class MacsCounter:
         return counts.pop()
 
 
-def _plain(graph: Subgraph, operator: Operator) -> int:
-    """Return the multiply-accumulates of an operator that runs no subgraph."""
+def operator_macs(graph: Subgraph, operator: Operator) -> int:
+    """Return the multiply-accumulates of an operator that runs no subgraph.
+
+    Raises:
+        UnknownMacsError: they cannot be told.
+    """
     if operator.custom or operator.name in _OPAQUE:
         raise UnknownMacsError(f"what the operator {operator.name} computes is not known")
     rule = _RULES.get(operator.name)

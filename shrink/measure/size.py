@@ -16,7 +16,6 @@ from shrink.contract.details import OperatorRow
 from shrink.graph.macs import MacsCounter, macs_figure
 from shrink.tflite.litert_twin import not_in_litert
 from shrink.tflite.model import Operator, Subgraph, Tensor
-from shrink.tflite.planner import tensor_bytes
 from shrink.tflite.weights import (
     loop_starts,
     nonzero,
@@ -210,7 +209,7 @@ def _weights(
 
 
 def _written_bytes(graph: Subgraph, operator: Operator) -> int:
-    return sum(tensor_bytes(graph.tensors[i]) for i in operator.outputs if i >= 0)
+    return sum(graph.tensors[i].size_bytes for i in operator.outputs if i >= 0)
 
 
 def _zeros(weights: list[Tensor]) -> float | None:

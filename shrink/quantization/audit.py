@@ -20,13 +20,13 @@ from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
 from shrink.tflite.names import Named, row_count
-from shrink.tflite.planner import wrong_shapes
 from shrink.tflite.suitability import (
     check_runs,
     findings,
     float_islands,
     microcontroller_findings,
     narrow_weights_beyond_micro,
+    wrong_shapes,
 )
 
 _MICRO_EXAMPLES = 20

@@ -14,7 +14,6 @@ from shrink.tflite.edit import exposing
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
 from shrink.tflite.names import Named, named, ordered, row_count
-from shrink.tflite.planner import tensor_bytes
 
 Batches = Iterable[Named]
 """Arrays (n, ...) by the name of the model's input, a few examples at a time."""
@@ -306,7 +305,7 @@ def portions(content: bytes, batches: Batches) -> Iterator[Named]:
     """Yield the batches in pieces whose activations, all of them kept, take 256 MB at most."""
     graph = read(content)[0]
     written = [i for operator in graph.operators for i in operator.outputs]
-    each = sum(tensor_bytes(graph.tensors[i]) for i in written)
+    each = sum(graph.tensors[i].size_bytes for i in written)
     rows = max(1, _MOST_ACTIVATION_BYTES // max(each, 1))
     for arrays in batches:
         for start in range(0, row_count(arrays), rows):

@@ -126,7 +126,7 @@ def _peak_number(one: MemoryMap) -> int:
 
 
 def _given_number(one: MemoryMap) -> int | None:
-    """Return which of the given file's operators, from 1, holds the peak, or is in bands there."""
+    """Return which of the given file's operators, from 1, holds the peak, or is tiled there."""
     origins = one.origins[_peak_number(one) - 1 : _peak_number(one)]
     return next((origin + 1 for origin in origins if origin is not None), None)
 

@@ -16,11 +16,18 @@ from shrink.base.measured import Measured
 from shrink.base.types import Array
 from shrink.tflite.arena_32 import CMSIS_NN, REFERENCE, arena_32_bytes
 from shrink.tflite.interpreter import dequantize, load, quantize
+from shrink.tflite.memory import planned_bytes, read_plan
 from shrink.tflite.model import Subgraph, read, read_file
 from shrink.tflite.names import Named, ordered
-from shrink.tflite.offline_plan import read_plan
-from shrink.tflite.planner import planned_bytes
-from shrink.tflite.runtime import MICRO, MODULE, ArenaAnswer, ArenaRequest, RunRequest
+from shrink.tflite.runtime import (
+    MICRO,
+    MODULE,
+    ArenaAnswer,
+    ArenaRequest,
+    PlacesAnswer,
+    PlacesRequest,
+    RunRequest,
+)
 
 _TIMEOUT_S = 20.0
 _LOOP_LIMIT_S = 3
@@ -103,6 +110,31 @@ def _run_tflite_micro(
     limit = _LOOP_LIMIT_S if any(one.name == "WHILE" for one in graph.operators) else 0
     request = ArenaRequest(str(path.resolve()), arena, len(graph.inputs), limit)
     return run_child(MODULE, request, ArenaAnswer, timeout_s=timeout_s)
+
+
+def litert_arena_bytes(content: bytes) -> int:
+    """Return the bytes of LiteRT's arena that hold a file's activations.
+
+    They are read off the addresses that LiteRT gives them, with its reference kernels: scratch
+    memory of kernels and what delegates such as XNNPACK copy is not among them.
+
+    Args:
+        content: the .tflite file.
+
+    Raises:
+        StageError: LiteRT does not allocate it.
+    """
+    with tempfile.TemporaryDirectory(prefix="shrink-litert-") as folder:
+        path = Path(folder) / "model.tflite"
+        files.write_bytes(path, content)
+        run = run_child(MODULE, PlacesRequest(str(path)), PlacesAnswer, timeout_s=_RUN_TIMEOUT_S)
+    if run.answer is None:
+        said = run.output.strip().rpartition("\n")[2][:300]
+        raise StageError(
+            f"LiteRT, for which a file is compacted, does not allocate it: {run.failure} {said}",
+            hint="`shrink inspect` lists its operators",
+        )
+    return run.answer.arena_bytes
 
 
 def roomy_arena_bytes(path: Path) -> int:

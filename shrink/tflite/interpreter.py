@@ -17,9 +17,9 @@ from shrink.base.errors import DataError, ModelError
 from shrink.base.types import Array
 from shrink.contract.details import TensorType
 from shrink.tflite.litert_twin import litert_twin
+from shrink.tflite.memory import planned_bytes
 from shrink.tflite.model import PLAN_ENTRY, Operator, Subgraph, read, read_metadata, values
 from shrink.tflite.names import Named, ordered
-from shrink.tflite.planner import planned_bytes
 
 Arrays = list[Array]
 

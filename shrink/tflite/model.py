@@ -8,9 +8,11 @@ operators their codes in the field that today's runtimes and tools read.
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import struct
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +36,7 @@ MALFORMED = (
     MemoryError,
 )
 PLAN_ENTRY = "OfflineMemoryAllocation"
-"""The metadata entry that says where activations lie; see `shrink.tflite.offline_plan`."""
+"""The metadata entry that says where activations lie; see `shrink.tflite.memory`."""
 
 
 def corrupt(why: object) -> ModelError:
@@ -69,9 +71,21 @@ class Sparsity:
     indices: Array
 
 
-@dataclass(frozen=True)
+_BITS = {
+    **dict.fromkeys(("INT2",), 2),
+    **dict.fromkeys(("INT4", "UINT4"), 4),
+    **dict.fromkeys(("INT8", "UINT8", "BOOL", "FLOAT8_E4M3FN", "FLOAT8_E5M2"), 8),
+    **dict.fromkeys(("INT16", "UINT16", "FLOAT16", "BFLOAT16"), 16),
+    **dict.fromkeys(("INT64", "UINT64", "FLOAT64", "COMPLEX64"), 64),
+    "COMPLEX128": 128,
+}
+"""Bits of a value; of all other types 32."""
+_EMPTY = np.zeros(0, np.uint8)
+
+
+@dataclass(frozen=True, eq=False)
 class Tensor:
-    """A tensor of a subgraph.
+    """A tensor of a subgraph; equal to itself alone.
 
     Attributes:
         name: as stored.
@@ -87,20 +101,24 @@ class Tensor:
         open_dimensions: whether a dimension other than the first is known only when the model
             runs; `shape` has a 1 there.
         quantized_dimension: along which scales go; that of a bias may be one that it has not.
+        stored: the file's own description; None for a tensor that was added.
+        no_alias: whether a memory plan must not place it inside another tensor.
     """
 
     name: str
     shape: tuple[int, ...]
     dtype: str
-    scales: tuple[float, ...]
-    zero_points: tuple[int, ...]
-    buffer: int
-    data: Array
-    sparse: bool
-    variable: bool
+    scales: tuple[float, ...] = ()
+    zero_points: tuple[int, ...] = ()
+    buffer: int = -1
+    data: Array = field(default_factory=lambda: _EMPTY)
+    sparse: bool = False
+    variable: bool = False
     sparsity: Sparsity | None = None
     open_dimensions: bool = False
     quantized_dimension: int = 0
+    stored: schema.TensorT | None = None
+    no_alias: bool = False
 
     @property
     def constant(self) -> bool:
@@ -112,10 +130,30 @@ class Tensor:
         """The number of values of the dense tensor."""
         return math.prod(self.shape)
 
+    @functools.cached_property
+    def size_bytes(self) -> int:
+        """The bytes of its dense values, without alignment."""
+        return (self.elements * _BITS.get(self.dtype, 32) + 7) // 8
 
-@dataclass(frozen=True)
+    @property
+    def quantization(self) -> tuple[tuple[float, ...], tuple[int, ...]]:
+        """Scales and zero points: values of two tensors with equal ones mean the same numbers."""
+        return self.scales, self.zero_points
+
+
+def constant_tensor(values: Array) -> Tensor:
+    """Return a constant that is added to a file.
+
+    Args:
+        values: in its shape and type, such as int32.
+    """
+    data = np.frombuffer(np.ascontiguousarray(values).tobytes(), np.uint8)
+    return Tensor("", values.shape, values.dtype.name.upper(), data=data)
+
+
+@dataclass(frozen=True, eq=False)
 class Operator:
-    """An operator of a subgraph.
+    """An operator of a subgraph; equal to itself alone.
 
     Attributes:
         name: CONV_2D and so on, or the name of a custom operator.
@@ -124,6 +162,8 @@ class Operator:
         outputs: indices of tensors of the subgraph.
         subgraphs: that it runs: the condition and the body of a WHILE, the branches of an IF.
         options: the schema's object, such as Conv2DOptionsT; None where it has none.
+        version: of its kernel.
+        stored: the file's own operator; None for one that was added.
     """
 
     name: str
@@ -132,6 +172,8 @@ class Operator:
     outputs: tuple[int, ...]
     subgraphs: tuple[int, ...] = ()
     options: Any = None
+    version: int = 1
+    stored: schema.OperatorT | None = None
 
     @property
     def fused_activation(self) -> str:
@@ -144,7 +186,7 @@ class Operator:
         return int(getattr(self.options, "axis", 0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Subgraph:
     """Tensors, operators in order of execution, and the indices of inputs and outputs."""
 
@@ -152,6 +194,21 @@ class Subgraph:
     operators: tuple[Operator, ...]
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+
+    def is_activation(self, index: int) -> bool:
+        """Whether an operator's input or output is a tensor of the arena."""
+        return index >= 0 and not self.tensors[index].constant
+
+    def activations(self, indices: Iterable[int]) -> list[int]:
+        """Return those of an operator's inputs or outputs that are tensors of the arena."""
+        return [index for index in indices if self.is_activation(index)]
+
+    def used(self) -> list[int]:
+        """Return the indices of the tensors that inputs, outputs and operators name, in order."""
+        named = {*self.inputs, *self.outputs}
+        for operator in self.operators:
+            named.update(operator.inputs, operator.outputs)
+        return sorted(named - {-1})
 
 
 def unpacked(content: bytes) -> schema.ModelT:
@@ -269,10 +326,28 @@ def read(content: bytes) -> tuple[Subgraph, ...]:
     Raises:
         ModelError: the content is truncated, corrupt, or no TFLite model.
     """
+    return _read_again(content) if len(content) <= _REMEMBERED_BYTES else opened(content)[1]
+
+
+_REMEMBERED_BYTES = 1 << 24
+"""Files up to this size are unpacked once for several readers in a row, which change nothing."""
+
+
+@functools.lru_cache(maxsize=4)
+def _read_again(content: bytes) -> tuple[Subgraph, ...]:
+    return opened(content)[1]
+
+
+def opened(content: bytes) -> tuple[schema.ModelT, tuple[Subgraph, ...]]:
+    """Return a file as the schema's objects, and views of its subgraphs.
+
+    Raises:
+        ModelError: the content is truncated, corrupt, or no TFLite model.
+    """
     model = unpacked(content)
     views = _Views(model, _Budget(content))
     try:
-        return tuple(map(views.subgraph, model.subgraphs))
+        return model, tuple(map(views.subgraph, model.subgraphs))
     except MALFORMED as error:
         raise _cut_short(error) from error
 
@@ -330,6 +405,8 @@ class _Views:
             outputs=self._indices(operator.outputs, tensors),
             subgraphs=self._called(operator.builtinOptions),
             options=operator.builtinOptions,
+            version=code.version,
+            stored=operator,
         )
 
     def _called(self, options: object) -> tuple[int, ...]:
@@ -362,6 +439,7 @@ class _Views:
             sparsity=self._sparsity(tensor.sparsity, shape),
             open_dimensions=any(size < 0 for size in self._numbers(tensor.shapeSignature)[1:]),
             quantized_dimension=int(stored.quantizedDimension) if scaled else 0,
+            stored=tensor,
         )
 
     def _sparsity(
@@ -505,7 +583,7 @@ def normalized(content: bytes) -> bytes:
     Raises:
         ModelError: the content is truncated, corrupt, or no TFLite model.
     """
-    graphs, model = read(content), unpacked(content)
+    model, graphs = opened(content)
     old = any(
         code.deprecatedBuiltinCode < min(code.builtinCode, _LAST_OLD_CODE)
         or (

@@ -402,16 +402,15 @@ def check_artifact(path: Path) -> int:
         ModelError: it is corrupt, a constant is not as long as its shape says, its memory plan is
             wrong, or its activations need more memory than the machine has.
     """
+    from shrink.tflite.memory import planned_bytes, read_plan
     from shrink.tflite.model import corrupt, read_file
-    from shrink.tflite.offline_plan import read_plan
-    from shrink.tflite.planner import planned_bytes, tensor_bytes
 
     arena, graphs = 0, read_file(path)
     for graph in graphs:
         if any(index < 0 for index in (*graph.inputs, *graph.outputs)):
             raise corrupt("an input or output is left out")
         for tensor in graph.tensors:
-            stored, needed = tensor.data.size, tensor_bytes(tensor)
+            stored, needed = tensor.data.size, tensor.size_bytes
             flexible = tensor.sparse or tensor.dtype in ("STRING", "RESOURCE", "VARIANT")
             if tensor.constant and not flexible and stored != needed:
                 raise corrupt(f"{tensor.name[:80]} needs {needed} bytes, {stored} are there")

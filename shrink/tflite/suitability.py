@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,8 +10,7 @@ from shrink.base import files
 from shrink.base.child import NoAnswer, run_child
 from shrink.base.errors import StageError
 from shrink.tflite.edit import exposing
-from shrink.tflite.model import Operator, Subgraph, read
-from shrink.tflite.planner import wrong_shapes
+from shrink.tflite.model import Operator, Subgraph, read, values
 from shrink.tflite.runtime import MODULE as CHILD_MODULE
 from shrink.tflite.runtime import LitertRequest
 
@@ -130,6 +130,32 @@ def microcontroller_findings(graph: Subgraph) -> list[str]:
             "microcontroller kernels do not run; use a static scheme"
         )
     return notes
+
+
+def wrong_shapes(graph: Subgraph) -> str:
+    """Return what is wrong with the stored shapes around SPACE_TO_BATCH_ND; empty for nothing.
+
+    Converters write 1 for a batch that they leave open, also behind SPACE_TO_BATCH_ND, as in
+    dilated convolutions. LiteRT computes the shapes anew; TFLite Micro takes them as stored.
+    """
+    for number, operator in enumerate(graph.operators):
+        if operator.name not in ("SPACE_TO_BATCH_ND", "BATCH_TO_SPACE_ND"):
+            continue
+        source, block, output = (
+            graph.tensors[i] for i in (*operator.inputs[:2], operator.outputs[0])
+        )
+        sizes = values(block) if block.constant else None
+        many, one = (output, source) if operator.name.startswith("SPACE") else (source, output)
+        if sizes is None or not many.shape or not one.shape:
+            continue
+        batch = one.shape[0] * math.prod(sizes.tolist())
+        if many.shape[0] != batch:
+            return (
+                f"operator {number} ({operator.name}) has a batch of {many.shape[0]} in its stored "
+                f"shape in place of {batch}; TFLite Micro takes it for true and computes other "
+                "outputs than LiteRT. Convert the model again with a batch size of 1"
+            )
+    return ""
 
 
 def _writes(graph: Subgraph, operator: Operator, dtypes: set[str]) -> bool:

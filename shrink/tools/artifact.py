@@ -31,9 +31,8 @@ from shrink.measure.memory import inference_peak_bytes
 from shrink.measure.size import operator_table
 from shrink.tflite.arena import ArenaFigure, arena_bytes
 from shrink.tflite.interpreter import plain_name
+from shrink.tflite.memory import ONLINE, read_plan
 from shrink.tflite.model import Subgraph, Tensor, read, read_file
-from shrink.tflite.offline_plan import ONLINE, read_plan
-from shrink.tflite.planner import tensor_bytes
 from shrink.tflite.suitability import (
     check_runs,
     findings,
@@ -103,7 +102,7 @@ def _memory_plan(content: bytes, graph: Subgraph) -> MemoryPlan | None:
         PlannedTensor(
             name=graph.tensors[index].name,
             offset=offset,
-            bytes=tensor_bytes(graph.tensors[index]),
+            bytes=graph.tensors[index].size_bytes,
             operators=(min(used.get(index, [0])), max(used.get(index, [0]))),
         )
         for index, offset in enumerate(plan.offsets)

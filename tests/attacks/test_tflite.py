@@ -13,13 +13,13 @@ import pytest
 from shrink.base.errors import ModelError
 from shrink.tflite.convert import convert
 from shrink.tflite.guard import guard_artifact
+from shrink.tflite.memory import read_plan, with_plan
 from shrink.tflite.model import read, values
-from shrink.tflite.offline_plan import read_plan, with_plan
 from shrink.tflite.runtime import check_artifact
 from shrink.tflite.sparse import with_sparse_constants
 from shrink.tflite.weights import weights
 from tests.attacks.test_mutants import mutate
-from tests.tflite.test_offline_plan import greedy_offsets
+from tests.tflite.test_memory import greedy_offsets
 from tests.tflite.test_sparse import images, mostly_zeros
 from tests.tflite.toys import samples, small_cnn
 

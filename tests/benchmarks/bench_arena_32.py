@@ -39,7 +39,7 @@ from shrink.compact.verify import random_examples, with_output
 from shrink.tflite.arena import ArenaFigure, arena_bytes, roomy_arena_bytes
 from tests.benchmarks.compact_models import MODELS, stored_file
 from tests.benchmarks.harness import say_json
-from tests.compact.random_bands import banded_file, half_planned_file
+from tests.compact.random_tilings import half_planned_file, tiled_file
 from tests.compact.toys import random_net
 
 KERNELS = ("reference", "cmsis_nn")
@@ -97,7 +97,7 @@ def pairs(options: argparse.Namespace) -> Iterator[Pair]:
         found = compact(content, max_extra_macs=_SHARE)
         yield Pair(name, content, found.content if found.changed else None)
     for seed in range(options.random):
-        yield Pair(f"random {seed}", random_net(seed), banded_file(seed), "in bands")
+        yield Pair(f"random {seed}", random_net(seed), tiled_file(seed), "in bands")
         yield Pair(f"random {seed}, planned", half_planned_file(seed), None)
 
 

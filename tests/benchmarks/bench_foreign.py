@@ -36,8 +36,9 @@ from ai_edge_litert.interpreter import Interpreter
 
 from shrink.base.types import JsonObject
 from shrink.compact.compact import compact
-from shrink.compact.graph import Graph, Operator, OperatorCode, Tensor, read_graph, write_graph
+from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.rows import CONVOLUTIONS, same_padding
+from shrink.tflite.model import Operator, Tensor, constant_tensor
 from tests import forks
 from tests.benchmarks.compact_models import (
     classified,
@@ -92,7 +93,7 @@ def with_pads(content: bytes) -> bytes:
 
 def _padded(graph: Graph, operator: Operator, tensors: list[Tensor]) -> list[Operator]:
     options = operator.options
-    strided = operator.code.builtin in CONVOLUTIONS and options.strideH > 1
+    strided = operator.name in CONVOLUTIONS and options.strideH > 1
     if not strided or options.padding != schema.Padding.SAME:
         return [operator]
     source, kernel = (graph.tensors[index] for index in operator.inputs[:2])
@@ -103,17 +104,15 @@ def _padded(graph: Graph, operator: Operator, tensors: list[Tensor]) -> list[Ope
         pairs.append((above, max((count - 1) * stride + reach - size - above, 0)))
     pairs.append((0, 0))
     shape = tuple(n + a + b for n, (a, b) in zip(source.shape, pairs, strict=True))
-    values = np.array(pairs, "<i4")
     at = len(tensors)
-    tensors.append(Tensor(values.shape, schema.TensorType.INT32, None, values, constant=True))
+    tensors.append(constant_tensor(np.array(pairs, np.int32)))
     tensors.append(dataclasses.replace(source, shape=shape))
-    kind = schema.BuiltinOptions.PadOptions
-    code = OperatorCode(schema.BuiltinOperator.PAD, 2)
-    pad = Operator(code, (operator.inputs[0], at), (at + 1,), schema.PadOptionsT(), kind)
+    inputs = (operator.inputs[0], at)
+    pad = Operator("PAD", False, inputs, (at + 1,), options=schema.PadOptionsT(), version=2)
     valid = copy.copy(options)
     valid.padding = schema.Padding.VALID
-    inputs = (at + 1, *operator.inputs[1:])
-    return [pad, dataclasses.replace(operator, inputs=inputs, options=valid)]
+    read = (at + 1, *operator.inputs[1:])
+    return [pad, dataclasses.replace(operator, inputs=read, options=valid)]
 
 
 def _v1(**options: tf.DType) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,15 @@ from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import StageError
 from shrink.compact import compact as whole
-from shrink.compact import moves
-from shrink.compact.choose import choose
+from shrink.compact import search
+from shrink.compact.arena import Target, allocated_bytes
 from shrink.compact.compact import compact, smallest_arena
-from shrink.compact.compacted import Compacted, Target
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import Plan, plan
+from shrink.compact.result import Compacted
 from shrink.compact.rows import rule_of
-from shrink.compact.stretch import Survey
+from shrink.compact.segment import GraphInfo
 from shrink.compact.verify import Equality, compare, random_examples
-from shrink.compact.wheel import allocated_bytes
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import packed, read, unpacked
 from tests.compact.runs import allocates, outputs_of
@@ -42,19 +42,20 @@ def smallest() -> Compacted:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search for a moment, where another arena does as well as the smallest."""
-    for name, few in (("_TRIES", 600), ("_STARTS", 2), ("_CANDIDATES", 8), ("_WORK", 10_000)):
-        monkeypatch.setattr(moves, name, few)
-    monkeypatch.setattr(whole, "_PLAN_ATTEMPTS", 1000)
+    for name, few in (("_MOST_SCHEDULES", 300), ("_STARTS", 2), ("_CHANGES", 40)):
+        monkeypatch.setattr(search, name, few)
+    monkeypatch.setattr(whole, "_FINAL_ATTEMPTS", 1000)
 
 
 @pytest.mark.usefixtures("hasty")
 def test_more_work_is_never_given_for_a_larger_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     """The search with more to spend is another one, and may find less."""
 
-    def left_alone(survey: Any, left: int) -> Any:
-        return choose(survey, left) if left <= 0.06 * survey.macs else None
+    def left_alone(info: Any, left: int, place: Any) -> Any:
+        found = search.Search(info, left, place)
+        return found if left <= 0.06 * sum(info.macs) else SimpleNamespace(best=lambda: None)
 
-    monkeypatch.setattr(whole, "choose", left_alone)
+    monkeypatch.setattr(whole, "Search", left_alone)
     model = wide()
     before = allocated_bytes(model)
     arenas = [smallest_arena(model, before // 4, share) for share in (0.05, 0.25)]
@@ -102,7 +103,7 @@ def test_a_file_without_gain_comes_back_as_it_is() -> None:
 def test_an_arena_is_searched_for_only_where_that_decides(
     smallest: Compacted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(whole, "choose")
+    monkeypatch.delattr(whole, "Search")
     before = smallest.arena_before
     assert smallest_arena(wide(), enough=before) == before
     assert smallest_arena(wide(), enough=48 * 24 * 4) > 48 * 24 * 4  # less than the input takes
@@ -121,7 +122,7 @@ def test_an_arena_that_compact_would_leave_as_it_is_is_not_called_smaller(
         monkeypatch.setattr(whole, "_versions", lambda *_: iter(versions))
         return smallest_arena(chain(), enough=9_960)
 
-    monkeypatch.setattr(whole, "_arena_before", lambda *_: 10_000)
+    monkeypatch.setattr(whole, "allocated_as_given", lambda *_: 10_000)
     assert found(9_950) == 10_000
     assert found(9_950, 8_000) == 8_000
     assert found(9_900, 8_000) == 9_900
@@ -232,7 +233,7 @@ def test_tensors_of_several_examples_are_never_cut() -> None:
     content = dilated(4)
     assert outputs_of(content)
     graph = read_graph(content)
-    rules = {o.name: rule for o, rule in zip(graph.operators, Survey(graph).rules, strict=True)}
+    rules = {o.name: rule for o, rule in zip(graph.operators, GraphInfo(graph).rules, strict=True)}
     batched = [o for o in graph.operators if graph.tensors[o.inputs[0]].shape[0] == 4]
     assert [o.name for o in batched] == ["CONV_2D", "BATCH_TO_SPACE_ND"]
     assert all(rule_of(graph, operator) is None for operator in batched)

@@ -7,23 +7,21 @@ import itertools
 import numpy as np
 import pytest
 
-from shrink.compact.banded import in_bands
-from shrink.compact.bands import Banding, Schedule
+from shrink.compact.arena import allocated_bytes
 from shrink.compact.cost import graph_tail, temporary_bytes
-from shrink.compact.cuts import even_cuts
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.plan import plan
-from shrink.compact.stretch import Stretch, Survey
-from shrink.compact.wheel import allocated_bytes
-from tests.compact.random_bands import random_banding
+from shrink.compact.schedule import Schedule, Tiling, even_cuts
+from shrink.compact.segment import GraphInfo, Segment
+from tests.compact.random_tilings import in_tiles, random_tiling
 from tests.compact.toys import Net, chain, random_net
 
 
 def banded(content: bytes, cuts: tuple[int, ...], kept: bool, upward: bool) -> Graph:
-    survey = Survey(read_graph(content))
-    count = len(survey.rules)
-    tensors = frozenset(Stretch(survey, 0, count).outputs if kept else ())
-    return in_bands(survey, [Banding(0, count, cuts, tensors, upward=upward)])
+    info = GraphInfo(read_graph(content))
+    count = len(info.rules)
+    tensors = frozenset(Segment(info, 0, count).outputs if kept else ())
+    return in_tiles(info, [Tiling(0, count, cuts, tensors, upward=upward)])
 
 
 def allocated_tail(graph: Graph) -> int:
@@ -55,13 +53,13 @@ def slice_constants(graph: Graph) -> set[tuple[int, ...]]:
 @pytest.mark.parametrize("upward", [False, True])
 @pytest.mark.parametrize("seed", range(6))
 def test_a_schedule_counts_the_constants_that_its_slices_read(seed: int, upward: bool) -> None:
-    survey = Survey(read_graph(random_net(seed) if seed else chain()))
+    info = GraphInfo(read_graph(random_net(seed) if seed else chain()))
     rng = np.random.default_rng(seed)
-    drawn = [banding for _ in range(12) if (banding := random_banding(survey, rng))]
+    drawn = [tiling for _ in range(12) if (tiling := random_tiling(info, rng))]
     assert drawn
-    for banding in (one._replace(upward=upward) for one in drawn[:3]):
-        schedule = Schedule(Stretch(survey, banding.start, banding.end), banding)
-        graph = in_bands(survey, [banding])
+    for tiling in (one._replace(upward=upward) for one in drawn[:3]):
+        schedule = Schedule(Segment(info, tiling.start, tiling.end), tiling)
+        graph = in_tiles(info, [tiling])
         count = len(slice_constants(graph))
         assert schedule._constants() == count
 
@@ -78,6 +76,6 @@ def test_the_hottest_band_is_the_one_of_most_rows(
     rows = [6] * 4
     rows[widest] = 22
     cuts = tuple(itertools.accumulate(rows))[:-1]
-    survey = Survey(read_graph(content))
-    schedule = Schedule(Stretch(survey, 0, 2), Banding(0, 2, cuts, upward=upward))
-    assert schedule.hottest == (3 - widest if upward else widest)
+    info = GraphInfo(read_graph(content))
+    schedule = Schedule(Segment(info, 0, 2), Tiling(0, 2, cuts, upward=upward))
+    assert schedule.fullest == (3 - widest if upward else widest)

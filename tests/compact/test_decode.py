@@ -321,7 +321,7 @@ def test_bands_and_stored_kernels_go_together() -> None:
     assert both.decode is not None
     assert both.decode.changed
     assert len(both.content) < 0.8 * len(content)
-    assert any("bands of rows" in line for line in both.done)
+    assert any("row tiles" in line for line in both.done)
     assert both.arena_after < min(alone.arena_after, alone.arena_before)
     assert both.bound_bytes is not None
     assert both.arena_after <= 1.05 * both.bound_bytes

@@ -10,11 +10,10 @@ from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.memory_map import has_plan, memory_map
 from shrink.compact.plan import plan
 from shrink.contract.compaction import Holder
+from shrink.tflite.memory import read_plan
 from shrink.tflite.model import Operator, Subgraph, read
-from shrink.tflite.offline_plan import read_plan
-from shrink.tflite.planner import tensor_bytes
 from tests.compact.test_compact import wide
-from tests.compact.test_plan import banded_chain
+from tests.compact.test_plan import tiled_chain
 from tests.compact.toys import Net, chain, random_net
 
 THIN, WIDE = 48 * 24 * 4, 48 * 24 * 48
@@ -24,8 +23,8 @@ def read_bytes(graph: Subgraph, operator: Operator, index: int) -> slice:
     """Which bytes of an input an operator reads: a SLICE of rows, those rows alone."""
     tensor = graph.tensors[index]
     if operator.name != "SLICE":
-        return slice(0, tensor_bytes(tensor))
-    row = tensor_bytes(tensor) // tensor.shape[1]
+        return slice(0, tensor.size_bytes)
+    row = tensor.size_bytes // tensor.shape[1]
     begin, size = (graph.tensors[i].data.view("<i4") for i in operator.inputs[1:])
     return slice(int(begin[1]) * row, int(begin[1] + size[1]) * row)
 
@@ -43,7 +42,7 @@ def needed_bytes(content: bytes) -> list[int]:
     assert planned is not None
 
     def at(index: int, part: slice | None = None) -> Array:
-        whole = part or slice(0, tensor_bytes(graph.tensors[index]))
+        whole = part or slice(0, graph.tensors[index].size_bytes)
         found = np.zeros(planned.size_bytes, bool)
         found[planned.offsets[index] + whole.start : planned.offsets[index] + whole.stop] = True
         return found
@@ -71,7 +70,7 @@ def test_a_map_of_a_file_without_a_plan_counts_whole_tensors() -> None:
 
 
 def test_a_map_of_bands_is_that_of_their_plan() -> None:
-    graph, given = banded_chain(4, kept=True)[0], read_graph(chain())
+    graph, given = tiled_chain(4, kept=True)[0], read_graph(chain())
     content = write_graph(graph, plan(graph, 20).offsets)
     before, after = memory_map(given, planned=False), memory_map(graph, planned=True)
     assert list(after.live_bytes) == needed_bytes(content)
@@ -82,7 +81,7 @@ def test_a_map_of_bands_is_that_of_their_plan() -> None:
     assert set(brought) <= {"CONCATENATION", "SLICE"}
     assert after.peak_operator == names[after.live_bytes.index(max(after.live_bytes))]
     assert sum(holder.live_bytes for holder in after.holders) == max(after.live_bytes)
-    whole = {tensor_bytes(tensor) for tensor in read(chain())[0].tensors}
+    whole = {tensor.size_bytes for tensor in read(chain())[0].tensors}
     assert {holder.size_bytes for holder in after.holders} <= whole
     # Read again, slices count as parts of what they are cut from, wherever they lie.
     again = read_graph(content)

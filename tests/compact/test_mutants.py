@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from shrink.base.errors import InternalError, ModelError, ShrinkError
+from shrink.compact import arena, search
 from shrink.compact import compact as whole
-from shrink.compact import litert, moves, wheel
-from shrink.compact.compacted import Target
+from shrink.compact.arena import Target
 from shrink.compact.decode import choice as decode_choice
 from shrink.compact.decode.kernels import kernels, with_decode
 from shrink.compact.graph import read_graph, write_graph
@@ -23,8 +23,8 @@ from shrink.compact.plan import plan
 from shrink.compact.verify import Equality
 from shrink.tflite.arena import ArenaFigure
 from shrink.tflite.litert_twin import dense_twin
+from shrink.tflite.memory import planned_bytes
 from shrink.tflite.model import packed, read, unpacked
-from shrink.tflite.planner import planned_bytes
 from shrink.tflite.runtime import MICRO, check_artifact
 from tests.compact.test_decode import layers, shared, sparse
 from tests.compact.toys import Net, chain, random_net
@@ -107,32 +107,28 @@ def other_value(value: object, chance: random.Random) -> object:
 
 @pytest.fixture
 def without_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def estimated(content: bytes) -> int:
+    def estimated(content: bytes, target: Target = "tflm") -> int:
         return planned_bytes(read(content)[0]) + 1000
 
     same = Equality(1, (MICRO,), (), distinct=True)
-    for module in (whole, wheel):
+    for module in (whole, arena):
         monkeypatch.setattr(module, "allocated_bytes", estimated)
     monkeypatch.setattr(whole, "compare", lambda *_: same)
-    monkeypatch.setattr(litert, "arena_bytes", estimated)
-    for name, short in (("_TRIES", 20), ("_STARTS", 1), ("_CANDIDATES", 2), ("_WORK", 200)):
-        monkeypatch.setattr(moves, name, short)
-        monkeypatch.setattr(whole, name, short, raising=False)
-    monkeypatch.setattr("shrink.compact.choose._WORTH_A_PROCESS", 1 << 30)
+    for name, short in (("_MOST_SCHEDULES", 20), ("_STARTS", 1), ("_CHANGES", 5)):
+        monkeypatch.setattr(search, name, short)
     monkeypatch.setattr(decode_choice, "_compared", lambda *_: same)
     monkeypatch.setattr(decode_choice, "allocated_as_given", lambda content, _: estimated(content))
     monkeypatch.setattr(decode_choice, "arena_of", lambda c: ArenaFigure(estimated(c), ""))
-    for module in (whole, decode_choice):
-        monkeypatch.setattr(module, "_PLAN_ATTEMPTS", 5)
+    monkeypatch.setattr(whole, "_FINAL_ATTEMPTS", 5)
+    monkeypatch.setattr(decode_choice, "_PLAN_ATTEMPTS", 5)
     monkeypatch.setattr("shrink.compact.order._MOST_STATES", 200)
-    monkeypatch.setattr("shrink.compact.search._MOST_IDLE", 10)
 
 
 def outcome_of(content: bytes, decode: bool = False, target: Target = "tflm") -> str:
     """Return what becomes of a file; other errors than typed ones are raised."""
-    arena = 1 << 24 if decode else None
+    most = 1 << 24 if decode else None
     try:
-        found = whole.compact(content, arena_bytes=arena, decode=decode, target=target)
+        found = whole.compact(content, arena_bytes=most, decode=decode, target=target)
         return "changed" if found.changed else "unchanged"
     except InternalError:
         raise

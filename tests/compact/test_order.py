@@ -9,8 +9,7 @@ import pytest
 
 from shrink.compact.graph import Graph, read_graph
 from shrink.compact.order import in_best_order
-from shrink.compact.views import lifetimes
-from shrink.tflite.planner import aligned
+from shrink.tflite.memory import aligned, lifetimes
 from tests.compact.toys import Net
 
 

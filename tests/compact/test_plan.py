@@ -5,25 +5,24 @@ from __future__ import annotations
 import pytest
 
 from shrink.base.errors import ModelError
-from shrink.compact.banded import in_bands
-from shrink.compact.bands import Banding, Schedule
-from shrink.compact.cuts import even_cuts
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.order import in_best_order
 from shrink.compact.plan import plan
-from shrink.compact.stretch import Stretch, Survey
-from shrink.compact.views import blocks_of, live_bytes
+from shrink.compact.schedule import Schedule, Tiling, even_cuts
+from shrink.compact.segment import GraphInfo, Segment
+from shrink.tflite.memory import live_bytes
+from tests.compact.random_tilings import cells_of, in_tiles
 from tests.compact.runs import allocates, outputs_of
 from tests.compact.toys import Net, chain, random_net, with_uint8_borders
 
 
-def banded_chain(bands: int, kept: bool, upward: bool = False) -> tuple[Graph, Schedule]:
-    survey = Survey(read_graph(chain()))
-    stretch = Stretch(survey, 0, 3)
-    cuts = even_cuts(stretch.rows, bands)
-    tensors = frozenset(stretch.outputs if kept else ())
-    banding = Banding(0, 3, cuts, tensors, upward=upward)
-    return in_bands(survey, [banding]), Schedule(stretch, banding)
+def tiled_chain(bands: int, kept: bool, upward: bool = False) -> tuple[Graph, Schedule]:
+    info = GraphInfo(read_graph(chain()))
+    segment = Segment(info, 0, 3)
+    cuts = even_cuts(segment.rows, bands)
+    tensors = frozenset(segment.outputs if kept else ())
+    tiling = Tiling(0, 3, cuts, tensors, upward=upward)
+    return in_tiles(info, [tiling]), Schedule(segment, tiling)
 
 
 def test_a_chain_takes_what_its_widest_operator_reads_and_writes() -> None:
@@ -39,9 +38,9 @@ def test_a_chain_takes_what_its_widest_operator_reads_and_writes() -> None:
 def test_a_schedule_costs_what_its_operators_keep_alive(
     bands: int, kept: bool, upward: bool
 ) -> None:
-    graph, schedule = banded_chain(bands, kept, upward)
+    graph, schedule = tiled_chain(bands, kept, upward)
     assert len(schedule.steps) == len(graph.operators)
-    live = live_bytes(blocks_of(graph), len(graph.operators))
+    live = live_bytes(cells_of(graph), len(graph.operators))
     assert schedule.cost.peak_bytes == max(live)
     found = plan(graph, 200)
     assert found.size_bytes >= found.bound_bytes >= max(live)
@@ -49,7 +48,7 @@ def test_a_schedule_costs_what_its_operators_keep_alive(
 
 
 def test_kept_rows_are_not_computed_again() -> None:
-    again, kept = banded_chain(4, kept=False)[1].cost, banded_chain(4, kept=True)[1].cost
+    again, kept = tiled_chain(4, kept=False)[1].cost, tiled_chain(4, kept=True)[1].cost
     # The widening convolution reads 4 channels and writes 24; two of three inner edges of a band
     # of the depthwise one need a row above and below.
     widening, narrowing = 8 * 24 * 4, 8 * 4 * 24
@@ -60,10 +59,10 @@ def test_kept_rows_are_not_computed_again() -> None:
 
 def test_outputs_roll_over_the_input_rows_that_are_dead() -> None:
     net = Net((1, 64, 8, 4))
-    survey = Survey(read_graph(net.file(net.conv(net.input, 4))))
-    graph = in_bands(survey, [Banding(0, 1, even_cuts(64, 8))])
+    info = GraphInfo(read_graph(net.file(net.conv(net.input, 4))))
+    graph = in_tiles(info, [Tiling(0, 1, even_cuts(64, 8))])
     # As it stands, input and output lie side by side: 2 x 64 x 8 x 4 bytes.
-    assert plan(survey.graph, 10).size_bytes == 4096
+    assert plan(info.graph, 10).size_bytes == 4096
     found = plan(graph, 200)
     assert found.size_bytes < 2700
     write_graph(graph, found.offsets)  # refuses a wrong plan
@@ -78,27 +77,27 @@ def decoder(columns: int = 12) -> bytes:
 @pytest.mark.parametrize("kept", [False, True])
 def test_transposed_convolutions_need_work_memory_of_a_band_alone(kept: bool) -> None:
     content = decoder()
-    survey = Survey(read_graph(content))
+    info = GraphInfo(read_graph(content))
     # Sums of 50 x 50 x 8 in int32, and the tensors on both sides.
-    assert max(survey.peaks) == 50 * 50 * 8 * 5 + 24 * 24 * 8
-    stretch = Stretch(survey, 1, 5)
-    tensors = frozenset(stretch.outputs if kept else ())
-    banding = Banding(1, 5, even_cuts(stretch.rows, 4), tensors)
-    graph = in_bands(survey, [banding])
-    live = live_bytes(blocks_of(graph), len(graph.operators))
-    assert Schedule(stretch, banding).cost.peak_bytes == pytest.approx(max(live), abs=16)
+    assert max(info.peaks) == 50 * 50 * 8 * 5 + 24 * 24 * 8
+    segment = Segment(info, 1, 5)
+    tensors = frozenset(segment.outputs if kept else ())
+    tiling = Tiling(1, 5, even_cuts(segment.rows, 4), tensors)
+    graph = in_tiles(info, [tiling])
+    live = live_bytes(cells_of(graph), len(graph.operators))
+    assert Schedule(segment, tiling).cost.peak_bytes == pytest.approx(max(live), abs=16)
     found = plan(graph, 300)
-    assert found.size_bytes < 0.5 * max(survey.peaks)
+    assert found.size_bytes < 0.5 * max(info.peaks)
     planned = write_graph(graph, found.offsets)
-    lasting = sum(Survey(graph).tails)
+    lasting = sum(GraphInfo(graph).tails)
     assert allocates(planned, found.size_bytes + 2 * lasting)
     assert not allocates(planned, found.size_bytes + lasting // 2)
     assert outputs_of(planned) == outputs_of(content)
 
 
 def test_tensors_are_aligned_where_work_memory_may_begin_at_their_ends() -> None:
-    survey = Survey(read_graph(decoder(columns=7)))
-    graph = in_bands(survey, [Banding(0, 5, (13, 26, 39))])
+    info = GraphInfo(read_graph(decoder(columns=7)))
+    graph = in_tiles(info, [Tiling(0, 5, (13, 26, 39))])
     found = plan(graph, 100)
     assert all(offset % 16 == 0 for offset in found.offsets.values())
     assert outputs_of(write_graph(graph, found.offsets)) == outputs_of(decoder(columns=7))

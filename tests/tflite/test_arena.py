@@ -14,8 +14,8 @@ from shrink.base.errors import StageError
 from shrink.tflite import convert
 from shrink.tflite.arena import arena_bytes, predict_in_micro
 from shrink.tflite.interpreter import load
+from shrink.tflite.memory import planned_bytes
 from shrink.tflite.model import read
-from shrink.tflite.planner import planned_bytes
 from shrink.tflite.runtime import smallest_arena
 from tests.stages.quantize.toys import float_cnn, images
 from tests.tflite.toys import samples, small_cnn

@@ -11,11 +11,11 @@ import pytest
 
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.arena_32 import CMSIS_NN, REFERENCE, Kernels, arena_32_bytes
+from shrink.tflite.memory import aligned
 from shrink.tflite.model import Operator, Subgraph, Tensor
-from shrink.tflite.planner import aligned
 from tests.benchmarks.bench_arena_32 import KERNELS, digest, estimates
 from tests.benchmarks.compact_models import MODELS, int8_file
-from tests.compact.random_bands import half_planned_file
+from tests.compact.random_tilings import half_planned_file
 from tests.compact.toys import random_net
 
 _RECORDED = Path(__file__).with_name("arena_32.json")

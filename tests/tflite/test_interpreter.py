@@ -10,14 +10,14 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError, ModelError
-from shrink.compact.banded import in_bands as banded_graph
-from shrink.compact.bands import Banding
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import plan
-from shrink.compact.stretch import Survey
+from shrink.compact.schedule import Tiling
+from shrink.compact.segment import GraphInfo
 from shrink.tflite import convert
 from shrink.tflite.edit import with_ordered_borders
 from shrink.tflite.interpreter import Session, TensorDetail, dequantize, load, quantize
+from tests.compact.random_tilings import in_tiles
 from tests.compact.toys import Net
 from tests.tflite.toys import batch, samples, small_cnn, two_by_two
 
@@ -99,19 +99,19 @@ def test_predict_runs_one_by_one_when_a_batch_would_mix_rows(build: object, coun
     np.testing.assert_allclose(outputs, one_by_one(model, x), rtol=1e-4, atol=1e-5)
 
 
-def in_bands(planned: bool) -> bytes:
-    """A residual block, its convolution in two bands of rows."""
+def tiled_residual(planned: bool) -> bytes:
+    """A residual block, its convolution in two row tiles."""
     net = Net((1, 16, 8, 4))
     first = net.conv(net.input, 4)
     graph = read_graph(net.file(net.add(first, net.conv(first, 4))))
-    banded = banded_graph(Survey(graph), [Banding(1, 2, (8,))])
+    banded = in_tiles(GraphInfo(graph), [Tiling(1, 2, (8,))])
     return write_graph(banded, plan(banded, 5).offsets if planned else None)
 
 
 @pytest.mark.parametrize("planned", [False, True])
 def test_predict_runs_a_file_in_bands_example_by_example(planned: bool) -> None:
     """Resized, all would get the convolution of the first; the first and last do not tell."""
-    content = in_bands(planned)
+    content = tiled_residual(planned)
     x = np.random.default_rng(0).normal(0, 20, (5, 16, 8, 4)).astype(np.float32)
     x[-1] = x[0]
     alone = np.concatenate([load(content).predict(x[i : i + 1])[0] for i in range(5)])

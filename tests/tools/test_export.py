@@ -15,14 +15,14 @@ from shrink.tflite.cc_array import cc_array
 from shrink.tflite.model import packed
 from shrink.tools.artifact import firmware_facts
 from tests.compact.runs import allocates
-from tests.compact.test_plan import banded_chain
+from tests.compact.test_plan import tiled_chain
 from tests.jobs import quiet, source
 
 
 def test_firmware_facts_of_a_file_in_bands_name_new_operators_and_its_own_arena(
     tmp_path: Path,
 ) -> None:
-    graph = banded_chain(4, kept=False)[0]
+    graph = tiled_chain(4, kept=False)[0]
     content = write_graph(graph, plan(graph, 20).offsets)
     path = tmp_path / "banded.tflite"
     path.write_bytes(content)

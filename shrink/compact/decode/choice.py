@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from shrink.base.errors import InternalError
+from shrink.compact.arena import allocated_as_given, arena_of
+from shrink.compact.blocks import blocks_of
 from shrink.compact.cost import channels_tail, graph_macs, tail_of
 from shrink.compact.decode.kernels import Kernel, bounds, kernels, shown_name, with_decode
 from shrink.compact.graph import Graph, read_graph, write_graph
@@ -29,11 +31,9 @@ from shrink.compact.verify import (
     random_examples,
     with_output,
 )
-from shrink.compact.views import blocks_of, live_bytes
-from shrink.compact.wheel import allocated_as_given, arena_of
 from shrink.contract.compaction import MemoryMap, StoredKernel, StoredKernels
 from shrink.tflite.litert_twin import DECODE, NOT_IN_LITERT, dense_twin
-from shrink.tflite.planner import aligned
+from shrink.tflite.memory import aligned, live_bytes
 from shrink.tflite.runtime import MICRO
 
 FLASH_OF_ARENA = 4
@@ -61,7 +61,7 @@ class Decoding:
         reason: why it is unchanged; empty where it is changed.
         file_bytes_before: of the file that was given.
         file_bytes: of this one.
-        arena_before: bytes of the smallest arena in which TFLite Micro's wheel allocates it.
+        arena_before: bytes of the smallest arena in which TFLite Micro's PyPI build allocates it.
         arena_after: and this one.
         layers: the kernels, largest first.
         bound_bytes: what the arena would be with activations that take no more than the most bytes
@@ -169,7 +169,8 @@ def decode(content: bytes, arena_bytes: int | None = None) -> Decoding:
     before = allocated_as_given(content, graph)
     found, others = kernels(graph)
     limit = None if arena_bytes is None else arena_bytes - before
-    live = live_bytes(blocks_of(graph), len(graph.operators))
+    cells = (cell for block in blocks_of(graph) for cell in block.cells)
+    live = live_bytes(cells, len(graph.operators))
     options = {kernel.index: list(_options(graph, kernel, live)) for kernel in found}
     choices = _choices(options, max(live, default=0), limit)
     for choice in choices[:_TRIES]:

@@ -21,14 +21,14 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base.types import Array
 from shrink.compact.concatenate import MOST_CONCATENATED, concatenation
 from shrink.compact.decode.codec import Encoded, smallest_form
-from shrink.compact.graph import Graph, Operator, OperatorCode, Tensor
+from shrink.compact.graph import Graph
 from shrink.tflite.litert_twin import DECODE
+from shrink.tflite.model import Operator, Tensor, constant_tensor
 
-_CODE = OperatorCode(schema.BuiltinOperator.CUSTOM, 1, DECODE)
 _KERNEL, _BIAS = 1, 2
 _READERS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 _SPLIT = frozenset({"CONV_2D", "FULLY_CONNECTED"})
-_BIASES = {schema.TensorType.INT32: "<i4", schema.TensorType.INT64: "<i8"}
+_BIASES = ("INT32", "INT64")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ def kernels(graph: Graph) -> tuple[list[Kernel], list[tuple[int, str]]]:
     found, others = [], []
     for index in graph.used():
         tensor = graph.tensors[index]
-        if not tensor.constant or tensor.type != schema.TensorType.INT8:
+        if not tensor.constant or tensor.dtype != "INT8":
             continue
         if tensor.stored is None or tensor.size_bytes < _LEAST_BYTES:
             continue
@@ -81,20 +81,19 @@ _LEAST_BYTES = 256
 
 def _why_not(graph: Graph, index: int) -> str:
     tensor = graph.tensors[index]
-    stored = tensor.stored
-    assert stored is not None, "the tensor is a constant of the file"
-    quantization = stored.quantization
-    if quantization is None or quantization.scale is None or not len(quantization.scale):
+    if not tensor.scales:
         return "it has no scale"
-    zero_points = quantization.zeroPoint
-    if zero_points is None or len(zero_points) != len(quantization.scale):
+    if len(tensor.zero_points) != len(tensor.scales):
         return "it has not as many zero points as scales"  # TFLite Micro would see one channel
-    if np.any(np.asarray(zero_points)):
+    if any(tensor.zero_points):
         return "its zero point is not 0"
-    axis, channels = quantization.quantizedDimension, len(quantization.scale)
+    axis, channels = tensor.quantized_dimension, len(tensor.scales)
     if channels > 1 and (axis not in (0, len(tensor.shape) - 1) or tensor.shape[axis] != channels):
         return "its scales lie along neither its first nor its last axis"
-    if index in graph.outputs or _holders(graph, index) > 1:
+    if (
+        index in graph.outputs
+        or sum(graph.tensors[one].buffer == tensor.buffer for one in graph.used()) > 1
+    ):
         return "its values are those of another tensor too"
     for operator in graph.operators:
         places = [place for place, one in enumerate(operator.inputs) if one == index]
@@ -103,22 +102,12 @@ def _why_not(graph: Graph, index: int) -> str:
     return ""
 
 
-def _holders(graph: Graph, index: int) -> int:
-    stored = graph.tensors[index].stored
-    assert stored is not None, "the tensor is a constant of the file"
-    others = (graph.tensors[one].stored for one in graph.used())
-    return sum(one is not None and one.buffer == stored.buffer for one in others)
-
-
 def _kernel(graph: Graph, index: int) -> Kernel:
     tensor = graph.tensors[index]
-    assert tensor.stored is not None, "the tensor is a constant of the file"
-    values = _values(graph, index, "i1")
-    quantization = tensor.stored.quantization
-    axis = quantization.quantizedDimension if len(quantization.scale) > 1 else None
+    axis = tensor.quantized_dimension if len(tensor.scales) > 1 else None
     readers = tuple(n for n, one in enumerate(graph.operators) if index in one.inputs)
     splits = axis in (0, None) and all(_splits(graph, graph.operators[n]) for n in readers)
-    return Kernel(index, values, axis, readers, splits)
+    return Kernel(index, graph.values(index), axis, readers, splits)
 
 
 def _splits(graph: Graph, operator: Operator) -> bool:
@@ -133,15 +122,8 @@ def _splits(graph: Graph, operator: Operator) -> bool:
 
 def _is_plain_bias(graph: Graph, index: int, channels: int) -> bool:
     bias = graph.tensors[index]
-    known = bias.constant and bias.stored is not None and bias.type in _BIASES
+    known = bias.constant and bias.stored is not None and bias.dtype in _BIASES
     return known and bias.shape == (channels,)
-
-
-def _values(graph: Graph, index: int, dtype: str) -> Array:
-    tensor = graph.tensors[index]
-    assert tensor.stored is not None, "the tensor is a constant of the file"
-    data = graph.model.buffers[tensor.stored.buffer].data
-    return np.asarray(data, np.uint8).view(dtype).reshape(tensor.shape)
 
 
 def bounds(channels: int, parts: int) -> list[tuple[int, int]]:
@@ -198,8 +180,7 @@ class _Writer:
         start, end = span
         stored, ancillary = self._stored(kernel, start, end)
         dense = self._part(kernel.index, 0, start, end)
-        self.tensors[dense] = dataclasses.replace(self.tensors[dense], constant=False)
-        self.operators.append(Operator(_CODE, (stored, ancillary), (dense,)))
+        self.operators.append(Operator(DECODE, True, (stored, ancillary), (dense,)))
         inputs = list(operator.inputs)
         inputs[_KERNEL] = dense
         whole = (end - start) == len(kernel.values)
@@ -213,13 +194,9 @@ class _Writer:
         """Return the tensors of a part's form, the same ones for each operator that reads it."""
         if (kernel.index, start) not in self._encoded:
             form = kernel.form(start, end)
-            both = [self._constant(values) for values in (form.stored, form.ancillary)]
+            both = [self._add(constant_tensor(values)) for values in (form.stored, form.ancillary)]
             self._encoded[kernel.index, start] = both[0], both[1]
         return self._encoded[kernel.index, start]
-
-    def _constant(self, values: Array) -> int:
-        kind = schema.TensorType.UINT8
-        return self._add(Tensor(values.shape, kind, data=values, constant=True))
 
     def _add(self, tensor: Tensor) -> int:
         self.tensors.append(tensor)
@@ -231,13 +208,12 @@ class _Writer:
         shape = list(tensor.shape)
         shape[axis] = end - start
         stored = self._described(tensor, tuple(shape), start, end)
-        return self._add(Tensor(tuple(shape), tensor.type, stored))
+        return self._add(Tensor("", tuple(shape), tensor.dtype, stored=stored))
 
     def _bias(self, index: int, start: int, end: int) -> int:
-        tensor = self._graph.tensors[index]
-        values = _values(self._graph, index, _BIASES[tensor.type])[start:end]
-        stored = self._described(tensor, values.shape, start, end)
-        return self._add(Tensor(values.shape, tensor.type, stored, values, constant=True))
+        tensor, some = self._graph.tensors[index], self._graph.values(index)[start:end]
+        stored = self._described(tensor, some.shape, start, end)
+        return self._add(dataclasses.replace(constant_tensor(some), stored=stored))
 
     @staticmethod
     def _described(

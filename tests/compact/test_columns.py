@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from shrink.compact.banded import in_bands
-from shrink.compact.bands import Banding
+from shrink.compact.columns import with_columns
 from shrink.compact.compact import compact
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.plan import plan
-from shrink.compact.stretch import Survey
-from shrink.compact.upright import upright
+from shrink.compact.schedule import Tiling
+from shrink.compact.segment import GraphInfo
+from tests.compact.random_tilings import in_tiles
 from tests.compact.runs import outputs_of
 from tests.compact.toys import Net
 
@@ -54,7 +54,7 @@ def kinds(graph: Graph) -> list[str]:
 def test_columns_give_the_bytes_of_rows() -> None:
     content = signal_net()
     given = read_graph(content)
-    graph = upright(given)
+    graph = with_columns(given)
     # One RESHAPE to a column, one of the output; those between are gone.
     assert kinds(graph).count("RESHAPE") == 2
     assert kinds(given).count("RESHAPE") == 7
@@ -63,14 +63,14 @@ def test_columns_give_the_bytes_of_rows() -> None:
 
 
 @pytest.mark.parametrize("cuts", [(10,), (3, 4, 11), tuple(range(1, 20))])
-def test_columns_run_in_bands(cuts: tuple[int, ...]) -> None:
+def test_columns_run_in_tiles(cuts: tuple[int, ...]) -> None:
     content = signal_net()
-    survey = Survey(upright(read_graph(content)))
-    count = len(survey.rules)
-    assert [place for place, rule in enumerate(survey.rules) if rule is None] == [0, count - 1]
-    outputs = {o.outputs[0] for o in survey.graph.operators}
+    info = GraphInfo(with_columns(read_graph(content)))
+    count = len(info.rules)
+    assert [place for place, rule in enumerate(info.rules) if rule is None] == [0, count - 1]
+    outputs = {o.outputs[0] for o in info.graph.operators}
     for kept in (frozenset[int](), frozenset(outputs)):
-        graph = in_bands(survey, [Banding(1, count - 1, cuts, kept)])
+        graph = in_tiles(info, [Tiling(1, count - 1, cuts, kept)])
         assert outputs_of(write_graph(graph, plan(graph, 50).offsets)) == outputs_of(content)
 
 
@@ -80,7 +80,7 @@ def test_compact_cuts_signals_where_that_takes_less() -> None:
     found = compact(content)
     assert found.changed
     assert found.arena_after < 0.75 * found.arena_before
-    assert any("bands of rows" in line for line in found.done)
+    assert any("row tiles" in line for line in found.done)
     assert found.equality is not None
     assert len(found.equality.runtimes) == 4
     assert outputs_of(found.content) == outputs_of(content)
@@ -97,7 +97,7 @@ def test_a_reshape_to_another_scale_stays() -> None:
     row = reshaped(net, conv1d(net, net.input, 4), (1, 1, 12, 4))
     net.graph.tensors[row].quantization.scale *= 2
     content = net.file(net.conv(row, 4, (1, 3)))
-    graph = upright(read_graph(content))
+    graph = with_columns(read_graph(content))
     # To a column, to the shape that the one that stays reads, itself, to a column, of the output.
     assert kinds(graph).count("RESHAPE") == 5
     assert outputs_of(write_graph(graph)) == outputs_of(content)
@@ -106,4 +106,4 @@ def test_a_reshape_to_another_scale_stays() -> None:
 def test_a_kernel_of_several_rows_stays_as_it_is() -> None:
     net = Net((1, 1, 12, 3))
     graph = read_graph(net.file(net.conv(net.input, 4, (3, 3))))
-    assert upright(graph) is graph
+    assert with_columns(graph) is graph

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from shrink.compact import compact as whole
+from shrink.compact import search
 from shrink.compact.compact import compact
-from shrink.compact.litert import arena_bytes
 from shrink.compact.verify import Equality
+from shrink.tflite.arena import litert_arena_bytes as arena_bytes
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import PLAN_ENTRY, read_metadata
 from tests.compact.runs import outputs_of
@@ -18,8 +19,8 @@ from tests.compact.toys import Net
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, few in (("_TRIES", 1500), ("_STARTS", 2), ("_CANDIDATES", 10)):
-        monkeypatch.setattr(whole, name, few)
+    for name, few in (("_STARTS", 2), ("_CHANGES", 60)):
+        monkeypatch.setattr(search, name, few)
 
 
 def test_an_arena_is_what_tensors_that_live_at_once_take() -> None:

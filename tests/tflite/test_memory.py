@@ -1,5 +1,8 @@
+"""Lifetimes and plans: greedy ones as TFLite Micro makes them, and those that files bring."""
+
 from __future__ import annotations
 
+import itertools
 import random
 from io import StringIO
 from pathlib import Path
@@ -14,6 +17,16 @@ from shrink.base.errors import ModelError
 from shrink.tflite.arena import arena_bytes, predict_in_micro
 from shrink.tflite.convert import convert
 from shrink.tflite.edit import with_constants, with_metadata, without_plan
+from shrink.tflite.memory import (
+    ONLINE,
+    Block,
+    blocks_of,
+    check_plan,
+    greedy_plan,
+    planned_bytes,
+    read_plan,
+    with_plan,
+)
 from shrink.tflite.model import (
     PLAN_ENTRY,
     Operator,
@@ -24,8 +37,6 @@ from shrink.tflite.model import (
     read_metadata,
     unpacked,
 )
-from shrink.tflite.offline_plan import ONLINE, check_plan, read_plan, with_plan
-from shrink.tflite.planner import lifetimes, plan, planned_bytes, tensor_bytes
 from shrink.tflite.runtime import check_artifact
 from shrink.tools.artifact import describe_artifact
 from shrink.tools.show import show_inspection
@@ -51,7 +62,13 @@ class Net:
         self.tensors.append(tensor(*shape))
         output = len(self.tensors) - 1
         self.operators.append(
-            Operator(name, False, tuple(inputs), (output,), options=SimpleNamespace(axis=axis))
+            Operator(
+                name,
+                False,
+                tuple(inputs),
+                (output,),
+                options=SimpleNamespace(axis=axis, fusedActivationFunction=0),
+            )
         )
         return output
 
@@ -204,7 +221,7 @@ def numbers_of(graph: Subgraph, index: int) -> list[int]:
 
 def runs_right(graph: Subgraph, offsets: dict[int, int]) -> bool:
     """Run a plan with a number in each byte of a real arena; the plain reading of the rules."""
-    sizes = {i: tensor_bytes(graph.tensors[i]) for i in offsets}
+    sizes = {i: graph.tensors[i].size_bytes for i in offsets}
     arena = np.full(max(offsets[i] + sizes[i] for i in offsets), -1)
     right: dict[int, list[int]] = {}
     fresh = iter(range(1, 10**6))
@@ -275,7 +292,7 @@ def greedy_offsets(content: bytes) -> list[int]:
     offsets = [ONLINE] * len(graph.tensors)
     used = {i for o in graph.operators for i in (*o.inputs, *o.outputs)} | {*graph.inputs}
     moving = sorted(i for i in used if i >= 0 and not graph.tensors[i].constant)
-    for index, offset in zip(moving, plan(lifetimes(graph)), strict=True):
+    for index, offset in zip(moving, greedy_plan(blocks_of(graph)), strict=True):
         offsets[index] = offset
     return offsets
 
@@ -379,3 +396,81 @@ def test_inspect_shows_a_plan(int8: bytes, tmp_path: Path) -> None:
     assert f"memory plan of the file: {len(rows)} tensors in" in lines.getvalue()
     path.write_bytes(int8)
     assert describe_artifact(path).memory_plan is None
+
+
+def bytes_tensor(size: int, constant: bool = False, variable: bool = False) -> Tensor:
+    data = np.zeros(size if constant else 0, np.uint8)
+    return Tensor("t", (size,), "INT8", (), (), 0, data, sparse=False, variable=variable)
+
+
+def chain(*sizes: int) -> Subgraph:
+    """Each operator reads one tensor and a constant of 99 bytes, and writes the next tensor."""
+    tensors = (*map(bytes_tensor, sizes), bytes_tensor(99, constant=True))
+    last = len(sizes)
+    operators = tuple(
+        Operator("RELU", custom=False, inputs=(i, last, -1), outputs=(i + 1,))
+        for i in range(last - 1)
+    )
+    return Subgraph(tensors, operators, (0,), (last - 1,))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ((64,), 64),
+        ((64, 32), 96),
+        ((64, 128, 32), 192),
+        ((16, 16, 16, 16), 32),
+        ((10, 10), 32),  # each starts at a multiple of 16
+    ],
+)
+def test_planned_bytes_of_a_chain_is_its_largest_neighbouring_pair(
+    sizes: tuple[int, ...], expected: int
+) -> None:
+    assert planned_bytes(chain(*sizes)) == expected
+
+
+def test_planned_bytes_keeps_a_skipped_over_tensor() -> None:
+    graph = chain(64, 64, 64, 64)
+    add = Operator("ADD", custom=False, inputs=(0, 2), outputs=(3,))
+    assert planned_bytes(Subgraph(graph.tensors, (*graph.operators[:2], add), (0,), (3,))) == 192
+
+
+def test_lifetimes_hold_variables_throughout_and_leave_out_constants() -> None:
+    graph = chain(16, 16, 16)
+    state = bytes_tensor(32, variable=True)
+    reader = Operator("LSTM", custom=False, inputs=(0, 4), outputs=(1,))
+    graph = Subgraph((*graph.tensors, state), (reader, graph.operators[1]), (0,), (2,))
+    assert blocks_of(graph) == [
+        Block(16, 0, 0),
+        Block(16, 0, 1),
+        Block(16, 1, 1),
+        Block(32, 0, 1),
+    ]
+
+
+def test_plan_never_overlaps_and_aligns_offsets() -> None:
+    source = random.Random(0)
+    for _ in range(200):
+        starts = [source.randrange(12) for _ in range(15)]
+        blocks = [Block(16 * source.randint(1, 9), s, s + source.randrange(5)) for s in starts]
+        offsets = greedy_plan(blocks)
+        for step in range(17):
+            live = sorted(
+                (offset, offset + block.size_bytes)
+                for offset, block in zip(offsets, blocks, strict=True)
+                if block.first <= step <= block.last
+            )
+            assert all(a[1] <= b[0] for a, b in itertools.pairwise(live))
+        assert all(offset % 16 == 0 for offset in offsets)
+
+
+def test_of_blocks_of_one_size_the_last_is_placed_first() -> None:
+    """As TFLite Micro does: sizes count rounded up to 16 bytes, and of equal ones the last."""
+    blocks = [Block(17, 0, 0), Block(30, 0, 0), Block(40, 0, 0), Block(32, 0, 0)]
+    assert greedy_plan(blocks) == [112, 80, 0, 48]
+
+
+def test_blocks_with_places_stay_and_others_take_the_gaps_between() -> None:
+    blocks = [Block(16, 0, 1), Block(16, 0, 1, 0), Block(16, 1, 2, 32), Block(32, 0, 2)]
+    assert greedy_plan(blocks) == [16, 0, 32, 48]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shrink.compact.banded import in_bands
-from shrink.compact.bands import Banding
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.plan import plan
 from shrink.compact.rows import Transposed
-from shrink.compact.stretch import Impossible, Stretch, Survey
-from tests.compact.random_bands import random_banding
+from shrink.compact.schedule import Tiling
+from shrink.compact.segment import GraphInfo, ImpossibleError, Segment
+from tests.compact.random_tilings import in_tiles, random_tiling
 from tests.compact.runs import allocates, outputs_of
 from tests.compact.toys import Net, chain, random_net, with_old_codes
 
@@ -23,11 +22,11 @@ def assert_equal(content: bytes, graph: Graph) -> None:
 
 def check_random_bands(seed: int, tries: int) -> None:
     content = random_net(seed)
-    survey = Survey(read_graph(content))
+    info = GraphInfo(read_graph(content))
     rng = np.random.default_rng(seed)
     for _ in range(tries):
-        if banding := random_banding(survey, rng):
-            assert_equal(content, in_bands(survey, [banding]))
+        if tiling := random_tiling(info, rng):
+            assert_equal(content, in_tiles(info, [tiling]))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -49,8 +48,8 @@ def test_inputs_decide_outputs() -> None:
 
 
 @pytest.mark.parametrize("content", [chain(), random_net(0)])
-def test_operators_named_by_the_old_field_alone_run_in_bands(content: bytes) -> None:
-    graph = in_bands(Survey(read_graph(with_old_codes(content))), [Banding(0, 2, (4, 8))])
+def test_operators_named_by_the_old_field_alone_run_in_tiles(content: bytes) -> None:
+    graph = in_tiles(GraphInfo(read_graph(with_old_codes(content))), [Tiling(0, 2, (4, 8))])
     assert_equal(content, graph)
 
 
@@ -58,9 +57,9 @@ def test_two_bandings_run_one_after_the_other() -> None:
     net = Net((1, 24, 12, 3))
     half = net.conv(net.conv(net.input, 8), 8, stride=2)
     content = net.file(net.conv(net.conv(half, 16), 4))
-    survey = Survey(read_graph(content))
-    bandings = [Banding(0, 2, (4, 8)), Banding(2, 4, (5,), upward=True)]
-    assert_equal(content, in_bands(survey, bandings))
+    info = GraphInfo(read_graph(content))
+    tilings = [Tiling(0, 2, (4, 8)), Tiling(2, 4, (5,), upward=True)]
+    assert_equal(content, in_tiles(info, tilings))
 
 
 def test_a_skip_connection_leaves_and_enters_a_stretch() -> None:
@@ -68,26 +67,26 @@ def test_a_skip_connection_leaves_and_enters_a_stretch() -> None:
     skip = net.conv(net.input, 8)
     low = net.conv(net.pool(skip, 2, 2, average=False, padding=1), 8)
     content = net.file(net.conv(net.concat([skip, net.enlarge(low)]), 4))
-    survey = Survey(read_graph(content))
-    count = len(survey.rules)
+    info = GraphInfo(read_graph(content))
+    count = len(info.rules)
     for start, end in ((0, 2), (0, count), (2, count)):
-        for kept in (frozenset[int](), frozenset(Stretch(survey, start, end).outputs)):
-            assert_equal(content, in_bands(survey, [Banding(start, end, (3, 6), kept)]))
+        for kept in (frozenset[int](), frozenset(Segment(info, start, end).outputs)):
+            assert_equal(content, in_tiles(info, [Tiling(start, end, (3, 6), kept)]))
 
 
 @pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize(("kernel", "stride"), [(1, 2), (2, 2), (3, 2), (4, 2), (3, 1), (5, 3)])
-def test_transposed_convolutions_run_in_bands(kernel: int, stride: int, padding: int) -> None:
+def test_transposed_convolutions_run_in_tiles(kernel: int, stride: int, padding: int) -> None:
     for more in {0, 1 - stride if padding == 0 else stride - 1}:
         net = Net((1, 7, 5, 4))
         x = net.conv(net.input, 4)
         x = net.transposed(x, 6, kernel, stride, padding, more, bias=bool(more))
         content = net.file(net.conv(x, 4))
-        survey = Survey(read_graph(content))
-        assert survey.rules[1] is not None
-        middle = survey.graph.operators[1].outputs[0]
+        info = GraphInfo(read_graph(content))
+        assert info.rules[1] is not None
+        middle = info.graph.operators[1].outputs[0]
         for kept in (frozenset[int](), frozenset([middle])):
-            graph = in_bands(survey, [Banding(0, 3, (2, 3, 6), kept)])
+            graph = in_tiles(info, [Tiling(0, 3, (2, 3, 6), kept)])
             assert_equal(content, graph)
 
 
@@ -99,7 +98,7 @@ def test_a_row_too_few_for_a_transposed_convolution_shows(monkeypatch: pytest.Mo
     monkeypatch.setattr(
         Transposed, "_needed", lambda *given: (right(*given)[0] + 1, right(*given)[1])
     )
-    graph = in_bands(Survey(read_graph(content)), [Banding(0, 2, (6,))])
+    graph = in_tiles(GraphInfo(read_graph(content)), [Tiling(0, 2, (6,))])
     for one, other in zip(outputs_of(write_graph(graph)), outputs_of(content), strict=True):
         assert one != other
 
@@ -107,13 +106,13 @@ def test_a_row_too_few_for_a_transposed_convolution_shows(monkeypatch: pytest.Mo
 def test_a_transposed_convolution_of_more_rows_than_its_padding_gives_runs_whole() -> None:
     net = Net((1, 7, 5, 4))
     graph = read_graph(net.file(net.transposed(net.input, 6, 3, 2, 0, more=4)))
-    assert Survey(graph).rules == [None]
+    assert GraphInfo(graph).rules == [None]
 
 
 def test_more_than_ten_bands_are_concatenated_by_tens() -> None:
     net = Net((1, 26, 4, 2))
     content = net.file(net.conv(net.input, 4))
-    graph = in_bands(Survey(read_graph(content)), [Banding(0, 1, tuple(range(1, 26)))])
+    graph = in_tiles(GraphInfo(read_graph(content)), [Tiling(0, 1, tuple(range(1, 26)))])
     concatenations = [o for o in graph.operators if o.name == "CONCATENATION"]
     assert [len(o.inputs) for o in concatenations] == [9, 9, 8, 3]
     assert_equal(content, graph)
@@ -122,7 +121,7 @@ def test_more_than_ten_bands_are_concatenated_by_tens() -> None:
 def test_more_than_a_hundred_bands_are_concatenated_by_tens_twice() -> None:
     net = Net((1, 101, 3, 2))
     content = net.file(net.conv(net.input, 4))
-    graph = in_bands(Survey(read_graph(content)), [Banding(0, 1, tuple(range(1, 101)))])
+    graph = in_tiles(GraphInfo(read_graph(content)), [Tiling(0, 1, tuple(range(1, 101)))])
     joined = [len(o.inputs) for o in graph.operators if o.name == "CONCATENATION"]
     assert max(joined) <= 10
     assert sum(joined[:11]) == 101
@@ -136,11 +135,11 @@ def test_tflite_micro_concatenates_ten_tensors_at_most(count: int, runs: bool) -
     assert allocates(net.file(net.concat([net.input] * count)), 100_000) == runs
 
 
-def test_an_operator_that_mixes_all_rows_cannot_run_in_bands() -> None:
+def test_an_operator_that_mixes_all_rows_cannot_run_in_tiles() -> None:
     net = Net((1, 8, 8, 4))
     pooled = net.pool(net.conv(net.input, 4), 3, 1, average=True, padding=0)
-    survey = Survey(read_graph(net.file(net.same_scale(pooled, 1.0))))
-    assert all(rule is not None for rule in survey.rules)
+    info = GraphInfo(read_graph(net.file(net.same_scale(pooled, 1.0))))
+    assert all(rule is not None for rule in info.rules)
     graph = read_graph(net.file(net.concat([pooled, pooled], axis=1)))
-    with pytest.raises(Impossible):
-        Stretch(Survey(graph), 0, len(graph.operators))
+    with pytest.raises(ImpossibleError):
+        Segment(GraphInfo(graph), 0, len(graph.operators))

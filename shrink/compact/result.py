@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+from shrink.compact.arena import Target
 from shrink.compact.borders import Border
 from shrink.compact.decode.choice import Decoding
 from shrink.compact.verify import Equality
 from shrink.contract.compaction import Compaction, Int8Border, MemoryMap, RuntimeEquality
 
-Target = Literal["tflm", "litert"]
-"""The runtime whose arena counts: TFLite Micro, as its wheel measures it, or LiteRT."""
 _ONE_ANSWER = "all of these inputs give one answer, so that equal outputs say little"
 
 
@@ -25,7 +23,7 @@ class Compacted:
         done: what was done, a line each.
         macs_before: multiply-accumulates of the file that was given.
         macs_after: and of this one.
-        arena_before: bytes of the smallest arena in which TFLite Micro's wheel allocates it, or
+        arena_before: bytes of the smallest arena in which TFLite Micro's PyPI build allocates it;
             see `target`.
         arena_after: and this one.
         bound_bytes: what the arena would be with activations that take no more than the most bytes

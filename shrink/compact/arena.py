@@ -1,30 +1,36 @@
-"""What TFLite Micro's wheel says of the arena of files that are in memory."""
+"""Arenas of files that are in memory, as their runtimes measure them."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 from shrink.base import files
 from shrink.base.errors import StageError
 from shrink.compact.graph import Graph, write_graph
-from shrink.tflite.arena import ArenaFigure, arena_bytes
+from shrink.tflite.arena import ArenaFigure, arena_bytes, litert_arena_bytes
+
+Target = Literal["tflm", "litert"]
+"""The runtime whose arena counts: TFLite Micro, as its PyPI build measures it, or LiteRT."""
 
 
 def arena_of(content: bytes) -> ArenaFigure:
-    """Return the arena of a .tflite file; see `shrink.tflite.arena.arena_bytes`."""
+    """Return TFLite Micro's arena of a .tflite file; see `shrink.tflite.arena.arena_bytes`."""
     with tempfile.TemporaryDirectory(prefix="shrink-compact-") as folder:
         path = Path(folder) / "model.tflite"
         files.write_bytes(path, content)
         return arena_bytes(path)
 
 
-def allocated_bytes(content: bytes) -> int:
-    """Return the bytes of the smallest arena in which TFLite Micro allocates a file.
+def allocated_bytes(content: bytes, target: Target = "tflm") -> int:
+    """Return the bytes of the smallest arena in which a runtime allocates a file.
 
     Raises:
-        StageError: it does not, or fails when it runs the file.
+        StageError: it does not, or TFLite Micro fails when it runs the file.
     """
+    if target == "litert":
+        return litert_arena_bytes(content)
     figure = arena_of(content)
     if figure.value is None or figure.fails:
         raise StageError(
@@ -36,8 +42,8 @@ def allocated_bytes(content: bytes) -> int:
     return figure.value
 
 
-def allocated_as_given(content: bytes, graph: Graph) -> int:
-    """Return the arena of a file as it was given, or of its graph written anew.
+def allocated_as_given(content: bytes, graph: Graph, target: Target = "tflm") -> int:
+    """Return the arena of a file as it was given, or of its graph written again.
 
     TFLite Micro does not find the operators of files that hold only the deprecated operator codes,
     as converters wrote them before 2021.
@@ -46,9 +52,9 @@ def allocated_as_given(content: bytes, graph: Graph) -> int:
         StageError: TFLite Micro allocates neither.
     """
     try:
-        return allocated_bytes(content)
+        return allocated_bytes(content, target)
     except StageError:
         again = write_graph(graph)
-        if again == content:
+        if target == "litert" or again == content:
             raise
         return allocated_bytes(again)

@@ -1,4 +1,4 @@
-"""Signals of one dimension, stood upright, so that bands of rows run through them.
+"""Signals of one dimension, rewritten as Nx1 columns, so that row tiles run through them.
 
 Converters write a convolution over time as one over the columns of a single row, (1, 1, steps,
 channels), with RESHAPEs to (1, steps, channels) between operators. There is one row to cut. The
@@ -11,34 +11,32 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.compact.graph import Graph, Operator, OperatorCode, Options, Tensor, mean_the_same
+from shrink.compact.graph import Graph, mean_the_same
+from shrink.compact.passes import RESHAPES
 from shrink.compact.rows import CONVOLUTIONS, POINTWISE, POOLS
-from shrink.compact.views import RESHAPES
-
-BuiltinOperator = schema.BuiltinOperator
-_INT32 = schema.TensorType.INT32
+from shrink.tflite.model import Operator, Tensor, constant_tensor
 
 
-def upright(graph: Graph) -> Graph:
+def with_columns(graph: Graph) -> Graph:
     """Return the graph with its one-dimensional signals as columns; as it is where none is.
 
-    It pays where bands do: CMSIS-NN has a faster kernel for a row than for a column.
+    It pays where row tiles do: CMSIS-NN has a faster kernel for a row than for a column.
     """
-    stands = {id(operator): _stands(graph, operator) for operator in graph.operators}
-    if not any(stands[id(o)] and o.code.builtin in CONVOLUTIONS for o in graph.operators):
+    is_column = {id(operator): _runs_on_columns(graph, operator) for operator in graph.operators}
+    if not any(is_column[id(o)] and o.name in CONVOLUTIONS for o in graph.operators):
         return graph
     build = _Build(graph)
     for operator in graph.operators:
-        if stands[id(operator)] and operator.code.builtin in RESHAPES:
+        if is_column[id(operator)] and operator.name in RESHAPES:
             build.alias(operator)
-        elif stands[id(operator)]:
-            build.stand(operator)
+        elif is_column[id(operator)]:
+            build.add_column(operator)
         else:
             build.keep(operator)
     return build.graph()
@@ -57,26 +55,25 @@ def column(shape: tuple[int, ...]) -> tuple[int, int, int, int] | None:
     return None
 
 
-def _stands(graph: Graph, operator: Operator) -> bool:
+def _runs_on_columns(graph: Graph, operator: Operator) -> bool:
     """Whether an operator does the same to columns."""
     if len(operator.outputs) != 1 or not operator.inputs or min(operator.inputs[:2]) < 0:
         return False
-    builtin = operator.code.builtin
     source, output = (graph.tensors[i] for i in (operator.inputs[0], operator.outputs[0]))
     before, after = column(source.shape), column(output.shape)
     if before is None or after is None or source.constant:
         return False
-    lying = _lies(source.shape) and _lies(output.shape)
-    if builtin in RESHAPES:
+    flat = _is_flat(source.shape) and _is_flat(output.shape)
+    if operator.name in RESHAPES:
         return before == after and mean_the_same(source, output)
-    if builtin in CONVOLUTIONS:
+    if operator.name in CONVOLUTIONS:
         weights = graph.tensors[operator.inputs[1]]
         by_row = weights.constant and len(weights.shape) == 4 and weights.shape[1] == 1
-        return lying and by_row and operator.options is not None
-    if builtin in POOLS:
+        return flat and by_row and operator.options is not None
+    if operator.name in POOLS:
         options = operator.options
-        return lying and options is not None and options.filterHeight == 1
-    if builtin == BuiltinOperator.CONCATENATION:
+        return flat and options is not None and options.filterHeight == 1
+    if operator.name == "CONCATENATION":
         by_channels = operator.options is not None
         by_channels = by_channels and operator.options.axis % len(output.shape) == (
             len(output.shape) - 1
@@ -84,12 +81,12 @@ def _stands(graph: Graph, operator: Operator) -> bool:
         shapes = [graph.tensors[index].shape for index in operator.inputs]
         whole = len(graph.activations(operator.inputs)) == len(operator.inputs)
         return by_channels and whole and all(shape[:-1] == output.shape[:-1] for shape in shapes)
-    if builtin == BuiltinOperator.PAD:
+    if operator.name == "PAD":
         return _paddings(graph, operator) is not None
-    return builtin in POINTWISE and _is_pointwise(graph, operator, output.shape)
+    return operator.name in POINTWISE and _is_pointwise(graph, operator, output.shape)
 
 
-def _lies(shape: tuple[int, ...]) -> bool:
+def _is_flat(shape: tuple[int, ...]) -> bool:
     return len(shape) == 4 and shape[1] == 1
 
 
@@ -114,7 +111,7 @@ def _paddings(graph: Graph, operator: Operator) -> Array | None:
     others = [pair.tolist() for place, pair in enumerate(pairs) if place != axis]
     if len(pairs) != len(source) or (len(source) == 4 and source[1] != 1) or np.any(others):
         return None
-    return np.array([[0, 0], pairs[axis], [0, 0], [0, 0]], "<i4")
+    return np.array([[0, 0], pairs[axis], [0, 0], [0, 0]], np.int32)
 
 
 class _Build:
@@ -142,33 +139,32 @@ class _Build:
         """Leave out an operator whose output holds the bytes of its input."""
         self._root[operator.outputs[0]] = self._root_of(operator.inputs[0])
 
-    def stand(self, operator: Operator) -> None:
+    def add_column(self, operator: Operator) -> None:
         """Add an operator that reads and writes columns."""
         graph, output = self._graph, operator.outputs[0]
         inputs = [self._as_column(i) if graph.is_activation(i) else i for i in operator.inputs]
         options = operator.options
-        builtin = operator.code.builtin
-        if builtin in CONVOLUTIONS:
+        if operator.name in CONVOLUTIONS:
             weights = graph.tensors[inputs[1]]
             one, _, kernel, other = weights.shape
             inputs[1] = self._new(dataclasses.replace(weights, shape=(one, kernel, 1, other)))
-        if builtin in (*CONVOLUTIONS, *POOLS):
-            options = _turned(options)
-        if builtin == BuiltinOperator.CONCATENATION:
+        if operator.name in (*CONVOLUTIONS, *POOLS):
+            options = _transposed(options)
+        if operator.name == "CONCATENATION":
             options = copy.copy(options)
             options.axis = 3
-        if builtin == BuiltinOperator.PAD:
+        if operator.name == "PAD":
             paddings = _paddings(graph, operator)
-            assert paddings is not None, "asked before"
-            inputs[1] = self._constant(paddings)
+            assert paddings is not None, "checked before"
+            inputs[1] = self._new(constant_tensor(paddings))
         shape = column(graph.tensors[output].shape)
-        assert shape is not None, "asked before"
-        standing = dataclasses.replace(graph.tensors[output], shape=shape)
+        assert shape is not None, "checked before"
+        as_column = dataclasses.replace(graph.tensors[output], shape=shape)
         place = output
         if output in graph.outputs:
-            place = self._new(standing)
+            place = self._new(as_column)
         else:
-            self._tensors[output] = standing
+            self._tensors[output] = as_column
         self._column[output] = place
         self._operators.append(
             dataclasses.replace(operator, inputs=tuple(inputs), outputs=(place,), options=options)
@@ -189,7 +185,7 @@ class _Build:
         root = self._root_of(index)
         if root not in self._column:
             shape = column(self._graph.tensors[index].shape)
-            assert shape is not None, "asked before"
+            assert shape is not None, "checked before"
             added = self._new(dataclasses.replace(self._graph.tensors[index], shape=shape))
             self._reshape(self._any(root), added)
             self._column[root] = added
@@ -213,30 +209,23 @@ class _Build:
         return next(index for (one, _), index in self._flat.items() if one == root)
 
     def _reshape(self, source: int, output: int) -> None:
-        shape = np.array(self._tensors[output].shape, "<i4")
+        shape = np.array(self._tensors[output].shape, np.int32)
         options = schema.ReshapeOptionsT()
         options.newShape = shape
-        code = OperatorCode(BuiltinOperator.RESHAPE, 1)
-        inputs, kind = (source, self._constant(shape)), schema.BuiltinOptions.ReshapeOptions
-        self._operators.append(Operator(code, inputs, (output,), options, kind))
-
-    def _constant(self, values: Array) -> int:
-        return self._new(Tensor(values.shape, _INT32, None, values, constant=True))
+        inputs = (source, self._new(constant_tensor(shape)))
+        self._operators.append(Operator("RESHAPE", False, inputs, (output,), options=options))
 
     def _new(self, tensor: Tensor) -> int:
         self._tensors.append(tensor)
         return len(self._tensors) - 1
 
 
-def _turned(options: Options) -> Options:
+def _transposed(options: Any) -> Any:
     """Return what a kernel does to columns in place of rows."""
     turned = copy.copy(options)
     turned.strideH, turned.strideW = options.strideW, 1
-    names: Mapping[str, str] = {
-        "dilationHFactor": "dilationWFactor",
-        "filterHeight": "filterWidth",
-    }
-    for high, wide in names.items():
+    pairs = (("dilationHFactor", "dilationWFactor"), ("filterHeight", "filterWidth"))
+    for high, wide in pairs:
         if hasattr(options, high):
             setattr(turned, high, getattr(options, wide))
             setattr(turned, wide, 1)

@@ -1,0 +1,262 @@
+"""Which tensors can lie inside others, and for how long each of their bytes is needed.
+
+A slice of rows lies inside of what it is cut from, the inputs of a concatenation of rows inside of
+its output, and a reshaped tensor stays where it is: the kernels then copy bytes onto themselves. A
+QUANTIZE between types of one size, as at a uint8 input, writes each value over the one it reads.
+And a row that no later operator reads is free for others, though the rest of its tensor is not.
+
+A block is a set of tensors whose places follow from one another; its cells are its bytes, each
+with the operators from which to which they are needed.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Container, Mapping, Sequence
+from typing import NamedTuple
+
+from shrink.compact.cost import scratch_bytes
+from shrink.tflite.memory import (
+    ALIGNMENT_BYTES,
+    Cell,
+    Piece,
+    aligned,
+    copied_pieces,
+    lifetimes,
+)
+from shrink.tflite.model import Operator, Subgraph
+
+_MOST_GROWTH = 1.25
+"""How much longer a slice may make the block that it is cut from: rows that are wrong at the edges
+of a window stand out. Without a limit a chain of slices moves through the arena as one block."""
+
+
+class Block(NamedTuple):
+    """Tensors whose places follow from one another.
+
+    Attributes:
+        places: bytes from the block's start, by tensor.
+        cells: which of its bytes are needed when.
+        whole: cells of its tensors as TFLite Micro sees them when it finds a place for scratch
+            memory: whole, from the first to the last operator that names them.
+        is_scratch: whether it is an operator's scratch memory, which no plan names.
+    """
+
+    places: Mapping[int, int]
+    cells: Sequence[Cell]
+    whole: Sequence[Cell] = ()
+    is_scratch: bool = False
+
+
+class _Source(NamedTuple):
+    """Bytes [start, end) of a tensor, and the tensor and byte where they were first written."""
+
+    start: int
+    end: int
+    origin: int
+    origin_start: int
+
+
+def writes_in_place(graph: Subgraph, operator: Operator) -> bool:
+    """Whether an operator may write each value of its output over the one of its input.
+
+    Kernels of QUANTIZE read a value, or as many as fit a register, before they write it or them.
+    """
+    if operator.name != "QUANTIZE" or not graph.is_activation(operator.inputs[0]):
+        return False
+    source, output = (graph.tensors[index] for index in (operator.inputs[0], operator.outputs[0]))
+    return source.shape == output.shape and source.size_bytes == output.size_bytes
+
+
+def blocks_of(graph: Subgraph) -> list[Block]:
+    """Return the blocks of a graph, whose order of operators is final; each activation is in one.
+
+    A window that shares rows with the window before it does not lie over them: a chain of such
+    windows would move through the arena as it goes. Rows that are kept are copied.
+    """
+    return _Blocks(graph).blocks()
+
+
+def scratch_blocks(graph: Subgraph) -> list[Block]:
+    """Return the scratch memory of each operator that takes some."""
+    sizes = [scratch_bytes(graph, operator) for operator in graph.operators]
+    return [
+        Block({}, [(0, aligned(size), step, step)], is_scratch=True)
+        for step, size in enumerate(sizes, 1)
+        if size
+    ]
+
+
+class _Blocks:
+    def __init__(self, graph: Subgraph) -> None:
+        self._graph = graph
+        self._life = lifetimes(graph)
+        self._sizes = [tensor.size_bytes for tensor in graph.tensors]
+        self._pieces = [self._activations_copied(operator) for operator in graph.operators]
+        self._reads = self._all_reads()
+        self._sources = self._all_sources()
+        self._in_place = {
+            step: (operator.inputs[0], operator.outputs[0])
+            for step, operator in enumerate(graph.operators, 1)
+            if writes_in_place(graph, operator)
+        }
+        self._block_of = {index: index for index in self._life}
+        self._blocks = {index: {index: 0} for index in self._life}
+        self._cells = {index: self._cells_of({index: 0}) or [] for index in self._life}
+
+    def blocks(self) -> list[Block]:
+        """Return the blocks, after all tensors that can lie in others were placed there."""
+        tensors = self._graph.tensors
+        written = {index for operator in self._graph.operators for index in operator.outputs[:1]}
+        placed: set[int] = set()
+        copies = list(zip(self._graph.operators, self._pieces, strict=True))
+        for operator, pieces in copies:
+            if operator.name == "CONCATENATION":
+                place = 0
+                for index, start, end in pieces or ():
+                    if index in written and index not in placed and not tensors[index].no_alias:
+                        self._join(operator.outputs[0], index, place)
+                        placed.add(index)
+                    place += end - start
+        for operator, pieces in copies:
+            if operator.name != "CONCATENATION" and pieces is not None:
+                output, (source, start, _) = operator.outputs[0], pieces[0]
+                if not tensors[output].no_alias:
+                    self._join(source, output, start, _MOST_GROWTH)
+        for source, output in self._in_place.values():
+            self._join(source, output, 0)
+        return [self._block(root) for root in self._blocks] + scratch_blocks(self._graph)
+
+    def _activations_copied(self, operator: Operator) -> list[Piece] | None:
+        pieces = copied_pieces(self._graph, operator)
+        known = pieces is not None and all(self._graph.is_activation(i) for i, _, _ in pieces)
+        return pieces if known else None
+
+    def _block(self, root: int) -> Block:
+        start = min(self._blocks[root].values())
+        places = {index: place - start for index, place in self._blocks[root].items()}
+        cells = [(a - start, b - start, first, last) for a, b, first, last in self._cells[root]]
+        whole = [(p, p + aligned(self._sizes[i]), *self._life[i]) for i, p in places.items()]
+        return Block(places, cells, whole)
+
+    def _join(self, one: int, other: int, distance: int, growth: float = math.inf) -> None:
+        """Join two tensors' blocks, unless bytes that are needed would be overwritten.
+
+        Args:
+            one: a tensor.
+            other: a tensor that begins `distance` bytes behind the first one's beginning.
+            distance: in bytes.
+            growth: how much longer than the longer of the two blocks they may be together.
+        """
+        root, gone = self._block_of[one], self._block_of[other]
+        shift = self._blocks[root][one] + distance - self._blocks[gone][other]
+        # Optimised kernels count on aligned tensors, and on aligned scratch memory, which TFLite
+        # Micro puts behind a tensor's end wherever that is.
+        if root == gone or shift % ALIGNMENT_BYTES:
+            return
+        moved = {index: place + shift for index, place in self._blocks[gone].items()}
+        together = self._blocks[root] | moved
+        longer = max(self._length(self._blocks[root]), self._length(moved))
+        if self._length(together) > growth * longer:
+            return
+        cells = self._cells_of(together)
+        if cells is not None:
+            self._blocks[root], self._cells[root] = together, cells
+            del self._blocks[gone], self._cells[gone]
+            self._block_of.update(dict.fromkeys(moved, root))
+
+    def _length(self, places: Mapping[int, int]) -> int:
+        return max(p + self._sizes[i] for i, p in places.items()) - min(places.values())
+
+    def _cells_of(self, places: Mapping[int, int]) -> list[Cell] | None:
+        """Return the cells of tensors at these places; None where they would overwrite another."""
+        cuts: set[int] = set()
+        for index, place in places.items():
+            cuts.update((place, place + self._sizes[index]))
+            cuts.update(place + edge for read in self._reads[index] for edge in read[:2])
+            cuts.update(place + source.start for source in self._sources[index])
+        edges = sorted(cuts)
+        needs: list[list[tuple[int, int, int, int]]] = [[] for _ in edges]
+        for index, place in places.items():
+            first, last = self._life[index]
+            for start, end, origin, origin_start in self._sources[index]:
+                begin = bisect_left(edges, place + start)
+                for number in range(begin, bisect_left(edges, place + end)):
+                    byte = edges[number] - place
+                    uses = [step for low, high, step in self._reads[index] if low <= byte < high]
+                    until = last if index in self._graph.outputs else max([first, *uses])
+                    needs[number].append((first, until, origin, byte - start + origin_start))
+        in_place = {
+            step
+            for step, (source, output) in self._in_place.items()
+            if source in places and places.get(output) == places[source]
+        }
+        cells: list[Cell] = []
+        for start, end, need in zip(edges, edges[1:], needs, strict=False):
+            times = _united(sorted(need), in_place)
+            if times is None:
+                return None
+            cells += [(start, end, first, last) for first, last in times]
+        return _neighbours_joined(cells)
+
+    def _all_reads(self) -> dict[int, list[tuple[int, int, int]]]:
+        """Return, for each tensor, bytes [start, end) and a step that reads them."""
+        reads: dict[int, list[tuple[int, int, int]]] = {index: [] for index in self._life}
+        for step, operator in enumerate(self._graph.operators, 1):
+            pieces = {index: (start, end) for index, start, end in self._pieces[step - 1] or ()}
+            for index in self._graph.activations(operator.inputs):
+                reads[index].append((*pieces.get(index, (0, self._sizes[index])), step))
+        return reads
+
+    def _all_sources(self) -> dict[int, list[_Source]]:
+        """Return, for each tensor, where each of its bytes was computed."""
+        found = {index: [_Source(0, self._sizes[index], index, 0)] for index in self._graph.inputs}
+        for operator, pieces in zip(self._graph.operators, self._pieces, strict=True):
+            if pieces is None:
+                for index in operator.outputs:
+                    found[index] = [_Source(0, self._sizes[index], index, 0)]
+                continue
+            place, copied = 0, list[_Source]()
+            for index, start, end in pieces:
+                for source in found[index]:
+                    low, high = max(source.start, start), min(source.end, end)
+                    if low < high:
+                        origin = source.origin_start + low - source.start
+                        at = place + low - start
+                        copied.append(_Source(at, at + high - low, source.origin, origin))
+                place += end - start
+            found[operator.outputs[0]] = copied
+        return found
+
+
+def _united(
+    needs: Sequence[tuple[int, int, int, int]], in_place: Container[int]
+) -> list[tuple[int, int]] | None:
+    """Return the times in which a byte is needed; None where two contents want it at once.
+
+    Args:
+        needs: first step, last step and where the content was first written, sorted.
+        in_place: steps that read a byte last, and then write it anew.
+    """
+    found: list[tuple[int, int]] = []
+    content: tuple[int, int] | None = None
+    for first, last, *other in needs:
+        if found and first <= found[-1][1]:
+            if content != (other[0], other[1]) and (first < found[-1][1] or first not in in_place):
+                return None
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+        content = (other[0], other[1])
+    return found
+
+
+def _neighbours_joined(cells: Sequence[Cell]) -> list[Cell]:
+    found: list[Cell] = []
+    for cell in sorted(cells, key=lambda c: (c[2], c[3], c[0])):
+        if found and found[-1][2:] == cell[2:] and found[-1][1] == cell[0]:
+            found[-1] = (found[-1][0], cell[1], *cell[2:])
+        else:
+            found.append(cell)
+    return found
