@@ -24,7 +24,7 @@ from docs import reference_pages, refresh
 from shrink.base.figures import FIGURES
 from shrink.base.files import sha256
 from shrink.data.config import DataConfig
-from shrink.measure.memory import one_op_model
+from shrink.measure.inference import one_op_model
 from shrink.recipe.bundle import bundled_root
 from shrink.recipe.load import recipe_from_mapping, validate_section
 from shrink.recipe.matrix import load_variants

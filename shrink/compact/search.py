@@ -16,7 +16,7 @@ import gc
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from shrink.compact.graph import Graph
 from shrink.compact.schedule import Schedule, Tiling, even_cuts
@@ -36,15 +36,17 @@ _MOST_LABELS = 32
 """Ways to a place that are followed further."""
 _SCHEDULES_REMEMBERED = 400
 _STARTS = 4
-"""Paths that are changed; with more of them the best one was seldom another."""
-_CHANGES = 800
-"""Changes of each start whose plan is tried. Twice as many save less than 1 % of an arena."""
+"""Choices that are changed; with more of them the best one was seldom another."""
+_CHANGES = 500
+"""Changes of each start that are judged. Twice as many save less than 1 % of an arena."""
 _MOST_TRIES, _MOST_SCHEDULES_A_START = 8000, 1000
 """Most changes are impossible, or no better even without a plan."""
 _WORSE_NOW_AND_THEN = 0.01
 """Every eighth change may take so much more, to leave a local minimum."""
 _AT_PEAK = 0.5
 """Share of changes that are made where the peak of live bytes is."""
+_MOST_ALIKE, _MOST_PLANNED = 4, 60
+"""Choices of the same segments, and of all, that are planned before some are starts."""
 _PROMISING = 1.1
 """A path that takes more than the best so far by this factor is no start."""
 _UNLIMITED = 1 << 62
@@ -86,6 +88,7 @@ class Found(NamedTuple):
     placed: Placed
 
 
+_Segments: TypeAlias = tuple[tuple[int, int], ...]
 Place = Callable[[Graph, Candidate, int], Placed | None]
 """Places a graph's tensors in an arena below a limit; None where that fails."""
 
@@ -111,21 +114,23 @@ class Search:
         """Return the choice that takes the least arena; None where none has tiles."""
         with _no_garbage_collection():
             paths = self._paths(self._edges())
-            low = [self._improved(Found(one, one), _bound).candidate for one in paths[:_STARTS]]
-            starts = self._starts([*low, *paths])
-            found = [self._improved(start, self._placed) for start in starts]
+            visited = [Found(path, path) for path in paths]
+            for path in visited[:_STARTS]:
+                visited = [*visited, *self._improved(path, _bound)]
+            starts = self._starts(_unlike([found.candidate for found in visited]))
+            found = [one for start in starts for one in self._improved(start, self._placed)]
         return min(found, key=_arena, default=None)
 
-    def _starts(self, paths: Sequence[Candidate]) -> list[Found]:
-        """Return the paths that take the least arena, one for each set of segments."""
-        limit, starts = _UNLIMITED, dict[tuple[tuple[int, int], ...], Found]()
-        for path in paths:
-            for candidate in self._both_directions(path):
+    def _starts(self, candidates: Sequence[Candidate]) -> list[Found]:
+        """Return the choices that take the least arena, one for each set of segments."""
+        limit, starts = _UNLIMITED, dict[_Segments, Found]()
+        for one in candidates:
+            for candidate in self._both_directions(one):
                 found = self._placed(candidate, limit)
                 if found is None:
                     continue
                 limit = min(limit, int(_PROMISING * _arena(found)))
-                segments = tuple((one.start, one.end) for one in candidate.tilings)
+                segments = _segments(candidate)
                 starts[segments] = min(starts.get(segments, found), found, key=_arena)
         return sorted(starts.values(), key=_arena)[:_STARTS]
 
@@ -149,9 +154,15 @@ class Search:
         placed = self._place(graph, candidate, limit)
         return None if placed is None else Found(candidate, placed)
 
-    def _improved(self, start: Found, judge: Callable[[Candidate, int], Found | None]) -> Found:
-        """Change one thing at a time while the arena, by its bound or its plan, gets smaller."""
-        best = current = start
+    def _improved(
+        self, start: Found, judge: Callable[[Candidate, int], Found | None]
+    ) -> list[Found]:
+        """Change one thing at a time while the arena, by its bound or its plan, gets smaller.
+
+        Returns:
+            All choices on the way.
+        """
+        current, way = start, [start]
         changes = tries = 0
         most = self.schedules + _MOST_SCHEDULES_A_START
         while changes < _CHANGES and tries < _MOST_TRIES and self.schedules < most:
@@ -166,8 +177,8 @@ class Search:
             changes += 1
             if (found := judge(changed, limit)) is not None:
                 current = found
-                best = min(best, found, key=_arena)
-        return best
+                way.append(found)
+        return way
 
     def _new_segment(self, start: int, end: int) -> Segment | None:
         try:
@@ -391,6 +402,20 @@ _CHANGES_OF_ALL = (
 
 def _arena(found: Found) -> int:
     return found.placed.arena_bytes
+
+
+def _segments(candidate: Candidate) -> _Segments:
+    return tuple((one.start, one.end) for one in candidate.tilings)
+
+
+def _unlike(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the lowest candidates, few of the same segments."""
+    alike, found = defaultdict[_Segments, int](int), list[Candidate]()
+    for one in sorted(set(candidates), key=lambda one: one.arena_bytes):
+        alike[_segments(one)] += 1
+        if alike[_segments(one)] <= _MOST_ALIKE:
+            found.append(one)
+    return found[:_MOST_PLANNED]
 
 
 def _bound(candidate: Candidate, _: int) -> Found:

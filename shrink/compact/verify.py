@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from shrink.base import files
-from shrink.base.child import NoAnswer, run_child
 from shrink.base.errors import StageError
 from shrink.base.types import Array
 from shrink.compact.graph import Graph
-from shrink.tflite.arena import roomy_arena_bytes
-from shrink.tflite.memory import aligned
+from shrink.tflite.arena import run_in_runtimes
 from shrink.tflite.model import Tensor
-from shrink.tflite.runtime import LITERT, MICRO, MODULE, RunRequest
+from shrink.tflite.runtime import LITERT, MICRO
 
 _TIMEOUT_S = 600.0
 _MOST_EXAMPLES, _LEAST_EXAMPLES = 20, 4
 _MACS_OF_ALL = 1_200_000_000
 """About 3 s of a file in all runtimes, the reference kernels most of it."""
 _AT_ONCE = 2
-_ROOM_BYTES = 8 << 20
 ALL = (*LITERT, MICRO)
 Answers: TypeAlias = Mapping[str, Sequence[Array]]
 """Outputs (n, ...) of a file by runtime."""
@@ -128,17 +122,12 @@ def compare(
     Raises:
         StageError: LiteRT cannot run the first one. Others that it cannot run are different.
     """
-    with tempfile.TemporaryDirectory(prefix="shrink-verify-") as folder:
-        contents = (one, *others, *micro_only)
-        places = [Path(folder) / str(number) for number in range(len(contents))]
-        inputs = (given or examples, *[examples] * (len(contents) - 1))
-        runtimes = (*[ALL] * (1 + len(others)), *[(MICRO,)] * len(micro_only))
-        with ThreadPoolExecutor(_AT_ONCE) as pool:  # each waits for a process
-            jobs = [
-                pool.submit(_answers, *job)
-                for job in zip(places, contents, inputs, runtimes, strict=True)
-            ]
-            every = [jobs[0].result(), *map(_answers_or_none, jobs[1:])]
+    contents = (one, *others, *micro_only)
+    inputs = (given or examples, *[examples] * (len(contents) - 1))
+    runtimes = (*[ALL] * (1 + len(others)), *[(MICRO,)] * len(micro_only))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:  # each waits for a process
+        jobs = [pool.submit(_answers, *job) for job in zip(contents, inputs, runtimes, strict=True)]
+        every = [jobs[0].result(), *map(_answers_or_none, jobs[1:])]
     answers, in_micro = every[: 1 + len(others)], every[1 + len(others) :]
     wanted = answers[0]
     different = tuple(
@@ -182,33 +171,16 @@ def _equal(wanted: Sequence[Array], found: Sequence[Array]) -> bool:
     )
 
 
-def _answers(
-    folder: Path, content: bytes, examples: Sequence[Array], runtimes: Sequence[str]
-) -> Answers:
-    """Return the outputs (n, ...) of a file by runtime, computed in a child process.
+def _answers(content: bytes, examples: Sequence[Array], runtimes: Sequence[str]) -> Answers:
+    """Return the outputs (n, ...) of a file by runtime; without TFLite Micro if it cannot run it.
 
-    Args:
-        folder: to be made, for what the child reads and writes.
-        content: the .tflite file.
-        examples: an array (n, ...) for each input, as stored.
-        runtimes: to run it in; TFLite Micro is left out where it cannot run the file.
+    Raises:
+        StageError: LiteRT cannot.
     """
-    folder.mkdir()
-    path, given, found = (folder / name for name in ("m.tflite", "given.npz", "found.npz"))
-    files.write_bytes(path, content)
-    named = {f"input_{i}": one for i, one in enumerate(examples)}
-    np.savez(given, **named)  # type: ignore[arg-type]
-    # Of activations what a greedy plan takes twice; a runtime that lacks room would go uncompared.
-    room = aligned(roomy_arena_bytes(path) + 4 * len(content) + _ROOM_BYTES)
-    request = RunRequest(
-        str(path), room, str(given), str(found), list(runtimes), may_lack_micro=True
+    run, answers = run_in_runtimes(
+        content, examples, runtimes, may_lack_micro=True, timeout_s=_TIMEOUT_S
     )
-    run = run_child(MODULE, request, NoAnswer, timeout_s=_TIMEOUT_S)
-    if run.failure is not None or not found.is_file():
+    if run.failure is not None:
         said = run.output.strip().rpartition("\n")[2][:300]
         raise StageError(f"a runtime cannot run the file: {run.failure} {said}")
-    answers: dict[str, list[Array]] = {}
-    with np.load(found) as archive:
-        for key in archive.files:
-            answers.setdefault(key.partition("/")[0], []).append(archive[key])
     return answers

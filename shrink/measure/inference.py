@@ -1,4 +1,4 @@
-"""Inference of one artifact in LiteRT, in a child process: its latency, or the peak of its memory.
+"""Latency and memory of one artifact's inference in LiteRT, in a child process.
 
 Some kernels skip zeros (those of LSTMs), so that zeros would make a model look several times as
 fast as it is: it is timed on examples, or on random numbers.
@@ -7,250 +7,36 @@ fast as it is: it is timed on examples, or on random numbers.
 from __future__ import annotations
 
 import contextlib
-import importlib
-import itertools
-import os
-import signal
-import sys
+import statistics
 import tempfile
-import time
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
+from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base import files
-from shrink.base.child import Channel, die_with_parent, run_child, serve
+from shrink.base.child import run_child
 from shrink.base.errors import ModelError
 from shrink.base.foreign import Record
-from shrink.base.host import host_peak_bytes
 from shrink.base.measured import Measured
 from shrink.base.types import Array
 from shrink.tflite.litert_twin import not_in_litert
-
-if TYPE_CHECKING:
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-_MEMORY_INVOKES = 3
-_RANDOM_ROWS = 8
-_WARM_UP_S, _WARM_UP_INVOKES = 0.2, 10
-_LEAST_S, _MOST_S, _LEAST_INVOKES = 0.3, 2.0, 50
+from shrink.tflite.model import new_code, packed
+from shrink.tflite.runtime import (
+    LEAST_S,
+    MODULE,
+    Inputs,
+    LatencyAnswer,
+    LatencyRequest,
+    PeaksAnswer,
+    PeaksRequest,
+)
 
 A = TypeVar("A")
-Inputs = Literal["examples", "random", "zeros"]
-Detail: TypeAlias = "dict[str, Any]"
-"""What LiteRT tells of an input."""
-
-
-@dataclass(frozen=True)
-class PeaksRequest:
-    """The models whose memory to measure in the child process, each in a fork of its own.
-
-    Attributes:
-        paths: .tflite files, in the order in which they run.
-        limit_s: whole seconds that each may take.
-    """
-
-    paths: Sequence[str]
-    limit_s: int
-
-
-@dataclass(frozen=True)
-class PeaksAnswer:
-    """The most resident memory of each fork, in bytes."""
-
-    peaks_bytes: Sequence[int] = ()
-
-
-def measure_peaks(request: PeaksRequest, _: Channel) -> PeaksAnswer:
-    """Return the peak of each model's fork, in the child process.
-
-    A fork of a process that has imported LiteRT and run nothing is as fresh as a new one, without
-    the third of a second that the imports take.
-    """
-    importlib.import_module("ai_edge_litert.interpreter")
-    return PeaksAnswer([_peak_of_fork(path, request.limit_s) for path in request.paths])
-
-
-def _peak_of_fork(path: str, limit_s: int) -> int:
-    reader, writer = os.pipe()
-    parent, fork = os.getpid(), os.fork()
-    if fork == 0:
-        _run_in_fork(path, limit_s, parent, writer)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        said = pipe.read()
-    code = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
-    if code == -signal.SIGALRM:
-        raise TimeoutError(f"took longer than {limit_s} s")
-    if code < 0:
-        os.kill(os.getpid(), -code)  # what killed it is what the parent is to hear
-    if code:
-        sys.exit(code)
-    return int(said)
-
-
-def _run_in_fork(path: str, limit_s: int, parent: int, writer: int) -> NoReturn:
-    code = 1
-    try:
-        die_with_parent(parent)
-        signal.alarm(limit_s)
-        interpreter = prepare(path, threads=1)
-        for _time in range(_MEMORY_INVOKES):
-            interpreter.invoke()
-        os.write(writer, b"%d" % host_peak_bytes())
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
-
-
-@dataclass(frozen=True)
-class LatencyRequest:
-    """The artifact to time in the child process.
-
-    Attributes:
-        path: the .tflite file.
-        threads: of the interpreter.
-        examples: an .npz file with float32 arrays `input_0` (n, ...) and so on to time it with;
-            empty for random numbers.
-        least_s: seconds to go on for, at least.
-    """
-
-    path: str
-    threads: int
-    examples: str
-    least_s: float
-
-
-@dataclass(frozen=True)
-class LatencyAnswer:
-    """The milliseconds of each invocation, and what the inputs were."""
-
-    times_ms: Sequence[float] = ()
-    inputs: Inputs | None = None
-
-
-def measure_latency(request: LatencyRequest, _: Channel) -> LatencyAnswer:
-    """Time an artifact, in the child process."""
-    interpreter = prepare(request.path, request.threads)
-    inputs, rows = _rows(interpreter, request.examples)
-    return LatencyAnswer(time_invokes(interpreter, rows, request.least_s), inputs)
-
-
-def prepare(path: str, threads: int) -> Interpreter:
-    """Return an interpreter whose inputs hold zeros."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    def allocated(resolver: OpResolverType) -> Interpreter:
-        # By path, which LiteRT maps into memory; content would be held twice.
-        interpreter = Interpreter(
-            model_path=path, num_threads=threads, experimental_op_resolver_type=resolver
-        )
-        interpreter.allocate_tensors()
-        return interpreter
-
-    try:
-        interpreter = allocated(OpResolverType.AUTO)
-    except RuntimeError:  # the XNNPACK delegate refuses some graphs that the built-in kernels run
-        interpreter = allocated(OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
-    for detail in interpreter.get_input_details():
-        interpreter.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
-    return interpreter
-
-
-def random_rows(details: Sequence[Detail], count: int = _RANDOM_ROWS) -> list[list[Array]]:
-    """Return seeded random inputs, as stored, one list of arrays (1, ...) each.
-
-    Quantized inputs take any number of their type, real ones lie in [0, 1), and other integers,
-    which may be indices, are 0 or 1.
-
-    Args:
-        details: of LiteRT's interpreter.
-        count: how many.
-    """
-    rng = np.random.default_rng(0)
-
-    def one(detail: Detail) -> Array:
-        shape, dtype = tuple(detail["shape"]), np.dtype(detail["dtype"])
-        if dtype.kind == "f":
-            return rng.random(shape).astype(dtype)
-        if dtype.kind in "iu" and detail["quantization"][0]:
-            limits = np.iinfo(detail["dtype"])
-            return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-        return rng.integers(0, 2, shape).astype(dtype)
-
-    return [[one(detail) for detail in details] for _ in range(count)]
-
-
-def _rows(interpreter: Interpreter, examples: str) -> tuple[Inputs, list[list[Array]]]:
-    """Return what the inputs are, and the inputs of some invocations, as stored."""
-    details = interpreter.get_input_details()
-    if examples:
-        with np.load(examples) as archive:
-            stored = [_stored(archive[f"input_{i}"], detail) for i, detail in enumerate(details)]
-        return "examples", [list(row) for row in zip(*stored, strict=True)]
-    rows = random_rows(details)
-    try:
-        _set(interpreter, rows[0])
-        interpreter.invoke()
-    except (RuntimeError, ValueError):  # such as an index beyond a table
-        return "zeros", [[np.zeros(d["shape"], d["dtype"]) for d in details]]
-    return "random", rows
-
-
-def _stored(array: Array, detail: Detail) -> list[Array]:
-    from shrink.tflite.interpreter import TensorDetail, quantize
-
-    scale, zero_point = detail["quantization"]
-    described = TensorDetail(
-        detail["name"], tuple(detail["shape"]), detail["dtype"], float(scale), int(zero_point)
-    )
-    rows = quantize(array, described)
-    return [rows[i : i + 1].reshape(detail["shape"]) for i in range(len(rows))]
-
-
-def _set(interpreter: Interpreter, row: Sequence[Array]) -> None:
-    for detail, array in zip(interpreter.get_input_details(), row, strict=True):
-        interpreter.set_tensor(detail["index"], array)
-    # What one example leaves in a recurrent layer is none of the next one's business.
-    interpreter.reset_all_variables()
-
-
-def time_invokes(
-    interpreter: Interpreter, rows: Sequence[Sequence[Array]], least_s: float = _LEAST_S
-) -> list[float]:
-    """Return the milliseconds of each invocation: 50 or more, unless 2 seconds are over before.
-
-    Args:
-        interpreter: allocated.
-        rows: the inputs of one invocation each, taken in turn; setting them is not timed.
-        least_s: seconds to go on for, at least.
-    """
-    cycle = itertools.cycle(rows)
-    start = time.perf_counter()
-    for _ in range(_WARM_UP_INVOKES):
-        _set(interpreter, next(cycle))
-        interpreter.invoke()
-        if time.perf_counter() - start > _WARM_UP_S:
-            break
-    times: list[float] = []
-    start = time.perf_counter()
-    while True:
-        _set(interpreter, next(cycle))
-        before = time.perf_counter()
-        interpreter.invoke()
-        now = time.perf_counter()
-        times.append(1000 * (now - before))
-        elapsed = now - start
-        if elapsed > _MOST_S or (elapsed > least_s and len(times) >= _LEAST_INVOKES):
-            return times
-
+_LEAST_S = LEAST_S
 
 _LIMIT_S = 120
 """Seconds that the inference of one model may take, its start included."""
@@ -273,14 +59,14 @@ def peaks(paths: Sequence[Path]) -> tuple[Sequence[int], str]:
 
 
 def _refused(tflite: Path) -> str:
-    with contextlib.suppress(ModelError, OSError):  # what cannot be read, the child tells of
+    with contextlib.suppress(ModelError, OSError):  # the child reports a file that cannot be read
         return not_in_litert(tflite.read_bytes()) or ""
     return ""
 
 
 def _asked(request: Record, answer: type[A], timeout_s: float) -> tuple[A | None, str]:
     """Return what the child process measured, or None and why there is nothing."""
-    run = run_child("shrink.measure.inference", request, answer, timeout_s=timeout_s)
+    run = run_child(MODULE, request, answer, timeout_s=timeout_s)
     if run.failure is not None:
         return None, f"LiteRT, running the artifact, {run.failure}"
     if run.answer is None:
@@ -289,7 +75,7 @@ def _asked(request: Record, answer: type[A], timeout_s: float) -> tuple[A | None
 
 
 EXAMPLES = 8
-"""As many examples as stand for all: their time differs little, unless they are zeros."""
+"""Enough for a latency: times of examples differ little, unless they are zeros."""
 
 
 @dataclass(frozen=True)
@@ -349,5 +135,44 @@ def _save(inputs: Sequence[Array], path: Path) -> str:
     return str(path)
 
 
-if __name__ == "__main__":
-    serve({PeaksRequest: measure_peaks, LatencyRequest: measure_latency})
+def one_op_model() -> bytes:
+    """Return a .tflite file of one RELU on one float32 number."""
+    tensors = [schema.TensorT() for _ in range(2)]
+    for tensor, name in zip(tensors, ("input", "output"), strict=True):
+        tensor.name, tensor.shape, tensor.type = name, [1, 1], schema.TensorType.FLOAT32
+        tensor.buffer = 0
+    relu, graph, model = schema.OperatorT(), schema.SubGraphT(), schema.ModelT()
+    relu.opcodeIndex, relu.inputs, relu.outputs = 0, [0], [1]
+    graph.tensors, graph.operators, graph.inputs, graph.outputs = tensors, [relu], [0], [1]
+    model.version, model.buffers, model.subgraphs = 3, [schema.BufferT()], [graph]
+    model.operatorCodes = [new_code(schema.BuiltinOperator.RELU, 1)]
+    return packed(model)
+
+
+# Two runs of the same process differ by hundreds of kilobytes.
+_LEAST_BYTES = 1 << 20
+_NOISE = "inference memory is less than 1 MiB above the runtime's own, too small to measure"
+
+
+def inference_peak_bytes(tflite: Path, pairs: int = 5) -> Measured[int]:
+    """Return the resident memory that loading and running an artifact adds, in bytes.
+
+    LiteRT runs it in a fresh process, against the same process with a model of one operator; the
+    figure is the median difference of the two high-water marks. It is None, with the reason, below
+    1 MiB, where noise is as large, and when a process fails; nothing is raised for that.
+
+    Args:
+        tflite: the artifact.
+        pairs: how many differences are taken.
+    """
+    with tempfile.TemporaryDirectory(prefix="shrink-memory-") as folder:
+        baseline = Path(folder) / "one_op.tflite"
+        files.write_bytes(baseline, one_op_model())
+        held, reason = peaks([tflite, baseline] * pairs)
+    if reason:
+        return Measured(None, f"inference memory not measured: {reason}")
+    differences = [mine - least for mine, least in zip(held[::2], held[1::2], strict=True)]
+    median = int(statistics.median(differences))
+    if median < _LEAST_BYTES:
+        return Measured(None, _NOISE)
+    return Measured(median)

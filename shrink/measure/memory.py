@@ -1,56 +1,14 @@
-"""Peaks of memory: of training and of inference.
+"""Peaks of memory on devices, as their allocators and NVML count them.
 
-TensorFlow is imported on use: the other memory figures are taken without it.
+TensorFlow is imported on use.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import statistics
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-import flatbuffers
-from ai_edge_litert import schema_py_generated as schema
-
-from shrink.base.files import write_bytes
-from shrink.base.measured import Measured
-from shrink.measure.inference import peaks
-
-_SCHEMA_VERSION = 3
-
-
-def one_op_model() -> bytes:
-    """Return a .tflite file of one RELU on one float32 number."""
-    graph = schema.SubGraphT()
-    graph.tensors = [_tensor("input"), _tensor("output")]
-    graph.inputs, graph.outputs = [0], [1]
-    graph.operators = [_relu()]
-    code = schema.OperatorCodeT()
-    code.builtinCode = code.deprecatedBuiltinCode = schema.BuiltinOperator.RELU
-    model = schema.ModelT()
-    model.version = _SCHEMA_VERSION
-    model.operatorCodes, model.subgraphs, model.buffers = [code], [graph], [schema.BufferT()]
-    builder = flatbuffers.Builder(1024)
-    builder.Finish(model.Pack(builder), file_identifier=b"TFL3")
-    return bytes(builder.Output())
-
-
-def _tensor(name: str) -> schema.TensorT:
-    tensor = schema.TensorT()
-    tensor.name, tensor.shape, tensor.type = name, [1, 1], schema.TensorType.FLOAT32
-    tensor.buffer = 0
-    return tensor
-
-
-def _relu() -> schema.OperatorT:
-    operator = schema.OperatorT()
-    operator.opcodeIndex, operator.inputs, operator.outputs = 0, [0], [1]
-    return operator
-
 
 _PROBE_BYTES = 8 << 20
 
@@ -174,32 +132,3 @@ def _held(nvml: Any, pid: int) -> dict[int, int]:
             if process.pid == pid and process.usedGpuMemory is not None:
                 held[index] = int(process.usedGpuMemory)
     return held
-
-
-# Two runs of the same process differ by hundreds of kilobytes.
-_LEAST_BYTES = 1 << 20
-_NOISE = "inference memory is less than 1 MiB above the runtime's own, too small to measure"
-
-
-def inference_peak_bytes(tflite: Path, pairs: int = 5) -> Measured[int]:
-    """Return the resident memory that loading and running an artifact adds, in bytes.
-
-    LiteRT runs it in a fresh process, against the same process with a model of one operator; the
-    figure is the median difference of the two high-water marks. It is None, with the reason, below
-    1 MiB, where noise is as large, and when a process fails; nothing is raised for that.
-
-    Args:
-        tflite: the artifact.
-        pairs: how many differences are taken.
-    """
-    with tempfile.TemporaryDirectory(prefix="shrink-memory-") as folder:
-        baseline = Path(folder) / "one_op.tflite"
-        write_bytes(baseline, one_op_model())
-        held, reason = peaks([tflite, baseline] * pairs)
-    if reason:
-        return Measured(None, f"inference memory not measured: {reason}")
-    differences = [mine - least for mine, least in zip(held[::2], held[1::2], strict=True)]
-    median = int(statistics.median(differences))
-    if median < _LEAST_BYTES:
-        return Measured(None, _NOISE)
-    return Measured(median)

@@ -13,8 +13,7 @@ from shrink.base.measured import Measured, reasons
 from shrink.contract.job import StepJob
 from shrink.contract.report import Figures
 from shrink.contract.result import scores_to_plain
-from shrink.measure.inference import latency
-from shrink.measure.memory import inference_peak_bytes
+from shrink.measure.inference import inference_peak_bytes, latency
 from shrink.measure.size import file_sizes, measure_sizes, zeros_note
 from shrink.run.evaluated import Evaluated, evaluate, not_evaluated
 from shrink.stages.context import StageContext, StageResult

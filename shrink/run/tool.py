@@ -36,7 +36,7 @@ from shrink.contract.job import (
 from shrink.contract.model_source import ModelSource
 from shrink.run.process import preloading_refused, run_worker, show
 from shrink.run.store import Store
-from shrink.tflite.guard import guard_artifact
+from shrink.tflite.runtime import guard_artifact
 
 T = TypeVar("T")
 

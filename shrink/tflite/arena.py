@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from shrink.base.measured import Measured
 from shrink.base.types import Array
 from shrink.tflite.arena_32 import CMSIS_NN, REFERENCE, arena_32_bytes
 from shrink.tflite.interpreter import dequantize, load, quantize
-from shrink.tflite.memory import planned_bytes, read_plan
+from shrink.tflite.memory import aligned, planned_bytes, read_plan
 from shrink.tflite.model import Subgraph, read, read_file
 from shrink.tflite.names import Named, ordered
 from shrink.tflite.runtime import (
@@ -192,6 +193,42 @@ _RUN_TIMEOUT_S = 120.0
 Arrays = list[Array]
 
 
+def run_in_runtimes(
+    content: bytes,
+    inputs: Sequence[Array],
+    runtimes: Sequence[str],
+    *,
+    may_lack_micro: bool = False,
+    timeout_s: float = _RUN_TIMEOUT_S,
+) -> tuple[ChildRun[NoAnswer], dict[str, list[Array]]]:
+    """Run a file on some inputs in a child process.
+
+    Args:
+        content: the .tflite file, with a batch of 1.
+        inputs: an array (n, ...) for each input, as stored.
+        runtimes: of `shrink.tflite.runtime`, by name.
+        may_lack_micro: whether TFLite Micro is left out where it cannot allocate the file.
+        timeout_s: seconds that all of it may take.
+
+    Returns:
+        How the child ended, and an array (n, ...) for each output by runtime; none where it failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="shrink-run-") as folder:
+        path, given, made = (Path(folder) / name for name in ("m.tflite", "in.npz", "out.npz"))
+        files.write_bytes(path, content)
+        np.savez(given, **{f"input_{i}": one for i, one in enumerate(inputs)})  # type: ignore[arg-type]
+        # Activations as a greedy plan places them, twice; and kernels' own data.
+        room = aligned(roomy_arena_bytes(path) + 4 * len(content) + _HEADROOM_BYTES)
+        request = RunRequest(str(path), room, str(given), str(made), [*runtimes], may_lack_micro)
+        run = run_child(MODULE, request, NoAnswer, timeout_s=timeout_s)
+        outputs: dict[str, list[Array]] = {}
+        if run.failure is None and made.is_file():
+            with np.load(made) as archive:
+                for key in archive.files:
+                    outputs.setdefault(key.partition("/")[0], []).append(archive[key])
+    return run, outputs
+
+
 def predict_in_micro(
     content: bytes, inputs: Named | Array, timeout_s: float = _RUN_TIMEOUT_S
 ) -> Arrays:
@@ -210,25 +247,17 @@ def predict_in_micro(
     """
     runner = load(content)
     details = zip(ordered(inputs, runner.input_names), runner.input_details, strict=True)
-    stored = {f"input_{i}": quantize(x, detail) for i, (x, detail) in enumerate(details)}
-    with tempfile.TemporaryDirectory(prefix="shrink-micro-") as folder:
-        path, examples, outputs = (Path(folder) / n for n in ("m.tflite", "in.npz", "out.npz"))
-        files.write_bytes(path, content)
-        with files.replacing(examples) as temporary:
-            np.savez(temporary, **stored)  # type: ignore[arg-type]
-        room = roomy_arena_bytes(path)
-        request = RunRequest(str(path), room, str(examples), str(outputs), [MICRO])
-        run = run_child(MODULE, request, NoAnswer, timeout_s=timeout_s)
-        if run.failure is not None or not outputs.is_file():
-            why = failure_of(run)
-            raise StageError(
-                f"TFLite Micro cannot run the artifact: {why}",
-                subject=_first_written(content, refused_operator(why)),
-                hint="its int8 kernels are the most: scheme static_wi8_ai8, and without masks and "
-                "loops where it is that already; or target: litert, to run it in LiteRT only",
-            )
-        with np.load(outputs) as archive:
-            # TFLite Micro gives them in the file's order, which need not be the model's.
-            stacked = [archive[f"{MICRO}/{position}"] for position in runner.output_positions]
+    stored = [quantize(x, detail) for x, detail in details]
+    run, found = run_in_runtimes(content, stored, [MICRO], timeout_s=timeout_s)
+    if MICRO not in found:
+        why = failure_of(run)
+        raise StageError(
+            f"TFLite Micro cannot run the artifact: {why}",
+            subject=_first_written(content, refused_operator(why)),
+            hint="its int8 kernels are the most: scheme static_wi8_ai8, and without masks and "
+            "loops where it is that already; or target: litert, to run it in LiteRT only",
+        )
+    # TFLite Micro gives them in the file's order, which need not be the model's.
+    stacked = [found[MICRO][position] for position in runner.output_positions]
     arrays = [one[:, 0] if one.shape[1:2] == (1,) else one for one in stacked]
     return [dequantize(a, d) for a, d in zip(arrays, runner.output_details, strict=True)]

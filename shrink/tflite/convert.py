@@ -7,20 +7,22 @@ import re
 import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
+from tensorflow.core.framework import graph_debug_info_pb2
 from tensorflow.lite.python import lite
 from tensorflow.lite.python.optimize.calibrator import Calibrator
+from tensorflow.python.checkpoint import functional_saver
 
 from shrink.base.errors import ConversionError, DataError, ModelError, StageError
 from shrink.base.types import Array
-from shrink.tflite.described import described_by, never_saved_again
 from shrink.tflite.edit import with_mended_scales, with_ordered_borders, with_ranges
 from shrink.tflite.names import Named, ordered
 from shrink.tflite.serving import (
@@ -99,6 +101,19 @@ def brief(error: Exception) -> str:
 
 
 @contextmanager
+def _replaced(owner: object, **values: object) -> Iterator[None]:
+    """Give names of TensorFlow's own other values meanwhile, those that this version has."""
+    own = {name: getattr(owner, name) for name in values if hasattr(owner, name)}
+    for name in own:
+        setattr(owner, name, values[name])
+    try:
+        yield
+    finally:
+        for name, value in own.items():
+            setattr(owner, name, value)
+
+
+@contextmanager
 def forgetting_states() -> Iterator[None]:
     """Reset the variables of a model that the TFLite converter calibrates before each example.
 
@@ -114,11 +129,8 @@ def forgetting_states() -> Iterator[None]:
         for example in examples():
             feed(self, lambda example=example: [example], resize_input)
 
-    Calibrator._feed_tensors = feed_singly
-    try:
+    with _replaced(Calibrator, _feed_tensors=feed_singly):
         yield
-    finally:
-        Calibrator._feed_tensors = feed
 
 
 @contextmanager
@@ -128,18 +140,35 @@ def _calibrated_to(
     floats: Collection[str],
 ) -> Iterator[None]:
     """Let the TFLite converter use these ranges of tensors, and leave operators float, by name."""
-    calibrate, quantize = Calibrator.calibrate, lite._mlir_quantize
+    calibrate = Calibrator.calibrate
 
     def calibrate_some(self: Calibrator, examples: Callable[[], Iterable[object]]) -> bytes:
         content = with_ranges(bytes(calibrate(self, examples)), ranges)
         return content if edit is None else edit(content)
 
-    Calibrator.calibrate = calibrate_some
-    lite._mlir_quantize = functools.partial(quantize, denylisted_nodes=list(floats))
-    try:
+    quantize = functools.partial(lite._mlir_quantize, denylisted_nodes=list(floats))
+    with _replaced(Calibrator, calibrate=calibrate_some), _replaced(lite, _mlir_quantize=quantize):
         yield
-    finally:
-        Calibrator.calibrate, lite._mlir_quantize = calibrate, quantize
+
+
+def _not_loaded() -> AbstractContextManager[None]:
+    """Let `tf.lite.TFLiteConverter` convert a SavedModel without loading it in Python.
+
+    The converter's C++ reads the folder. Its Python loads it twice beside that, with all variables
+    and functions: to list signatures, and for a debug info that nothing reads.
+    """
+    debug_info = graph_debug_info_pb2.GraphDebugInfo()
+    loaded = SimpleNamespace(signatures={SIGNATURE: None}, graph_debug_info=debug_info)
+    return _replaced(lite, _load=lambda *_: loaded)
+
+
+def _not_saved_again() -> AbstractContextManager[None]:
+    """Let `tf.saved_model.save` leave out of the graph what would save its variables once more.
+
+    What restores them stays: the converter runs it. The variables themselves are written anyway.
+    """
+    saver = functional_saver.MultiDeviceSaver
+    return _replaced(saver, _traced_save=lambda _, prefix, *others, **named: tf.identity(prefix))
 
 
 Precision = Literal["float32", "float16", "dynamic_int8", "static_int8", "static_int16"]
@@ -218,7 +247,7 @@ def convert(
     _refuse_unknown_dimensions(serving)
     with tempfile.TemporaryDirectory(prefix="shrink-convert-") as folder:
         _save(serving, folder)
-        with described_by([SIGNATURE]):
+        with _not_loaded():
             converter = tf.lite.TFLiteConverter.from_saved_model(folder)
         _configure(converter, precision, input_type, output_type)
         converter._experimental_disable_per_channel_quantization_for_dense_layers = dense_per_tensor
@@ -229,7 +258,7 @@ def convert(
             repeatable = list(calibration) if isinstance(calibration, Iterator) else calibration
             converter.representative_dataset = lambda: _feeds(serving, repeatable)
         calibrated = _calibrated_to(ranges or {}, edit, floats)
-        with described_by([SIGNATURE]), forgetting_states(), calibrated:
+        with _not_loaded(), forgetting_states(), calibrated:
             content = _run(converter, precision)
         return Conversion(_mended(content, serving), notes)
 
@@ -248,7 +277,7 @@ def _save(serving: Serving, folder: str) -> None:
         # Of a function that is not concrete yet the saver would trace the model again.
         concrete = serving.function.get_concrete_function()
         serving.module.captured = concrete.variables
-        with never_saved_again():
+        with _not_saved_again():
             tf.saved_model.save(serving.module, folder, signatures=concrete)
     except (ValueError, TypeError, AssertionError) as error:
         raise StageError(

@@ -8,18 +8,33 @@ model itself goes to the parent. `shrink.tflite.interpreter` runs LiteRT in this
 from __future__ import annotations
 
 import contextlib
+import importlib
+import importlib.metadata
+import itertools
 import os
 import re
 import resource
 import signal
+import sys
 import tempfile
+import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
-from shrink.base.child import Channel, die_with_parent, serve
+from shrink.base.child import Channel, NoAnswer, die_with_parent, run_child, serve
 from shrink.base.errors import ModelError
+from shrink.base.host import host_peak_bytes
 from shrink.base.types import Array
+
+if TYPE_CHECKING:
+    from ai_edge_litert.interpreter import Interpreter
+
+Inputs = Literal["examples", "random", "zeros"]
+Detail: TypeAlias = "dict[str, Any]"
+"""What LiteRT says of an input."""
 
 MODULE = "shrink.tflite.runtime"
 MICRO, XNNPACK = "TFLite Micro", "LiteRT XNNPACK"
@@ -30,6 +45,10 @@ LITERT = {
 }
 """The kernels of LiteRT by name, each with its operator resolver."""
 STEP_BYTES = 16
+_MEMORY_INVOKES = 3
+_RANDOM_ROWS = 8
+_WARM_UP_S, _WARM_UP_INVOKES = 0.2, 10
+LEAST_S, _MOST_S, _LEAST_INVOKES = 0.3, 2.0, 50
 _IN_USE = re.compile(rb"Arena allocation (head|tail) (\d+) bytes")
 _ROOM_BYTES = 4 << 30
 """Address space beside what the file and its tensors take: libraries and their threads."""
@@ -239,15 +258,27 @@ def _in_micro(path: str, arena_bytes: int, arrays: Sequence[Array]) -> list[list
     return found
 
 
-def _in_litert(path: str, name: str, arrays: Sequence[Array]) -> list[list[Array]]:
+def _interpreter(path: str, kernels: str, threads: int = 1) -> Interpreter:
+    """Return an allocated interpreter of a file, which LiteRT maps into memory.
+
+    Args:
+        path: the .tflite file.
+        kernels: LiteRT's name of an operator resolver.
+        threads: that it uses.
+    """
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
     interpreter = Interpreter(
         model_path=path,
-        num_threads=1,
-        experimental_op_resolver_type=OpResolverType[LITERT[name]],
+        num_threads=threads,
+        experimental_op_resolver_type=OpResolverType[kernels],
     )
     interpreter.allocate_tensors()
+    return interpreter
+
+
+def _in_litert(path: str, name: str, arrays: Sequence[Array]) -> list[list[Array]]:
+    interpreter = _interpreter(path, LITERT[name])
     places = [detail["index"] for detail in interpreter.get_output_details()]
     found: list[list[Array]] = [[] for _ in places]
     for row in range(len(arrays[0])):
@@ -275,22 +306,11 @@ class PlacesAnswer:
 
 def measure_places(request: PlacesRequest, _: Channel) -> PlacesAnswer:
     """Return how far apart LiteRT's reference kernels hold the activations."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
     from shrink.tflite.model import read_file
 
     graph = read_file(Path(request.path))[0]
-    interpreter = Interpreter(
-        model_path=request.path,
-        num_threads=1,
-        experimental_op_resolver_type=OpResolverType.BUILTIN_REF,
-    )
-    interpreter.allocate_tensors()
-    used = {*graph.inputs, *graph.outputs}
-    for operator in graph.operators:
-        used.update(operator.inputs, operator.outputs)
-    placed = [i for i in sorted(used - {-1}) if not graph.tensors[i].constant]
-    views = [interpreter.tensor(index)() for index in placed]
+    interpreter = _interpreter(request.path, "BUILTIN_REF")
+    views = [interpreter.tensor(index)() for index in graph.activations(graph.used())]
     starts = [view.__array_interface__["data"][0] for view in views]
     ends = [start + view.nbytes for start, view in zip(starts, views, strict=True)]
     return PlacesAnswer(max(ends, default=0) - min(starts, default=0))
@@ -316,12 +336,7 @@ def delegated(request: DelegateRequest, _: Channel) -> DelegateAnswer:
 
     LiteRT lists the file's operators in order, and behind them an entry for each part.
     """
-    import importlib.metadata
-
-    from ai_edge_litert.interpreter import Interpreter
-
-    interpreter = Interpreter(model_path=request.path, num_threads=1)
-    interpreter.allocate_tensors()
+    interpreter = _interpreter(request.path, "AUTO")
     executed = interpreter._get_ops_details()
     own = [one for one in executed if one["op_name"] != "DELEGATE"]
     writers = {int(t): number for number, one in enumerate(own) for t in one["outputs"]}
@@ -336,6 +351,235 @@ def delegated(request: DelegateRequest, _: Channel) -> DelegateAnswer:
                 found.add(number)
                 ahead += [int(t) for t in own[number]["inputs"]]
     return DelegateAnswer(sorted(found), importlib.metadata.version("ai-edge-litert"))
+
+
+@dataclass(frozen=True)
+class VelaRequest:
+    """A file to compile with Vela, Arm's compiler for the Ethos-U NPUs.
+
+    Attributes:
+        path: the .tflite file.
+        folder: to write the compiled file, and the table of its figures, into.
+        accelerator: by Vela's name.
+    """
+
+    path: str
+    folder: str
+    accelerator: str
+
+
+def compile_with_vela(request: VelaRequest, _: Channel) -> None:
+    """Compile; the parent reads what Vela prints, and Vela's exit code is the child's."""
+    from ethosu.vela import vela
+
+    words = ["--accelerator-config", request.accelerator, "--output-dir", request.folder]
+    code = vela.main([request.path, *words, "--show-cpu-operations"])
+    if code:
+        raise SystemExit(code)
+
+
+@dataclass(frozen=True)
+class PeaksRequest:
+    """The models whose memory to measure in the child process, each in a fork of its own.
+
+    Attributes:
+        paths: .tflite files, in the order in which they run.
+        limit_s: whole seconds that each may take.
+    """
+
+    paths: Sequence[str]
+    limit_s: int
+
+
+@dataclass(frozen=True)
+class PeaksAnswer:
+    """The most resident memory of each fork, in bytes."""
+
+    peaks_bytes: Sequence[int] = ()
+
+
+def measure_peaks(request: PeaksRequest, _: Channel) -> PeaksAnswer:
+    """Return the peak of each model's fork, in the child process.
+
+    A fork of a process that has imported LiteRT and run nothing is as fresh as a new one, without
+    the third of a second that the imports take.
+    """
+    for module in ("numpy", "ai_edge_litert.interpreter"):
+        importlib.import_module(module)
+    return PeaksAnswer([_peak_of_fork(path, request.limit_s) for path in request.paths])
+
+
+def _peak_of_fork(path: str, limit_s: int) -> int:
+    reader, writer = os.pipe()
+    parent, fork = os.getpid(), os.fork()
+    if fork == 0:
+        _run_in_fork(path, limit_s, parent, writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        peak = pipe.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
+    if code == -signal.SIGALRM:
+        raise TimeoutError(f"took longer than {limit_s} s")
+    if code < 0:
+        os.kill(os.getpid(), -code)  # the parent reports the signal
+    if code:
+        sys.exit(code)
+    return int(peak)
+
+
+def _run_in_fork(path: str, limit_s: int, parent: int, writer: int) -> NoReturn:
+    code = 1
+    try:
+        die_with_parent(parent)
+        signal.alarm(limit_s)
+        interpreter = prepare(path, threads=1)
+        for _time in range(_MEMORY_INVOKES):
+            interpreter.invoke()
+        os.write(writer, b"%d" % host_peak_bytes())
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+@dataclass(frozen=True)
+class LatencyRequest:
+    """The artifact to time in the child process.
+
+    Attributes:
+        path: the .tflite file.
+        threads: of the interpreter.
+        examples: an .npz file with float32 arrays `input_0` (n, ...) and so on to time it with;
+            empty for random numbers.
+        least_s: seconds to go on for, at least.
+    """
+
+    path: str
+    threads: int
+    examples: str
+    least_s: float
+
+
+@dataclass(frozen=True)
+class LatencyAnswer:
+    """The milliseconds of each invocation, and what the inputs were."""
+
+    times_ms: Sequence[float] = ()
+    inputs: Inputs | None = None
+
+
+def measure_latency(request: LatencyRequest, _: Channel) -> LatencyAnswer:
+    """Time an artifact, in the child process."""
+    interpreter = prepare(request.path, request.threads)
+    inputs, rows = _rows(interpreter, request.examples)
+    return LatencyAnswer(time_invokes(interpreter, rows, request.least_s), inputs)
+
+
+def prepare(path: str, threads: int) -> Interpreter:
+    """Return an interpreter whose inputs hold zeros."""
+    import numpy as np
+
+    try:
+        interpreter = _interpreter(path, "AUTO", threads)
+    except RuntimeError:  # the XNNPACK delegate refuses some graphs that the built-in kernels run
+        interpreter = _interpreter(path, "BUILTIN_WITHOUT_DEFAULT_DELEGATES", threads)
+    for detail in interpreter.get_input_details():
+        interpreter.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
+    return interpreter
+
+
+def random_rows(details: Sequence[Detail], count: int = _RANDOM_ROWS) -> list[list[Array]]:
+    """Return seeded random inputs, as stored, one list of arrays (1, ...) each.
+
+    Quantized inputs take any number of their type, real ones lie in [0, 1), and other integers,
+    which may be indices, are 0 or 1.
+
+    Args:
+        details: of LiteRT's interpreter.
+        count: how many.
+    """
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+
+    def one(detail: Detail) -> Array:
+        shape, dtype = tuple(detail["shape"]), np.dtype(detail["dtype"])
+        if dtype.kind == "f":
+            return rng.random(shape).astype(dtype)
+        if dtype.kind in "iu" and detail["quantization"][0]:
+            limits = np.iinfo(detail["dtype"])
+            return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+        return rng.integers(0, 2, shape).astype(dtype)
+
+    return [[one(detail) for detail in details] for _ in range(count)]
+
+
+def _rows(interpreter: Interpreter, examples: str) -> tuple[Inputs, list[list[Array]]]:
+    """Return what the inputs are, and the inputs of some invocations, as stored."""
+    import numpy as np
+
+    details = interpreter.get_input_details()
+    if examples:
+        with np.load(examples) as archive:
+            stored = [_stored(archive[f"input_{i}"], detail) for i, detail in enumerate(details)]
+        return "examples", [list(row) for row in zip(*stored, strict=True)]
+    rows = random_rows(details)
+    try:
+        _set(interpreter, rows[0])
+        interpreter.invoke()
+    except (RuntimeError, ValueError):  # such as an index beyond a table
+        return "zeros", [[np.zeros(d["shape"], d["dtype"]) for d in details]]
+    return "random", rows
+
+
+def _stored(array: Array, detail: Detail) -> list[Array]:
+    from shrink.tflite.interpreter import TensorDetail, quantize
+
+    scale, zero_point = detail["quantization"]
+    described = TensorDetail(
+        detail["name"], tuple(detail["shape"]), detail["dtype"], float(scale), int(zero_point)
+    )
+    rows = quantize(array, described)
+    return [rows[i : i + 1].reshape(detail["shape"]) for i in range(len(rows))]
+
+
+def _set(interpreter: Interpreter, row: Sequence[Array]) -> None:
+    for detail, array in zip(interpreter.get_input_details(), row, strict=True):
+        interpreter.set_tensor(detail["index"], array)
+    # Examples are independent: a recurrent layer's state starts anew.
+    interpreter.reset_all_variables()
+
+
+def time_invokes(
+    interpreter: Interpreter, rows: Sequence[Sequence[Array]], least_s: float = LEAST_S
+) -> list[float]:
+    """Return the milliseconds of each invocation: 50 or more, unless 2 seconds are over before.
+
+    Args:
+        interpreter: allocated.
+        rows: the inputs of one invocation each, taken in turn; setting them is not timed.
+        least_s: seconds to go on for, at least.
+    """
+    cycle = itertools.cycle(rows)
+    start = time.perf_counter()
+    for _ in range(_WARM_UP_INVOKES):
+        _set(interpreter, next(cycle))
+        interpreter.invoke()
+        if time.perf_counter() - start > _WARM_UP_S:
+            break
+    times: list[float] = []
+    start = time.perf_counter()
+    while True:
+        _set(interpreter, next(cycle))
+        before = time.perf_counter()
+        interpreter.invoke()
+        now = time.perf_counter()
+        times.append(1000 * (now - before))
+        elapsed = now - start
+        if elapsed > _MOST_S or (elapsed > least_s and len(times) >= _LEAST_INVOKES):
+            return times
 
 
 @dataclass(frozen=True)
@@ -357,17 +601,52 @@ def run_in_litert(request: LitertRequest, _: Channel) -> None:
 
 @dataclass(frozen=True)
 class GuardRequest:
-    """The .tflite file to look into.
+    """The .tflite file to check.
 
     Attributes:
         path: where it is.
         must_be_float: whether it must not be quantized.
-        in_litert: whether LiteRT has to run it; if not, its structure alone is looked at.
+        in_litert: whether LiteRT has to run it; if not, its structure alone is checked.
     """
 
     path: str
     must_be_float: bool
     in_litert: bool = True
+
+
+_GUARD_TIMEOUT_S = 120.0
+_AGAIN = "convert the model again, or give the Keras model that it was made from"
+
+
+def guard_artifact(
+    path: Path,
+    timeout_s: float = _GUARD_TIMEOUT_S,
+    child: str = MODULE,
+    to_be_quantized: bool = False,
+    in_litert: bool = True,
+) -> None:
+    """Check a .tflite file's structure and run it once on zeros, in a child with limited memory.
+
+    Args:
+        path: of the artifact.
+        timeout_s: seconds that the child may take.
+        child: the module that it runs.
+        to_be_quantized: whether it must be a float model.
+        in_litert: whether LiteRT is to run it; if not, its structure alone is checked.
+
+    Raises:
+        ModelError: its structure is corrupt, it asks for more memory than there is, or running it
+            ends the child: by a signal, or by taking too long. Or it was to be quantized, and is.
+    """
+    request = GuardRequest(str(path.resolve()), to_be_quantized, in_litert)
+    run = run_child(child, request, NoAnswer, timeout_s=timeout_s)
+    if run.failure is None:
+        return
+    if run.error is not None:
+        raise run.error
+    raise ModelError(
+        f"refused: a process that runs it once on zeros {run.failure}", subject=path, hint=_AGAIN
+    )
 
 
 def guard(request: GuardRequest, _: Channel) -> None:
@@ -456,6 +735,9 @@ def main() -> None:
             RunRequest: run_examples,
             PlacesRequest: measure_places,
             DelegateRequest: delegated,
+            VelaRequest: compile_with_vela,
+            PeaksRequest: measure_peaks,
+            LatencyRequest: measure_latency,
             LitertRequest: run_in_litert,
             GuardRequest: guard,
         }

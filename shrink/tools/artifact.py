@@ -26,8 +26,7 @@ from shrink.contract.findings import (
 )
 from shrink.contract.job import BenchJob, FirmwareFactsJob, InspectJob
 from shrink.graph.macs import macs_figure
-from shrink.measure.inference import latency
-from shrink.measure.memory import inference_peak_bytes
+from shrink.measure.inference import inference_peak_bytes, latency
 from shrink.measure.size import operator_table
 from shrink.tflite.arena import ArenaFigure, arena_bytes
 from shrink.tflite.interpreter import plain_name

@@ -10,8 +10,7 @@ from shrink.base.progress import Phase
 from shrink.contract.events import Send
 from shrink.contract.findings import Worked
 from shrink.contract.job import DoctorJob
-from shrink.measure.inference import latency
-from shrink.measure.memory import one_op_model
+from shrink.measure.inference import latency, one_op_model
 from shrink.measure.training_peak import TrainingPeak
 from shrink.tflite.arena import arena_bytes
 

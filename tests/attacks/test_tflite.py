@@ -12,10 +12,9 @@ import pytest
 
 from shrink.base.errors import ModelError
 from shrink.tflite.convert import convert
-from shrink.tflite.guard import guard_artifact
 from shrink.tflite.memory import read_plan, with_plan
 from shrink.tflite.model import read, values
-from shrink.tflite.runtime import check_artifact
+from shrink.tflite.runtime import check_artifact, guard_artifact
 from shrink.tflite.sparse import with_sparse_constants
 from shrink.tflite.weights import weights
 from tests.attacks.test_mutants import mutate

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import tf_keras as keras
 
-from shrink.measure.inference import latency, random_rows, time_invokes
-from shrink.measure.memory import one_op_model
+from shrink.measure.inference import latency, one_op_model
 from shrink.tflite.convert import to_float32
+from shrink.tflite.runtime import random_rows, time_invokes
 
 
 class Recording:

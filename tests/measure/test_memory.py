@@ -17,9 +17,10 @@ import tf_keras as keras
 from shrink.base import child
 from shrink.base.errors import ResourceError
 from shrink.base.host import host_peak_bytes
-from shrink.measure import inference, memory
-from shrink.measure.memory import AllocatorPeak, nvml_note, one_op_model
-from shrink.tflite import convert
+from shrink.measure import inference
+from shrink.measure.inference import one_op_model
+from shrink.measure.memory import AllocatorPeak, nvml_note
+from shrink.tflite import convert, runtime
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
 
@@ -48,7 +49,7 @@ def test_inference_peak_bytes_holds_weights_and_activations(tmp_path: Path) -> N
     inputs = L.Input((1000,))
     path = tmp_path / "wide.tflite"
     path.write_bytes(convert.to_float32(keras.Model(inputs, L.Dense(4000)(inputs))))
-    found = memory.inference_peak_bytes(path, pairs=1)
+    found = inference.inference_peak_bytes(path, pairs=1)
     peak, note = found.value, found.reason
     weights = 4 * 1000 * 4000
     assert note == ""
@@ -60,7 +61,7 @@ def test_inference_peak_bytes_holds_weights_and_activations(tmp_path: Path) -> N
 def test_inference_peak_bytes_is_none_when_it_is_within_noise(tmp_path: Path) -> None:
     path = tmp_path / "tiny.tflite"
     path.write_bytes(one_op_model())
-    found = memory.inference_peak_bytes(path, pairs=1)
+    found = inference.inference_peak_bytes(path, pairs=1)
     peak, note = found.value, found.reason
     assert peak is None
     assert "less than 1 MiB" in note
@@ -69,7 +70,7 @@ def test_inference_peak_bytes_is_none_when_it_is_within_noise(tmp_path: Path) ->
 def test_inference_peak_bytes_is_none_when_the_process_fails(tmp_path: Path) -> None:
     path = tmp_path / "broken.tflite"
     path.write_bytes(b"no model at all")
-    found = memory.inference_peak_bytes(path)
+    found = inference.inference_peak_bytes(path)
     peak, note = found.value, found.reason
     assert peak is None
     assert "ended with code 1" in note
@@ -80,10 +81,10 @@ def test_inference_peak_bytes_is_none_when_the_process_dies(
 ) -> None:
     (tmp_path / "shrink_dies.py").write_text("import os\nos.kill(os.getpid(), 11)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    request = inference.PeaksRequest(["any.tflite"], 1)
-    run = child.run_child("shrink_dies", request, inference.PeaksAnswer, timeout_s=30)
+    request = runtime.PeaksRequest(["any.tflite"], 1)
+    run = child.run_child("shrink_dies", request, runtime.PeaksAnswer, timeout_s=30)
     monkeypatch.setattr("shrink.measure.inference.run_child", lambda *a, **k: run)
-    found = memory.inference_peak_bytes(tmp_path / "any.tflite")
+    found = inference.inference_peak_bytes(tmp_path / "any.tflite")
     peak, note = found.value, found.reason
     assert peak is None
     assert "SIGSEGV" in note
@@ -91,7 +92,7 @@ def test_inference_peak_bytes_is_none_when_the_process_dies(
 
 def test_inference_child_imports_no_tensorflow() -> None:
     code = (
-        "import sys, shrink.measure.inference, shrink.measure.memory, shrink.measure.inference;"
+        "import sys, shrink.measure.inference, shrink.measure.memory, shrink.tflite.runtime;"
         "print([m for m in ('tensorflow', 'tf_keras') if m in sys.modules])"
     )
     assert python(code).stdout == "[]\n"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
-from shrink.measure.memory import one_op_model
+from shrink.measure.inference import one_op_model
 from shrink.task.config import TaskConfig
 from shrink.task.interface import describe_usage
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shrink.measure.inference import latency
-from shrink.measure.memory import inference_peak_bytes
+from shrink.measure.inference import inference_peak_bytes, latency
 from shrink.tflite import convert
 from shrink.tflite.arena import arena_bytes, predict_in_micro
-from shrink.tflite.guard import guard_artifact
+from shrink.tflite.runtime import guard_artifact
 from shrink.tflite.suitability import check_runs
 from tests.tflite.toys import small_cnn
 

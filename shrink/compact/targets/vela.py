@@ -17,9 +17,9 @@ from shrink.base import files
 from shrink.base.child import ChildRun, NoAnswer, run_child
 from shrink.base.errors import ModelError, StageError
 from shrink.compact.targets.names import check_vela
-from shrink.compact.targets.vela_child import MODULE, VelaRequest
 from shrink.contract.compaction import Compiled, CpuOperator, Placement
 from shrink.tflite.model import Operator, Subgraph, read
+from shrink.tflite.runtime import MODULE, VelaRequest
 
 NPU_OPERATOR = "ethos-u"
 _PACKAGE = "ethos-u-vela"
