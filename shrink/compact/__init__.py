@@ -1,5 +1,5 @@
-"""Less memory where the model runs: .tflite files rewritten so that outputs stay equal to the byte.
+"""A .tflite file rewritten for a smaller arena, its outputs equal to the byte.
 
-Every pass takes a graph and gives a graph. `compact` is the entry; what a pass needs to know of
-the runtime stands in `cost`, what it does to memory in `views` and `plan`.
+Passes rewrite the graph (`passes`, `columns`, `borders`, `order`); `search` chooses segments and
+row tiles, whose schedules `tiling` adds to the graph; `plan` places its blocks; `verify` compares.
 """

@@ -3,8 +3,7 @@
 Files made for phones or by older tools take uint8 or float32 and begin with a QUANTIZE, and end
 with one or with a DEQUANTIZE. A firmware that has int8 at hand needs neither the operators nor,
 where it is float32, four times the memory. The tensor between border and model becomes the border:
-of uint8 where it is the same values less 128, of float32 with the scale and the zero point that are
-told.
+of uint8 where it is the same values less 128, of float32 with the reported scale and zero point.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Border:
         place: among the inputs, or the outputs.
         name: of the tensor.
         given_type: of the file that was given, uint8 or float32.
-        scale: that int8 values have: what is meant is scale * (value - zero_point).
+        scale: of the int8 values: real = scale * (value - zero_point).
         zero_point: likewise.
     """
 
@@ -45,7 +44,7 @@ class Border:
     zero_point: int
 
     def __str__(self) -> str:
-        """Say what it is, for a report."""
+        """Describe it for a report."""
         how = ", the same values less 128" if self.given_type == "uint8" else ""
         return (
             f"{self.side} {self.name} is int8 in place of {self.given_type}{how}: "
@@ -108,7 +107,7 @@ def _with_input(found: Bordered, place: int, index: int) -> Bordered:
         others = sorted({o.name for o in readers} - {"QUANTIZE"})
         return _left(found, "input", index, f"{', '.join(others)} reads it")
     if set(inner) & set(graph.outputs):
-        return _left(found, "input", index, "what it is quantized to is an output")
+        return _left(found, "input", index, "its quantized tensor is an output")
     if why := _why_not(graph, index, inner):
         return _left(found, "input", index, why)
     moved = dict.fromkeys(inner[1:], inner[0])
@@ -170,13 +169,13 @@ def _left(found: Bordered, side: str, index: int, why: str) -> Bordered:
 def _renamed(
     found: Bordered, side: Literal["input", "output"], place: int, outer: int, inner: int
 ) -> Bordered:
-    """Return what was found with a border more, which has the name of the one it replaces."""
+    """Return the graph with one more int8 border, under the name of the tensor that it replaces."""
     graph = found.graph
     tensor, given = graph.tensors[inner], graph.tensors[outer]
     scale = _scale(tensor)
     assert tensor.stored is not None, "the file has both"
     assert given.stored is not None, "the file has both"
-    assert scale is not None, "asked before"
+    assert scale is not None, "checked before"
     stored = copy.copy(tensor.stored)
     stored.name = given.stored.name
     tensors = list(graph.tensors)

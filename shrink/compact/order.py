@@ -31,7 +31,7 @@ class Ordered(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What running one more operator does: its own peak, and what is live after it."""
+    """One more operator: its own peak, and the bytes that are live after it."""
 
     operator: int
     peak: int

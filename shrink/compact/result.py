@@ -32,10 +32,10 @@ class Compacted:
         equality: how both files were compared; None where it is unchanged.
         memory_before: live bytes by operator of the file that was given.
         memory_after: and of this one; None where it is unchanged.
-        borders: inputs and outputs that are int8 now, as was asked for.
+        borders: inputs and outputs that are int8 now, as requested.
         borders_left: why others are not.
         target: the runtime whose arena it is; of LiteRT it is what activations take.
-        decode: what became of its kernels; None where they were not looked at.
+        decode: how its kernels are stored; None where decode was not requested.
     """
 
     content: bytes

@@ -79,7 +79,7 @@ def with_output(graph: Graph, index: int | None) -> Graph:
 
 
 def random_examples(graph: Graph, count: int, seed: int = 0) -> list[Array]:
-    """Return inputs (count, ...) as they are stored: noise and smooth fields by turns."""
+    """Return inputs (count, ...) as they are stored: noise and smooth fields in turn."""
     rng = np.random.default_rng(seed)
     return [_example(rng, graph.tensors[index], count) for index in graph.inputs]
 
@@ -155,11 +155,11 @@ def _answers_or_none(job: Future[Answers]) -> Answers:
 
 
 def does_not_run() -> StageError:
-    """Return what is wrong with a file that was allocated, but that no runtime ran."""
+    """Return the error of a file that was allocated, but that no runtime ran."""
     return StageError(
         "its runtime allocates the file but does not run it, so that what comes out cannot be "
         "compared",
-        hint="`shrink inspect` tells what is in it",
+        hint="`shrink inspect` lists its operators",
     )
 
 

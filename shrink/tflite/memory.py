@@ -168,7 +168,7 @@ _ELEMENTWISE = frozenset(
 )  # fmt: skip
 """Operators whose kernels read each element before they write the one at its place."""
 _COMPILED = frozenset({"ethos-u"})
-"""Operators whose compiler planned their work memory, over their own inputs and outputs."""
+"""Operators whose compiler planned their scratch memory, over their own inputs and outputs."""
 Piece: TypeAlias = tuple[int, int, int]
 """The index of a tensor, and bytes [start, end) of it."""
 Box: TypeAlias = tuple[slice, ...]
@@ -411,7 +411,7 @@ class _Arena:
                 if np.any((places >= under.start) & (places < under.stop)):
                     raise self._over(who, output, other)
         written = {index: self._written(index, pieces, who) for index in outputs}
-        for index in inputs:  # work memory, which nothing has written
+        for index in inputs:  # scratch memory, which nothing has written
             if index not in self._runs and operator.name not in _COMPILED:
                 self._write(index, self._new(index, self._sizes[index], who))
         for index, runs in written.items():

@@ -2,11 +2,13 @@
 
     python -m tests.benchmarks.bench_compact [--macs 0.05 0.25] [--models NAME...] [--folder DIR]
         [--target litert]
+    python -m tests.benchmarks.bench_compact --files FOLDER [--macs 0.05]
 
 Prints a line of JSON per model and share of multiply-accumulates: the smallest arena of TFLite
 Micro's wheel as converted, after, and the bound of the plan, multiply-accumulates, the ratio of
 processor time in LiteRT (XNNPACK), how outputs were compared, seconds by the clock, and processor
 seconds of this process and its children. Models are kept in the folder. Unchanged files say why.
+With --files it prints a row of a table for each .tflite file of a folder instead.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from typing import Literal
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
+from shrink.base.errors import ShrinkError
 from shrink.compact.compact import compact
 from tests.benchmarks.compact_models import MODELS, stored_file
-from tests.benchmarks.harness import by_turns, say_json
+from tests.benchmarks.harness import by_turns, say, say_json
 
 _ROUNDS, _LEAST_S = 15, 0.02
 
@@ -35,7 +38,12 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--target", choices=["tflm", "litert"], default="tflm")
     parser.add_argument("--folder", type=Path, default=Path("compact-models"))
+    parser.add_argument("--files", type=Path)
     options = parser.parse_args()
+    for path in sorted(options.files.glob("*.tflite")) if options.files else ():
+        say(row(path, options.macs[0]))
+    if options.files:
+        return
     options.folder.mkdir(parents=True, exist_ok=True)
     for name in options.models:
         content = stored_file(options.folder, name)
@@ -65,6 +73,20 @@ def measured(
         "seconds": round(seconds, 1),
         "processor_seconds": {"own": round(own, 1), "children": round(others, 1)},
     }
+
+
+def row(path: Path, share: float) -> str:
+    """Return the row of a file: arenas before and after, their ratio, and how they compare."""
+    try:
+        found = compact(path.read_bytes(), max_extra_macs=share)
+    except ShrinkError as error:
+        return f"| {path.stem} | | | | {error.message[:120]} |"
+    before, after = found.arena_before, found.arena_after
+    if found.equality is None:
+        return f"| {path.stem} | {before:,} | | | {found.reason} |"
+    work = found.macs_after / max(found.macs_before, 1) - 1
+    equal = f"equal in {len(found.equality.runtimes)} runtimes"
+    return f"| {path.stem} | {before:,} | {after:,} | {after / before:.2f} | {work:+.1%}, {equal} |"
 
 
 def _processor_seconds() -> tuple[float, float]:

@@ -104,7 +104,7 @@ def test_compact_changes_borders_only_on_request() -> None:
     as_it_is, changed = compact(content), compact(content, int8_io=True)
     types = [_border_types(one.content) for one in (as_it_is, changed)]
     assert types == [[schema.TensorType.UINT8] * 2, [schema.TensorType.INT8] * 2]
-    assert not as_it_is.changed  # it is too small for bands
+    assert not as_it_is.changed  # it is too small for row tiles
     assert changed.arena_after < changed.arena_before
     assert changed.equality is not None
     assert len(changed.equality.runtimes) == 4

@@ -28,7 +28,7 @@ from tests.compact.toys import Net, chain
 
 
 def wide() -> bytes:
-    """An inverted residual whose middle is six times as wide: bands save most of it."""
+    """An inverted residual whose middle is six times as wide: tiles save most of it."""
     net = Net((1, 48, 24, 4))
     middle = net.conv(net.conv(net.input, 48, (1, 1)), 0, depthwise=True)
     return net.file(net.conv(middle, 4, (1, 1)))
@@ -208,7 +208,7 @@ def test_a_comparison_counts_a_runtime_that_runs_one_file_alone(
     assert found.different == ("TFLite Micro",)
 
 
-def test_a_file_in_bands_runs_example_by_example(smallest: Compacted) -> None:
+def test_a_file_in_tiles_runs_example_by_example(smallest: Compacted) -> None:
     """Resized to a larger batch, its slices would leave out all examples but the first."""
     content, found = wide(), smallest
     assert found.changed

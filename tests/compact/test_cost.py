@@ -1,4 +1,4 @@
-"""What lasts in the arena, against what TFLite Micro allocates; constants; the hottest band."""
+"""What lasts in the arena, against what TFLite Micro allocates; constants; the fullest tile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.compact.random_tilings import in_tiles, random_tiling
 from tests.compact.toys import Net, chain, random_net
 
 
-def banded(content: bytes, cuts: tuple[int, ...], kept: bool, upward: bool) -> Graph:
+def tiled_graph(content: bytes, cuts: tuple[int, ...], kept: bool, upward: bool) -> Graph:
     info = GraphInfo(read_graph(content))
     count = len(info.rules)
     tensors = frozenset(Segment(info, 0, count).outputs if kept else ())
@@ -32,10 +32,10 @@ def allocated_tail(graph: Graph) -> int:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-@pytest.mark.parametrize("bands", [2, 3])
-def test_bands_add_to_the_arena_what_graph_tail_says(bands: int, kept: bool) -> None:
+@pytest.mark.parametrize("tiles", [2, 3])
+def test_tiles_add_to_the_arena_what_graph_tail_says(tiles: int, kept: bool) -> None:
     content = chain()
-    graph, before = banded(content, even_cuts(16, bands), kept, False), read_graph(content)
+    graph, before = tiled_graph(content, even_cuts(16, tiles), kept, False), read_graph(content)
     added = allocated_tail(graph) - allocated_tail(before)
     # The arena is measured in steps of 16 bytes; one constant more or less would be 24.
     assert graph_tail(graph) - graph_tail(before) == pytest.approx(added, abs=11)
@@ -67,10 +67,10 @@ def test_a_schedule_counts_the_constants_that_its_slices_read(seed: int, upward:
 @pytest.mark.parametrize("upward", [False, True])
 @pytest.mark.parametrize("widest", range(4))
 @pytest.mark.parametrize("channels", [(4, 8), (8, 4)])
-def test_the_hottest_band_is_the_one_of_most_rows(
+def test_the_fullest_tile_is_the_one_of_most_rows(
     channels: tuple[int, int], widest: int, upward: bool
 ) -> None:
-    # 48 channels between: the peak is in the last step of a band, or in the one before it.
+    # 48 channels between: the peak is in the last step of a tile, or in the one before it.
     net = Net((1, 40, 8, channels[0]))
     content = net.file(net.conv(net.conv(net.input, 48, (1, 1)), channels[1], (1, 1)))
     rows = [6] * 4

@@ -309,14 +309,14 @@ def test_parts_of_an_operator_share_what_it_keeps_for_its_channels() -> None:
 
 
 @pytest.mark.slow
-def test_bands_and_stored_kernels_go_together() -> None:
+def test_tiles_and_stored_kernels_go_together() -> None:
     rng = np.random.default_rng(7)
     net = Net((1, 32, 32, 4))
     middle = net.conv(net.conv(net.input, 32), 16, stride=2)
     deep = net.conv(net.conv(middle, 64, stride=4), 64)
     content = with_values(net.file(deep), lambda v: np.where(rng.random(v.shape) < 0.8, 0, v))
-    bands = compact(content)
-    both = compact(content, arena_bytes=bands.arena_after + 12_000, decode=True)
+    untouched = compact(content)
+    both = compact(content, arena_bytes=untouched.arena_after + 12_000, decode=True)
     alone = decode(content)
     assert both.decode is not None
     assert both.decode.changed

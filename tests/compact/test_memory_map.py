@@ -69,7 +69,7 @@ def test_a_map_of_a_file_without_a_plan_counts_whole_tensors() -> None:
     assert found.holders == tuple(Holder(name=n, live_bytes=WIDE, size_bytes=WIDE) for n in names)
 
 
-def test_a_map_of_bands_is_that_of_their_plan() -> None:
+def test_a_map_of_tiles_is_that_of_their_plan() -> None:
     graph, given = tiled_chain(4, kept=True)[0], read_graph(chain())
     content = write_graph(graph, plan(graph, 20).offsets)
     before, after = memory_map(given, planned=False), memory_map(graph, planned=True)

@@ -16,10 +16,10 @@ from tests.compact.runs import allocates, outputs_of
 from tests.compact.toys import Net, chain, random_net, with_uint8_borders
 
 
-def tiled_chain(bands: int, kept: bool, upward: bool = False) -> tuple[Graph, Schedule]:
+def tiled_chain(tiles: int, kept: bool, upward: bool = False) -> tuple[Graph, Schedule]:
     info = GraphInfo(read_graph(chain()))
     segment = Segment(info, 0, 3)
-    cuts = even_cuts(segment.rows, bands)
+    cuts = even_cuts(segment.rows, tiles)
     tensors = frozenset(segment.outputs if kept else ())
     tiling = Tiling(0, 3, cuts, tensors, upward=upward)
     return in_tiles(info, [tiling]), Schedule(segment, tiling)
@@ -34,11 +34,11 @@ def test_a_chain_takes_what_its_widest_operator_reads_and_writes() -> None:
 
 @pytest.mark.parametrize("upward", [False, True])
 @pytest.mark.parametrize("kept", [False, True])
-@pytest.mark.parametrize("bands", [2, 3, 5, 16])
+@pytest.mark.parametrize("tiles", [2, 3, 5, 16])
 def test_a_schedule_costs_what_its_operators_keep_alive(
-    bands: int, kept: bool, upward: bool
+    tiles: int, kept: bool, upward: bool
 ) -> None:
-    graph, schedule = tiled_chain(bands, kept, upward)
+    graph, schedule = tiled_chain(tiles, kept, upward)
     assert len(schedule.steps) == len(graph.operators)
     live = live_bytes(cells_of(graph), len(graph.operators))
     assert schedule.cost.peak_bytes == max(live)
@@ -49,7 +49,7 @@ def test_a_schedule_costs_what_its_operators_keep_alive(
 
 def test_kept_rows_are_not_computed_again() -> None:
     again, kept = tiled_chain(4, kept=False)[1].cost, tiled_chain(4, kept=True)[1].cost
-    # The widening convolution reads 4 channels and writes 24; two of three inner edges of a band
+    # The widening convolution reads 4 channels and writes 24; two of three inner edges of a tile
     # of the depthwise one need a row above and below.
     widening, narrowing = 8 * 24 * 4, 8 * 4 * 24
     assert again.macs - kept.macs == 6 * widening
@@ -75,7 +75,7 @@ def decoder(columns: int = 12) -> bytes:
 
 
 @pytest.mark.parametrize("kept", [False, True])
-def test_transposed_convolutions_need_work_memory_of_a_band_alone(kept: bool) -> None:
+def test_transposed_convolutions_need_work_memory_of_a_tile_alone(kept: bool) -> None:
     content = decoder()
     info = GraphInfo(read_graph(content))
     # Sums of 50 x 50 x 8 in int32, and the tensors on both sides.

@@ -1,4 +1,4 @@
-"""Bands of rows through random graphs: outputs and plans, in every runtime."""
+"""Tiles of rows through random graphs: outputs and plans, in every runtime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def assert_equal(content: bytes, graph: Graph) -> None:
     assert outputs_of(write_graph(graph, found.offsets)) == outputs_of(content)
 
 
-def check_random_bands(seed: int, tries: int) -> None:
+def check_random_tiles(seed: int, tries: int) -> None:
     content = random_net(seed)
     info = GraphInfo(read_graph(content))
     rng = np.random.default_rng(seed)
@@ -30,14 +30,14 @@ def check_random_bands(seed: int, tries: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_bands_through_random_graphs_change_no_byte(seed: int) -> None:
-    check_random_bands(seed, tries=4)
+def test_tiles_through_random_graphs_change_no_byte(seed: int) -> None:
+    check_random_tiles(seed, tries=4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6, 206))
-def test_bands_through_many_random_graphs_change_no_byte(seed: int) -> None:
-    check_random_bands(seed, tries=20)
+def test_tiles_through_many_random_graphs_change_no_byte(seed: int) -> None:
+    check_random_tiles(seed, tries=20)
 
 
 def test_inputs_decide_outputs() -> None:
@@ -53,7 +53,7 @@ def test_operators_named_by_the_old_field_alone_run_in_tiles(content: bytes) -> 
     assert_equal(content, graph)
 
 
-def test_two_bandings_run_one_after_the_other() -> None:
+def test_two_tilings_run_one_after_the_other() -> None:
     net = Net((1, 24, 12, 3))
     half = net.conv(net.conv(net.input, 8), 8, stride=2)
     content = net.file(net.conv(net.conv(half, 16), 4))
@@ -62,7 +62,7 @@ def test_two_bandings_run_one_after_the_other() -> None:
     assert_equal(content, in_tiles(info, tilings))
 
 
-def test_a_skip_connection_leaves_and_enters_a_stretch() -> None:
+def test_a_skip_connection_leaves_and_enters_a_segment() -> None:
     net = Net((1, 16, 8, 4))
     skip = net.conv(net.input, 8)
     low = net.conv(net.pool(skip, 2, 2, average=False, padding=1), 8)
@@ -109,7 +109,7 @@ def test_a_transposed_convolution_of_more_rows_than_its_padding_gives_runs_whole
     assert GraphInfo(graph).rules == [None]
 
 
-def test_more_than_ten_bands_are_concatenated_by_tens() -> None:
+def test_more_than_ten_tiles_are_concatenated_by_tens() -> None:
     net = Net((1, 26, 4, 2))
     content = net.file(net.conv(net.input, 4))
     graph = in_tiles(GraphInfo(read_graph(content)), [Tiling(0, 1, tuple(range(1, 26)))])
@@ -118,7 +118,7 @@ def test_more_than_ten_bands_are_concatenated_by_tens() -> None:
     assert_equal(content, graph)
 
 
-def test_more_than_a_hundred_bands_are_concatenated_by_tens_twice() -> None:
+def test_more_than_a_hundred_tiles_are_concatenated_by_tens_twice() -> None:
     net = Net((1, 101, 3, 2))
     content = net.file(net.conv(net.input, 4))
     graph = in_tiles(GraphInfo(read_graph(content)), [Tiling(0, 1, tuple(range(1, 101)))])
