@@ -221,7 +221,16 @@ def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int, notes: l
         return y
     single = np.asarray(y[:])
     if y.dtype.kind in "biu":
-        return _labels(path, name, single)
+        flat = np.asarray(single).reshape(len(single))
+        lowest, highest = int(flat.min()), int(flat.max())
+        if lowest < 0 or highest >= 2**31:
+            wrong = lowest if lowest < 0 else highest
+            index = int(np.argmax(flat == wrong))
+            kind = "negative" if wrong < 0 else "out of range"
+            raise DataError(
+                f"{name}[{index}] is {wrong}: a {kind} label", subject=path, hint=_REAL_HINT
+            )
+        return flat.astype(np.int64)
     check_finite(path, name, single)
     if np.array_equal(single, np.floor(single)):
         notes.append(
@@ -351,16 +360,3 @@ def _check_numbers(path: Path, name: str, array: Rows) -> None:
             subject=path,
             hint="store numbers in an array of one shape",
         )
-
-
-def _labels(path: Path, name: str, y: np.ndarray) -> np.ndarray:
-    flat = np.asarray(y).reshape(len(y))
-    lowest, highest = int(flat.min()), int(flat.max())
-    if lowest < 0 or highest >= 2**31:
-        wrong = lowest if lowest < 0 else highest
-        index = int(np.argmax(flat == wrong))
-        kind = "negative" if wrong < 0 else "out of range"
-        raise DataError(
-            f"{name}[{index}] is {wrong}: a {kind} label", subject=path, hint=_REAL_HINT
-        )
-    return flat.astype(np.int64)

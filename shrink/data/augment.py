@@ -269,7 +269,16 @@ class Augmentation:
         self._config = config
         self._has_boxes = has_boxes
         if has_boxes:
-            _check_boxes(config)
+            for key, why in (
+                ("rotate", "a turned box fits no longer"),
+                ("mixup", "boxes cannot be mixed"),
+            ):
+                if getattr(config, key) is not None:
+                    raise DataError(
+                        f"{key} and boxes do not go together: {why}",
+                        subject="data.augment",
+                        hint=f"leave {key} out; flip, crop and changes of colour work",
+                    )
         self._num_classes = num_classes
         images = [spec for spec in tf.nest.flatten(input_spec) if spec.shape.rank == 3]
         _check(config, images)
@@ -447,17 +456,6 @@ def _check_function(
             subject="data.augment.function",
             hint="use flip, crop, rotate and the changes of colour, which targets follow",
         )
-
-
-def _check_boxes(config: AugmentConfig) -> None:
-    """Raise `DataError` for changes that boxes cannot follow."""
-    for key, why in (("rotate", "a turned box fits no longer"), ("mixup", "boxes cannot be mixed")):
-        if getattr(config, key) is not None:
-            raise DataError(
-                f"{key} and boxes do not go together: {why}",
-                subject="data.augment",
-                hint=f"leave {key} out; flip, crop and changes of colour work",
-            )
 
 
 def _check_follows(spec: tf.TensorSpec, sizes: set[tuple[int | None, ...]]) -> None:

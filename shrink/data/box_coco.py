@@ -36,7 +36,12 @@ def read_coco(found: Mapping[str, Path], classes: Sequence[str] | None) -> BoxFi
     splits: dict[str, list[Annotated]] = {}
     names, files = list(classes or ()), list[Path]()
     for split, path in found.items():
-        content = _content(path)
+        try:
+            content = json.loads(text_of(path))
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"no JSON: {error}", subject=shown(path)) from error
+        if not isinstance(content, dict):
+            raise DataError("no COCO file: it holds no mapping", subject=shown(path))
         labels = _labels(path, content)
         names = names or list(labels.values())
         splits[split] = _pictures(path, content, labels, names)
@@ -85,16 +90,6 @@ def _new_id(row: Mapping[str, Json], taken: Container[int | str], where: str) ->
     return value
 
 
-def _content(path: Path) -> dict[str, Json]:
-    try:
-        content = json.loads(text_of(path))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"no JSON: {error}", subject=shown(path)) from error
-    if not isinstance(content, dict):
-        raise DataError("no COCO file: it holds no mapping", subject=shown(path))
-    return content
-
-
 def _rows(content: Mapping[str, Json], key: str, path: Path) -> list[Mapping[str, Json]]:
     rows = content.get(key)
     if not isinstance(rows, list) or not all(isinstance(one, dict) for one in rows):
@@ -113,7 +108,10 @@ def _pictures(
     for row in _rows(content, "images", path):
         where = f"{shown(path)}: image {row.get('id')!r:.60}"
         own = _new_id(row, pictures, where)
-        file = _file(path.parent, str(_value(row, "file_name", where)), where)
+        # Where a picture is: beside the JSON file, or in images/ there.
+        name = str(_value(row, "file_name", where))
+        beside = picture_file(path.parent, name, where)
+        file = beside if beside.is_file() else path.parent / "images" / name
         owner = owners.setdefault(os.path.normpath(file), own)
         if owner != own:
             raise DataError(
@@ -163,9 +161,3 @@ def _number(value: Json, key: str, where: str) -> float:
     if not math.isfinite(number):
         raise DataError(f"{key} is not finite", subject=where)
     return number
-
-
-def _file(folder: Path, name: str, where: str) -> Path:
-    """Return where a picture is: beside the JSON file, or in images/ there."""
-    beside = picture_file(folder, name, where)
-    return beside if beside.is_file() else folder / "images" / name

@@ -330,7 +330,17 @@ class DataConfig(Config):
         if self.validation_split + self.test_split >= 1:
             raise ValueError("validation_split and test_split together leave nothing to train on")
         if self.source == NO_DATA:
-            self._check_nothing_said()
+            # Refuse keys about examples where there are none; a written default is harmless.
+            fields = type(self).model_fields
+            said = [
+                name
+                for name in fields
+                if name != "source" and getattr(self, name) != fields[name].default
+            ]
+            if said:
+                raise ValueError(
+                    f"source: none has no examples, and {', '.join(said)} is about some"
+                )
             return self
         if self.source in BUILT_IN and self.path is not None:
             raise ValueError(f"source: {self.source} brings its examples and takes no path")
@@ -357,14 +367,3 @@ class DataConfig(Config):
     def _does_without_path(self) -> bool:
         # Without its own fingerprint, a source's is that of what is at the path.
         return self.source in BUILT_IN or hasattr(added_source(self.source), "fingerprint")
-
-    def _check_nothing_said(self) -> None:
-        """Refuse keys about examples where there are none; a written default is harmless."""
-        fields = type(self).model_fields
-        said = [
-            name
-            for name in fields
-            if name != "source" and getattr(self, name) != fields[name].default
-        ]
-        if said:
-            raise ValueError(f"source: none has no examples, and {', '.join(said)} is about some")

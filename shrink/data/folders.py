@@ -253,12 +253,7 @@ def named_classes(
             f"data.classes has {len(wanted)} names, and the labels go up to {count - 1}",
             subject=path,
         )
-    _check_order(names, wanted, path)
-    return tuple(wanted)
-
-
-def _check_order(names: Sequence[str], wanted: Sequence[str], path: str | None) -> None:
-    """Raise `DataError` where labels that the data stores have names in another order."""
+    # Raise `DataError` where labels that the data stores have names in another order.
     moved = any(name in wanted and list(wanted).index(name) != i for i, name in enumerate(names))
     numbers = list(names) == [str(label) for label in range(len(names))]
     if moved and (not numbers or set(names) == set(wanted)):  # 1, 2, 3 may be what 0, 1, 2 mean
@@ -268,3 +263,4 @@ def _check_order(names: Sequence[str], wanted: Sequence[str], path: str | None) 
             hint="leave data.classes out, and give the model's outputs the order of the labels: "
             "only words and folders are numbered by data.classes",
         )
+    return tuple(wanted)

@@ -120,7 +120,15 @@ def parse_model_reference(text: str, folder: Path) -> ModelReference:
     if function or path.suffix == ".py":
         return ModelReference("builder", path, function or "build")
     if path.is_dir():
-        return _folder_reference(path)
+        if (path / "saved_model.pb").is_file():
+            return ModelReference("savedmodel", path)
+        if (path / REPORT_NAME).is_file():
+            return _last_artifact(path)
+        raise ModelError(
+            "this folder holds neither a SavedModel (saved_model.pb) nor a run (report.json)",
+            subject=path,
+            hint=f"give {_FORMS}",
+        )
     if path.suffix.lower() in _SUFFIXES:
         return ModelReference(_SUFFIXES[path.suffix.lower()], path)
     raise ModelError("not a kind of model that shrink knows", subject=path, hint=f"give {_FORMS}")
@@ -195,18 +203,6 @@ def _split_function(text: str) -> tuple[str, str | None]:
     if separator and path.endswith(".py"):
         return path, function or None
     return text, None
-
-
-def _folder_reference(path: Path) -> ModelReference:
-    if (path / "saved_model.pb").is_file():
-        return ModelReference("savedmodel", path)
-    if (path / REPORT_NAME).is_file():
-        return _last_artifact(path)
-    raise ModelError(
-        "this folder holds neither a SavedModel (saved_model.pb) nor a run (report.json)",
-        subject=path,
-        hint=f"give {_FORMS}",
-    )
 
 
 def _last_artifact(run: Path) -> ModelReference:

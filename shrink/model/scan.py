@@ -39,47 +39,41 @@ def check_saved_model(folder: Path, trust: Trust = NO_TRUST) -> None:
         folder: holds `saved_model.pb`; what Keras adds (`keras_metadata.pb`) is looked at too.
         trust: what else may pass; operators only where everything may.
     """
-    _check_files(folder)
-    try:
-        with (folder / "saved_model.pb").open("rb") as file:
-            content = memoryview(file.read(_GRAPH_CAP_BYTES))
-        for graph in messages(content, _META_GRAPHS):
-            if not trust.everything:
-                _check_meta_graph(graph, folder)
-        _check_metadata(folder, trust)
-    except (OSError, ValueError, RecursionError) as error:
-        raise unreadable("a SavedModel", error, folder) from error
-
-
-def _check_files(folder: Path) -> None:
     for entry in sorted(folder.rglob("*")):
         if entry.is_symlink():
             raise refused("a link", str(entry.relative_to(folder)), folder)
     if (folder / "assets.extra").exists() or (folder / "saved_model.pbtxt").exists():
         raise refused("files that shrink does not look at", "assets.extra", folder)
-
-
-def _check_meta_graph(graph: memoryview, folder: Path) -> None:
-    functions = [
-        (_function_name(function), function)
-        for function in messages(graph, _GRAPH, _LIBRARY, _FUNCTION)
-    ]
-    names = frozenset(name for name, _ in functions)
-    savers = {name for name, function in functions if _opens_files(function)}
-    if savers and not any(True for _ in messages(graph, _OBJECTS)):
-        raise refused("TensorFlow 1 wrote it, whose graphs open files themselves", "graph", folder)
-    saver_nodes = {name.partition(":")[0] for name in _saver_names(graph)}
-    for one in messages(graph, _GRAPH):
-        for node in messages(one, _NODES):
-            name = _check_node(node, "graph", names, OPERATORS, folder)
-            if name not in saver_nodes:
-                _check_calls(node, savers, f"graph/{name}", folder)
-    for name, function in functions:
-        allowed = OPERATORS | SAVER_OPERATORS if name in savers else OPERATORS
-        for node in messages(function, _FUNCTION_NODES):
-            _check_node(node, name, names, allowed, folder)
-        _check_calls(function, savers - {name}, name, folder)
-    _check_references(graph, savers, folder)
+    try:
+        with (folder / "saved_model.pb").open("rb") as file:
+            content = memoryview(file.read(_GRAPH_CAP_BYTES))
+        for graph in messages(content, _META_GRAPHS):
+            if not trust.everything:
+                functions = [
+                    (_function_name(function), function)
+                    for function in messages(graph, _GRAPH, _LIBRARY, _FUNCTION)
+                ]
+                names = frozenset(name for name, _ in functions)
+                savers = {name for name, function in functions if _opens_files(function)}
+                if savers and not any(True for _ in messages(graph, _OBJECTS)):
+                    raise refused(
+                        "TensorFlow 1 wrote it, whose graphs open files themselves", "graph", folder
+                    )
+                saver_nodes = {name.partition(":")[0] for name in _saver_names(graph)}
+                for one in messages(graph, _GRAPH):
+                    for node in messages(one, _NODES):
+                        name = _check_node(node, "graph", names, OPERATORS, folder)
+                        if name not in saver_nodes:
+                            _check_calls(node, savers, f"graph/{name}", folder)
+                for name, function in functions:
+                    allowed = OPERATORS | SAVER_OPERATORS if name in savers else OPERATORS
+                    for node in messages(function, _FUNCTION_NODES):
+                        _check_node(node, name, names, allowed, folder)
+                    _check_calls(function, savers - {name}, name, folder)
+                _check_references(graph, savers, folder)
+        _check_metadata(folder, trust)
+    except (OSError, ValueError, RecursionError) as error:
+        raise unreadable("a SavedModel", error, folder) from error
 
 
 def _check_node(

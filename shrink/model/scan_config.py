@@ -35,32 +35,6 @@ _REFERENCE_LENGTHS = (3, 4)
 Reference = tuple[str, Json]
 
 
-def _check_nodes(config: JsonObject, where: str, path: Path) -> None:
-    """Raise `ModelError` where tf-keras would wait without end for an input of a layer.
-
-    A layer's calls are made in their order. Nodes as Keras 3 writes them are left to the import.
-    """
-    layers = [each for each in config["layers"] if isinstance(each, dict)]
-    calls = {_name(each): _nodes(each) for each in layers if each.get("class_name") != "InputLayer"}
-    models = {_name(each) for each in layers if str(each.get("class_name")) in MODELS}
-    order = TopologicalSorter[tuple[str, int]]()
-    for name, nodes in calls.items():
-        for at, references in enumerate(nodes):
-            order.add((name, at), *([(name, at - 1)] if at else []))
-            for other, index in references:
-                if other not in calls:  # an input, or a name that Keras itself refuses
-                    continue
-                own = int(other in models)  # of a model the first node may be its own graph's
-                if not isinstance(index, int) or not 0 <= index < len(calls[other]) + own:
-                    raise refused("inbound_nodes name a missing node", f"{where}/{name}", path)
-                order.add((name, at), (other, max(index - own, 0)))
-    try:
-        order.prepare()
-    except CycleError as error:
-        name, _ = error.args[1][0]
-        raise refused("inbound_nodes form a cycle", f"{where}/{name}", path) from error
-
-
 def _name(layer: JsonObject) -> str:
     name = layer.get("name")
     return name if isinstance(name, str) else ""
@@ -128,7 +102,37 @@ def check_config(config: Json, path: Path, trust: Trust = NO_TRUST) -> list[Decl
     for key, value, where in _items(config, "", "model", 0, path):
         if isinstance(value, dict):
             if isinstance(value.get("layers"), list):
-                _check_nodes(value, where, path)
+                # Raise `ModelError` where tf-keras would wait without end for an input of a layer.
+                layers = [each for each in value["layers"] if isinstance(each, dict)]
+                calls = {
+                    _name(each): _nodes(each)
+                    for each in layers
+                    if each.get("class_name") != "InputLayer"
+                }
+                models = {_name(each) for each in layers if str(each.get("class_name")) in MODELS}
+                order = TopologicalSorter[tuple[str, int]]()
+                for name, nodes in calls.items():
+                    for at, references in enumerate(nodes):
+                        order.add((name, at), *([(name, at - 1)] if at else []))
+                        for other, index in references:
+                            if other not in calls:  # an input, or a name that Keras itself refuses
+                                continue
+                            own = int(
+                                other in models
+                            )  # of a model the first node may be its own graph's
+                            if (
+                                not isinstance(index, int)
+                                or not 0 <= index < len(calls[other]) + own
+                            ):
+                                raise refused(
+                                    "inbound_nodes name a missing node", f"{where}/{name}", path
+                                )
+                            order.add((name, at), (other, max(index - own, 0)))
+                try:
+                    order.prepare()
+                except CycleError as error:
+                    name, _ = error.args[1][0]
+                    raise refused("inbound_nodes form a cycle", f"{where}/{name}", path) from error
             if not trust.everything and not _is_custom(value, names):
                 _check_object(value, where, path)
         elif isinstance(value, str):
@@ -195,7 +199,9 @@ def _check_object(value: JsonObject, where: str, path: Path) -> None:
         raise _foreign("a Lambda carries code", where, path)
     if name in VALUES:
         return
-    _check_registered(value, where, path)
+    registered = value.get("registered_name")
+    if registered is not None and (not isinstance(registered, str) or ">" in registered):
+        raise refused(f"{registered} is a custom object", where, path, _CUSTOM)
     if name == "function":
         _check_function(value, where, path)
     elif name in TENSOR_FUNCTION_LAYERS:
@@ -205,17 +211,19 @@ def _check_object(value: JsonObject, where: str, path: Path) -> None:
     else:
         _check_class(name, module, where, path)
     if name in LOOKUPS:
-        _check_lookup(value, where, path)
+        config = value.get("config")
+        for key in ("vocabulary", "idf_weights"):
+            if isinstance(config, dict) and isinstance(config.get(key), str):
+                raise refused(
+                    f"{value['class_name']} reads its {key} from {config[key][:80]!r}",
+                    where,
+                    path,
+                    hint="save the layer with its vocabulary inside: vocabulary=[...]",
+                )
 
 
 def _foreign(reason: str, where: str, path: Path) -> ModelError:
     return refused(reason, where, path, _REBUILD)
-
-
-def _check_registered(value: JsonObject, where: str, path: Path) -> None:
-    registered = value.get("registered_name")
-    if registered is not None and (not isinstance(registered, str) or ">" in registered):
-        raise refused(f"{registered} is a custom object", where, path, _CUSTOM)
 
 
 def _check_class(name: str, module: str | None, where: str, path: Path) -> None:
@@ -265,18 +273,6 @@ def _check_tensor_function(value: JsonObject, where: str, path: Path) -> None:
         return
     if not isinstance(function, str) or function not in TENSOR_FUNCTIONS:
         raise _foreign(f"it calls the TensorFlow function {str(function)[:80]!r}", where, path)
-
-
-def _check_lookup(value: JsonObject, where: str, path: Path) -> None:
-    config = value.get("config")
-    for key in ("vocabulary", "idf_weights"):
-        if isinstance(config, dict) and isinstance(config.get(key), str):
-            raise refused(
-                f"{value['class_name']} reads its {key} from {config[key][:80]!r}",
-                where,
-                path,
-                hint="save the layer with its vocabulary inside: vocabulary=[...]",
-            )
 
 
 def _check_text(key: str, value: str, where: str, path: Path) -> None:

@@ -46,7 +46,34 @@ def check_archive(path: Path) -> tuple[Json, Json]:
             if file.read(4) != b"PK\x03\x04":
                 raise ValueError("File is not a zip file")
         with zipfile.ZipFile(path) as archive:
-            _check_members(archive, path)
+            members = archive.infolist()
+            if len(members) > _MEMBERS_CAP:
+                raise refused(f"it has {len(members)} members", "archive", path)
+            seen: set[str] = set()
+            for member in members:
+                name = member.filename
+                spot = name[:80]
+                if (
+                    member.orig_filename != name
+                    or "\\" in name
+                    or ":" in name
+                    or not name.isprintable()
+                ):
+                    raise refused("a member has a name that Keras does not write", spot, path)
+                parts = name.rstrip("/").split("/")
+                if name.startswith("/") or any(part in ("", ".", "..") for part in parts):
+                    raise refused("a member leaves the folder it is unpacked in", spot, path)
+                if parts[0] != "assets" and name not in (CONFIG, METADATA, WEIGHTS):
+                    raise refused("a member that a Keras file does not have", spot, path)
+                kind = stat.S_IFMT(member.external_attr >> 16)
+                if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                    raise refused("a member is a link or a device", spot, path)
+                if name.casefold() in seen:
+                    raise refused("two members have the same name", spot, path)
+                seen.add(name.casefold())
+                _check_size(member, path)
+            if sum(member.compress_size for member in members) > path.stat().st_size:
+                raise refused("its members are larger than the file itself", "archive", path)
             return _parsed(archive, METADATA), _parsed(archive, CONFIG)
     except _DAMAGE as error:
         raise unreadable("a .keras file", error, path) from error
@@ -72,21 +99,17 @@ def open_weights(path: Path) -> BinaryIO | None:
         if member.compress_type == zipfile.ZIP_STORED:
             return io.BufferedReader(_Window(file, start, member.file_size), 1 << 16)
         file.seek(start)
-        content = _inflated(file.read(member.compress_size), member)
+        # Unpack a member in one call: by parts, as zipfile does, it takes twice as long.
+        packed = file.read(member.compress_size)
+        unpacking = zlib.decompressobj(-zlib.MAX_WBITS)
+        content = unpacking.decompress(packed, member.file_size + 1)
+        if len(content) != member.file_size or zlib.crc32(content) != member.CRC:
+            raise ValueError(f"{member.filename} is damaged")
     except (*_DAMAGE, MemoryError) as error:
         file.close()
         raise unreadable("a .keras file", error, path) from error
     file.close()
     return io.BytesIO(content)
-
-
-def _inflated(packed: bytes, member: zipfile.ZipInfo) -> bytes:
-    """Unpack a member in one call: by parts, as zipfile does, it takes twice as long."""
-    unpacking = zlib.decompressobj(-zlib.MAX_WBITS)
-    content = unpacking.decompress(packed, member.file_size + 1)
-    if len(content) != member.file_size or zlib.crc32(content) != member.CRC:
-        raise ValueError(f"{member.filename} is damaged")
-    return content
 
 
 class _Window(io.RawIOBase):
@@ -125,36 +148,6 @@ class _Window(io.RawIOBase):
         """Close the file that it is a window of."""
         self._file.close()
         super().close()
-
-
-def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
-    members = archive.infolist()
-    if len(members) > _MEMBERS_CAP:
-        raise refused(f"it has {len(members)} members", "archive", path)
-    seen: set[str] = set()
-    for member in members:
-        _check_name(member, seen, path)
-        _check_size(member, path)
-    if sum(member.compress_size for member in members) > path.stat().st_size:
-        raise refused("its members are larger than the file itself", "archive", path)
-
-
-def _check_name(member: zipfile.ZipInfo, seen: set[str], path: Path) -> None:
-    name = member.filename
-    spot = name[:80]
-    if member.orig_filename != name or "\\" in name or ":" in name or not name.isprintable():
-        raise refused("a member has a name that Keras does not write", spot, path)
-    parts = name.rstrip("/").split("/")
-    if name.startswith("/") or any(part in ("", ".", "..") for part in parts):
-        raise refused("a member leaves the folder it is unpacked in", spot, path)
-    if parts[0] != "assets" and name not in (CONFIG, METADATA, WEIGHTS):
-        raise refused("a member that a Keras file does not have", spot, path)
-    kind = stat.S_IFMT(member.external_attr >> 16)
-    if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-        raise refused("a member is a link or a device", spot, path)
-    if name.casefold() in seen:
-        raise refused("two members have the same name", spot, path)
-    seen.add(name.casefold())
 
 
 def _check_size(member: zipfile.ZipInfo, path: Path) -> None:
@@ -248,7 +241,22 @@ def _shapes(file: h5py.File, path: Path) -> Iterator[tuple[int, ...]]:
             if isinstance(item, h5py.Group):
                 waiting.append((spot, item, depth + 1))
             elif isinstance(item, h5py.Dataset):
-                _check_dataset(item, spot, path)
+                creation = item.id.get_create_plist()
+                if item.is_virtual:
+                    raise refused("a data set is put together from other files", spot, path)
+                if creation.get_external_count():
+                    raise refused("a data set keeps its values in another file", spot, path)
+                if item.dtype.kind not in "fiub" and item.dtype.kind not in "SU":
+                    raise refused(f"a data set holds {item.dtype}, not numbers", spot, path)
+                for index in range(creation.get_nfilters()):
+                    if creation.get_filter(index)[0] not in _FILTERS:
+                        raise refused("a data set needs a plug-in to be read", spot, path)
+                stored, needed = item.id.get_storage_size(), item.nbytes
+                packed = item.chunks is not None
+                if needed > (max(_HDF5_RATIO_CAP * stored, _FREE_BYTES) if packed else stored):
+                    raise refused(
+                        f"{item.shape} needs {needed} bytes, {stored} are there", spot, path
+                    )
                 yield item.shape or ()
             else:
                 raise refused("an object that is neither group nor data set", spot, path)
@@ -265,24 +273,3 @@ def _check_attributes(item: h5py.Group, where: str, path: Path) -> None:
         kind = attribute.get_type().get_class()
         if kind in (h5py.h5t.REFERENCE, h5py.h5t.OPAQUE, h5py.h5t.COMPOUND):
             raise refused("an attribute holds no plain value", f"{where}@{name}", path)
-
-
-def _check_dataset(data: h5py.Dataset, where: str, path: Path) -> None:
-    creation = data.id.get_create_plist()
-    if data.is_virtual:
-        raise refused("a data set is put together from other files", where, path)
-    if creation.get_external_count():
-        raise refused("a data set keeps its values in another file", where, path)
-    if data.dtype.kind not in "fiub" and data.dtype.kind not in "SU":
-        raise refused(f"a data set holds {data.dtype}, not numbers", where, path)
-    for index in range(creation.get_nfilters()):
-        if creation.get_filter(index)[0] not in _FILTERS:
-            raise refused("a data set needs a plug-in to be read", where, path)
-    _check_extent(data, where, path)
-
-
-def _check_extent(data: h5py.Dataset, where: str, path: Path) -> None:
-    stored, needed = data.id.get_storage_size(), data.nbytes
-    packed = data.chunks is not None
-    if needed > (max(_HDF5_RATIO_CAP * stored, _FREE_BYTES) if packed else stored):
-        raise refused(f"{data.shape} needs {needed} bytes, {stored} are there", where, path)

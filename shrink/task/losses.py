@@ -57,7 +57,21 @@ def loss_sums(
     if loss.function is not None:
         return sum_up(_of_user(loss, outputs, targets), mask)
     if loss.name == "dice":
-        values = _dice(outputs, targets, from_logits, loss, mask)
+        # 1 - (2 Σpy + s) / (Σp + Σy + s) over an example's positions, (n,).
+        of_classes = loss.kind == "classes"
+        y = class_shares(outputs, targets) if of_classes else _values(outputs, targets)
+        p = outputs
+        if from_logits:
+            p = probabilities(outputs) if of_classes else _sigmoid(outputs)
+        if mask is not None:
+            counts = mask.reshape(mask.shape + (1,) * (p.ndim - mask.ndim))
+            # What is masked may be anything, also infinite.
+            p, y = np.where(counts, p, 0.0), np.where(counts, y, 0.0)
+        positions = tuple(range(1, p.ndim - 1))
+        smooth = _number(loss.arguments["smooth"])
+        both = p.sum(axis=positions) + y.sum(axis=positions)
+        own = 1 - (2 * (p * y).sum(axis=positions) + smooth) / (both + smooth)
+        values = np.asarray(own.mean(axis=-1))
         return Sums(values, np.ones(len(values)))
     return sum_up(ELEMENTS[loss.name](outputs, targets, from_logits, loss.arguments), mask)
 
@@ -192,24 +206,6 @@ def _kl_divergence(outputs: Array, targets: Array, logits: bool, arguments: Argu
     p = np.clip(probabilities(outputs) if logits else outputs, _EPSILON, 1.0)
     y = np.clip(class_shares(outputs, targets), _EPSILON, 1.0)
     return np.asarray((y * np.log(y / p)).sum(axis=-1))
-
-
-def _dice(outputs: Array, targets: Array, logits: bool, loss: Loss, mask: Array | None) -> Array:
-    """Return 1 - (2 Σpy + s) / (Σp + Σy + s) over an example's positions, (n,)."""
-    of_classes = loss.kind == "classes"
-    y = class_shares(outputs, targets) if of_classes else _values(outputs, targets)
-    p = outputs
-    if logits:
-        p = probabilities(outputs) if of_classes else _sigmoid(outputs)
-    if mask is not None:
-        counts = mask.reshape(mask.shape + (1,) * (p.ndim - mask.ndim))
-        # What is masked may be anything, also infinite.
-        p, y = np.where(counts, p, 0.0), np.where(counts, y, 0.0)
-    positions = tuple(range(1, p.ndim - 1))
-    smooth = _number(loss.arguments["smooth"])
-    both = p.sum(axis=positions) + y.sum(axis=positions)
-    own = 1 - (2 * (p * y).sum(axis=positions) + smooth) / (both + smooth)
-    return np.asarray(own.mean(axis=-1))
 
 
 def _hinge(outputs: Array, targets: Array, logits: bool, arguments: Arguments) -> Array:

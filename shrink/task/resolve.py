@@ -103,7 +103,16 @@ class _Resolver:
         self._check_functions(losses)
         metrics, metrics_by = self._metrics(losses, loss_by)
         check_classes(metrics, losses, dataset.class_names, model.outputs)
-        self._check_accuracy(metrics, losses)
+        # Raise `RecipeError` for an accuracy where outputs have several labels and no classes.
+        pairs = zip(losses, self._model.outputs, strict=True)
+        labels = [kind_of_loss(loss) == "labels" and shape[-1:] != (1,) for loss, shape in pairs]
+        if "accuracy" in metrics and all(labels):
+            raise RecipeError(
+                "accuracy is the share of examples whose class is right, and these outputs have "
+                "several labels for each example",
+                subject="task.metrics",
+                hint="use binary_accuracy, the share of labels that are right",
+            )
         margins = [takes_margins(*pair) for pair in zip(losses, endings, strict=True)]
         matters = [
             not signs and _depends(losses, metrics, i, model.outputs)
@@ -270,18 +279,6 @@ class _Resolver:
             named = ["accuracy" if name == "binary_accuracy" else name for name in named]
         metrics = tuple(dict.fromkeys([*named, *defaults]))
         return metrics, self._stored_by if named else "data"
-
-    def _check_accuracy(self, metrics: Sequence[str], losses: Sequence[str]) -> None:
-        """Raise `RecipeError` for an accuracy where outputs have several labels and no classes."""
-        pairs = zip(losses, self._model.outputs, strict=True)
-        labels = [kind_of_loss(loss) == "labels" and shape[-1:] != (1,) for loss, shape in pairs]
-        if "accuracy" in metrics and all(labels):
-            raise RecipeError(
-                "accuracy is the share of examples whose class is right, and these outputs have "
-                "several labels for each example",
-                subject="task.metrics",
-                hint="use binary_accuracy, the share of labels that are right",
-            )
 
     def _from_logits(
         self,

@@ -96,7 +96,16 @@ def _rows(path: Path, name: str, dataset: h5py.Dataset) -> Rows:
             hint="copy the data into one file",
         )
     if h5py.check_string_dtype(dataset.dtype) and dataset.ndim == 1:
-        return _texts(path, name, dataset)
+        # Texts, such as class names or slices, in memory.
+        try:
+            texts = dataset.asstr()[:] if len(dataset) <= _MOST_TEXTS else None
+        except (OSError, RuntimeError, ValueError) as error:
+            raise DataError(f"{name} is damaged: {error}", subject=path, hint=_HINT) from error
+        if texts is None or len(texts) * max(map(len, texts), default=0) > _MOST_CHARACTERS:
+            raise DataError(
+                f"{name} holds too much text", subject=path, hint="store labels as numbers from 0"
+            )
+        return texts.astype(str)
     if dataset.shape is None or dataset.dtype.kind == "O":
         raise DataError(
             f"{name} holds {dataset.dtype}, not numbers of one shape",
@@ -112,16 +121,3 @@ def _rows(path: Path, name: str, dataset: h5py.Dataset) -> Rows:
             f"{name} is cut short", subject=path, hint="the file is damaged; write it again"
         )
     return np.memmap(path, dataset.dtype, "r", offset, dataset.shape)
-
-
-def _texts(path: Path, name: str, dataset: h5py.Dataset) -> np.ndarray:
-    """Return texts, such as class names or slices, in memory."""
-    try:
-        texts = dataset.asstr()[:] if len(dataset) <= _MOST_TEXTS else None
-    except (OSError, RuntimeError, ValueError) as error:
-        raise DataError(f"{name} is damaged: {error}", subject=path, hint=_HINT) from error
-    if texts is None or len(texts) * max(map(len, texts), default=0) > _MOST_CHARACTERS:
-        raise DataError(
-            f"{name} holds too much text", subject=path, hint="store labels as numbers from 0"
-        )
-    return texts.astype(str)

@@ -69,7 +69,21 @@ def _content(file: Path) -> str:
 
 def _of_table(path: Path, config: DataConfig) -> Texts:
     table = _read(path)
-    column, target = _columns(path, table, config)
+    # The column of the texts, and of their label.
+    features, targets = feature_columns(path, table.cells, config)
+    if len(targets) > 1:
+        raise DataError(
+            f"a text has one label, and data.targets names {len(targets)} columns", subject=path
+        )
+    if config.inputs is None:
+        features = tuple(name for name in _TEXT_NAMES if name in features) or features
+    if len(features) != 1:
+        raise DataError(
+            f"which column is the text? There are {', '.join(features)}",
+            subject=path,
+            hint="name it in data.inputs (--data-inputs COLUMN), or call it text",
+        )
+    column, target = features[0], next(iter(targets), "")
     for line, text in zip(table.lines, table.cells[column], strict=True):
         if not text.strip():
             raise DataError(
@@ -85,24 +99,6 @@ def _read(path: Path) -> Table:
     if path.suffix.lower() in JSON_LINES:
         return read_json_lines(path)
     return read_cells(path)
-
-
-def _columns(path: Path, table: Table, config: DataConfig) -> tuple[str, str]:
-    """Return the column of the texts, and of their label."""
-    features, targets = feature_columns(path, table.cells, config)
-    if len(targets) > 1:
-        raise DataError(
-            f"a text has one label, and data.targets names {len(targets)} columns", subject=path
-        )
-    if config.inputs is None:
-        features = tuple(name for name in _TEXT_NAMES if name in features) or features
-    if len(features) != 1:
-        raise DataError(
-            f"which column is the text? There are {', '.join(features)}",
-            subject=path,
-            hint="name it in data.inputs (--data-inputs COLUMN), or call it text",
-        )
-    return features[0], next(iter(targets), "")
 
 
 def _labels(

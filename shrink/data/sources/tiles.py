@@ -169,7 +169,20 @@ class TileRows:
                 decode = functools.partial(page.decode, jpegtables=page.jpegtables)
         except (OSError, ValueError, reader.TiffFileError) as error:
             raise DataError(f"not a TIFF file: {error}", subject=shown(path), hint=_HINT) from error
-        _check_page(page, path)
+        segment = int(np.prod(page.chunks)) * page.dtype.itemsize
+        if page.dtype != np.uint8 or page.planarconfig != 1:
+            raise DataError(
+                f"pixels of {page.dtype}, planes {page.planarconfig}; tiles are of 8 bits with the "
+                "channels side by side",
+                subject=shown(path),
+                hint=_HINT,
+            )
+        if segment > _MOST_SEGMENT_BYTES:
+            raise DataError(
+                f"its tiles or strips take {segment / 1e6:,.0f} MB each",
+                subject=shown(path),
+                hint=_HINT,
+            )
         return _Level(page, decode, os.open(path, os.O_RDONLY | os.O_CLOEXEC), path)
 
 
@@ -225,23 +238,6 @@ def _windows(
         window = hashlib.blake2b(content + repr((int(top), int(left), *form)).encode())
         hashes[index] = int.from_bytes(window.digest()[:8], "little")
     return hashes
-
-
-def _check_page(page: tifffile.TiffPage, path: str) -> None:
-    segment = int(np.prod(page.chunks)) * page.dtype.itemsize
-    if page.dtype != np.uint8 or page.planarconfig != 1:
-        raise DataError(
-            f"pixels of {page.dtype}, planes {page.planarconfig}; tiles are of 8 bits with the "
-            "channels side by side",
-            subject=shown(path),
-            hint=_HINT,
-        )
-    if segment > _MOST_SEGMENT_BYTES:
-        raise DataError(
-            f"its tiles or strips take {segment / 1e6:,.0f} MB each",
-            subject=shown(path),
-            hint=_HINT,
-        )
 
 
 def _paste(window: np.ndarray, tile: np.ndarray, top: int, left: int) -> None:

@@ -58,7 +58,16 @@ def to_keras3(model: keras.Model) -> keras3.Model:
     made = keras3.Model(_one_or_all(inputs), _one_or_all(outputs), name=model.name)
     for layer in network.layers():
         _copy_weights(layer, built[id(layer)])
-    _check(model, made)
+    feed = _one_or_all(random_inputs(model))
+    ours = keras3.tree.flatten(model(feed, training=False))
+    theirs = keras3.tree.flatten(made(feed, training=False))
+    for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        if (difference := largest_difference([b], [a])) > CLOSE:
+            raise ModelError(
+                f"output {index} differs by {difference:.1e} of its largest value in Keras 3",
+                subject=model.name,
+                hint="report it with the model; nothing was written",
+            )
     return made
 
 
@@ -150,19 +159,6 @@ def _copy_weights(layer: keras.layers.Layer, target: keras3.layers.Layer) -> Non
     target.set_weights(values)
     if isinstance(target, keras3.layers.Normalization):
         target.finalize_state()
-
-
-def _check(model: keras.Model, made: keras3.Model) -> None:
-    feed = _one_or_all(random_inputs(model))
-    ours = keras3.tree.flatten(model(feed, training=False))
-    theirs = keras3.tree.flatten(made(feed, training=False))
-    for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        if (difference := largest_difference([b], [a])) > CLOSE:
-            raise ModelError(
-                f"output {index} differs by {difference:.1e} of its largest value in Keras 3",
-                subject=model.name,
-                hint="report it with the model; nothing was written",
-            )
 
 
 def _one_or_all(values: Sequence[Tensors]) -> Tensors:

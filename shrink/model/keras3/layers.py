@@ -9,7 +9,6 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import TypeAlias
 
 import numpy as np
@@ -261,7 +260,17 @@ def _layer(kind: str, config: JsonObject, label: str) -> keras.layers.Layer:
     cls = getattr(keras.layers, kind, None)
     if cls is None:
         raise UnsupportedLayerError(label, "tf-keras has no such layer")
-    accepted = _accepted(cls)
+    # The keywords that a layer's constructors take.
+    names = set(_BASE_KEYS)
+    for base in cls.__mro__:
+        if base in (keras.layers.Layer, object):
+            break
+        if "__init__" in vars(base):
+            parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
+            names |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+                break
+    accepted = names - {"self"}
     arguments = {}
     for key, value in config.items():
         key = _RENAMED_KEYS.get((kind, key), key)
@@ -305,20 +314,6 @@ def _is_idle(value: Json) -> bool:
     return not isinstance(value, list | dict) and value in _IDLE_VALUES
 
 
-def _accepted(cls: type[keras.layers.Layer]) -> set[str]:
-    """Return the keywords that a layer's constructors take."""
-    names = set(_BASE_KEYS)
-    for base in cls.__mro__:
-        if base in (keras.layers.Layer, object):
-            break
-        if "__init__" in vars(base):
-            parameters = inspect.signature(vars(base)["__init__"]).parameters.values()
-            names |= {p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
-            if not any(p.kind is p.VAR_KEYWORD for p in parameters):
-                break
-    return names - {"self"}
-
-
 def _argument(key: str, value: Json, label: str) -> object:
     if key == "dtype":
         return _dtype(value, label)
@@ -330,7 +325,18 @@ def _argument(key: str, value: Json, label: str) -> object:
         return _activation_name(value, label, key)
     for suffix, room in _OBJECT_SUFFIXES.items():
         if key.endswith(suffix):
-            return _object(value, room, label)
+            # An initializer, regularizer or constraint.
+            if value is None or isinstance(value, str):
+                return value
+            name = _CLASS_NAMES.get(value["class_name"], value["class_name"])
+            cls = getattr(room, name, None)
+            if cls is None and room is keras.initializers:
+                return "zeros"  # the weights are loaded, whatever they began with
+            if cls is None:
+                raise UnsupportedLayerError(label, f"tf-keras has no {name}")
+            config = plain_value(value.get("config") or {})
+            accepted = inspect.signature(cls.__init__).parameters
+            return cls(**{key: item for key, item in config.items() if key in accepted})
     return plain_value(value)
 
 
@@ -354,21 +360,6 @@ def _dtype(value: Json, label: str) -> str | keras.mixed_precision.Policy | None
     if name in HALF:
         return "float32"
     return keras.mixed_precision.Policy(name) if str(name).startswith("mixed_") else name
-
-
-def _object(value: Json, room: ModuleType, label: str) -> object:
-    """Return an initializer, regularizer or constraint."""
-    if value is None or isinstance(value, str):
-        return value
-    name = _CLASS_NAMES.get(value["class_name"], value["class_name"])
-    cls = getattr(room, name, None)
-    if cls is None and room is keras.initializers:
-        return "zeros"  # the weights are loaded, whatever they began with
-    if cls is None:
-        raise UnsupportedLayerError(label, f"tf-keras has no {name}")
-    config = plain_value(value.get("config") or {})
-    accepted = inspect.signature(cls.__init__).parameters
-    return cls(**{key: item for key, item in config.items() if key in accepted})
 
 
 def _function_name(value: Json, label: str) -> str:

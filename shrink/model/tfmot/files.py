@@ -39,7 +39,10 @@ def write_loadable(path: Path, config: Json, folder: Path) -> Path:
     shutil.copyfile(path, target)
     with h5py.File(target, "r+") as file:
         for group in file["model_weights"].values():
-            _drop_named(group)
+            names = [_text(name) for name in group.attrs.get("weight_names", ())]
+            kept = [name for name in names if not any(part in name for part in _OF_CLUSTERING)]
+            if len(kept) < len(names):
+                group.attrs["weight_names"] = [name.encode() for name in kept]
     return target
 
 
@@ -60,13 +63,6 @@ def _write_archive(path: Path, config: Json, target: Path) -> None:
                 new.writestr(member, old.read(member))
         new.writestr(CONFIG, json.dumps(built_once(config)))
         new.write(weights, WEIGHTS)
-
-
-def _drop_named(group: h5py.Group) -> None:
-    names = [_text(name) for name in group.attrs.get("weight_names", ())]
-    kept = [name for name in names if not any(part in name for part in _OF_CLUSTERING)]
-    if len(kept) < len(names):
-        group.attrs["weight_names"] = [name.encode() for name in kept]
 
 
 def _wrappers(config: Json) -> dict[str, bool]:

@@ -96,7 +96,10 @@ def import_tfmot(wrapped: keras.Model, path: Path) -> Imported:
         return Imported(wrapped, (), "")
     arrays = random_inputs(wrapped)
     before = _outputs(wrapped, arrays)
-    _apply_masks(wrapped)
+    for layer in wrapped._flatten_layers(include_self=False, recursive=True):
+        if isinstance(layer, pruning_wrapper.PruneLowMagnitude):
+            for weight, mask, _ in layer.pruning_vars:
+                weight.assign(weight * mask)
     model = wrapped
     if pruning_wrapper.PruneLowMagnitude in counts:
         model = prune.strip_pruning(model)
@@ -138,18 +141,6 @@ def _quantize_layers(model: keras.Model) -> bool:
 
 def _outputs(model: keras.Model, arrays: list[np.ndarray]) -> list[tf.Tensor]:
     return tf.nest.flatten(model(tf.nest.pack_sequence_as(model.input, arrays), training=False))
-
-
-def _apply_masks(model: keras.Model) -> None:
-    """Set to zero what the masks leave out, as tfmot does before each forward pass of a graph.
-
-    Without tfmot's callback UpdatePruningStep at the end of an epoch, the last update of the
-    optimizer stays in the weights.
-    """
-    for layer in model._flatten_layers(include_self=False, recursive=True):
-        if isinstance(layer, pruning_wrapper.PruneLowMagnitude):
-            for weight, mask, _ in layer.pruning_vars:
-                weight.assign(weight * mask)
 
 
 def _unannotated(layer: keras.layers.Layer) -> keras.layers.Layer:

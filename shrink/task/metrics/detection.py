@@ -25,28 +25,6 @@ _ALL, _AT_50, _AT_75 = slice(None), slice(0, 1), slice(5, 6)
 _REMEMBERED = 4
 
 
-def _keep(seen: Seen) -> Rows:
-    """Return boxes and detections in rows of eight: what it is, four edges, and three numbers."""
-    targets = np.asarray(seen.targets, np.float64)
-    there = targets[..., boxes.CLASS] >= 0
-    true = targets[there]
-    detected = seen.outputs[..., decode.CLASS] >= 0
-    found = seen.outputs[detected]
-    # Of a box class, crowd and area; of a detection class, score and nothing.
-    of_boxes = np.hstack([np.zeros((len(true), 1)), true])
-    of_found = np.hstack(
-        [
-            np.full((len(found), 1), _FOUND),
-            found[:, :4],
-            found[:, [decode.CLASS, decode.SCORE]],
-            np.zeros((len(found), 1)),
-        ]
-    )
-    example = np.concatenate([np.nonzero(there)[0], np.nonzero(detected)[0]])
-    order = np.argsort(example, kind="stable")
-    return Rows(example[order], (np.concatenate([of_boxes, of_found])[order],))
-
-
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _matches(rows: bytes, example: bytes, examples: int, size: Size) -> dict[int, ClassMatches]:
     """Return the matches of each class; several metrics ask for the same ones."""
@@ -103,7 +81,25 @@ def _average_precision(size: Size, overlaps: slice) -> MakeRule:
         def keep(seen: Seen) -> Rows:
             if wanted is not None and not label:
                 label.append(seen.class_index(wanted, len(seen.classes)))
-            return _keep(seen)
+            # Boxes and detections in rows of eight: what it is, four edges, and three numbers.
+            targets = np.asarray(seen.targets, np.float64)
+            there = targets[..., boxes.CLASS] >= 0
+            true = targets[there]
+            detected = seen.outputs[..., decode.CLASS] >= 0
+            found = seen.outputs[detected]
+            # Of a box class, crowd and area; of a detection class, score and nothing.
+            of_boxes = np.hstack([np.zeros((len(true), 1)), true])
+            of_found = np.hstack(
+                [
+                    np.full((len(found), 1), _FOUND),
+                    found[:, :4],
+                    found[:, [decode.CLASS, decode.SCORE]],
+                    np.zeros((len(found), 1)),
+                ]
+            )
+            example = np.concatenate([np.nonzero(there)[0], np.nonzero(detected)[0]])
+            order = np.argsort(example, kind="stable")
+            return Rows(example[order], (np.concatenate([of_boxes, of_found])[order],))
 
         def over(rows: Rows, examples: int) -> Weighted:
             return _weighted(rows, examples, label[0] if label else None, size, overlaps)

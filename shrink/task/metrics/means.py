@@ -48,19 +48,15 @@ def sums(
     one = seen(outputs, targets, mask=mask, from_logits=from_logits, loss=loss)
     values = MEANS[known.name](one, known.arguments)
     if known.name == "sequence_accuracy":
-        return _of_whole_examples(values, mask)
+        # The chance that all valid elements of an example are right; without one it is out.
+        valid = sum_up(values, mask).valid
+        kept = values
+        if mask is not None:
+            rest = (1,) * (values.ndim - mask.ndim)
+            kept = np.where(mask.reshape(mask.shape + rest), values, 1.0)
+        counts = (valid > 0).astype(np.float64)
+        return Sums(kept.reshape(len(values), -1).prod(axis=1) * counts, counts)
     return sum_up(values, mask)
-
-
-def _of_whole_examples(values: Array, mask: Array | None) -> Sums:
-    """Return the chance that all valid elements of an example are right; without one it is out."""
-    valid = sum_up(values, mask).valid
-    kept = values
-    if mask is not None:
-        rest = (1,) * (values.ndim - mask.ndim)
-        kept = np.where(mask.reshape(mask.shape + rest), values, 1.0)
-    counts = (valid > 0).astype(np.float64)
-    return Sums(kept.reshape(len(values), -1).prod(axis=1) * counts, counts)
 
 
 def _right(one: Seen, arguments: Mapping[str, object]) -> Array:
