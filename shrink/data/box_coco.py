@@ -129,23 +129,23 @@ def _pictures(
             raise DataError(f"there is no category {category!r}", subject=where)
         _, size, boxes = pictures[image]
         label = known_class(labels[category], names, where)
-        boxes.append(cut_off(_box(row, label, where), size, where))
+        edges = row.get("bbox")
+        if not isinstance(edges, list) or len(edges) != 4:
+            raise DataError("bbox is not [left, top, width, height]", subject=where)
+        left, top, width, height = (_number(edge, "bbox", where) for edge in edges)
+        area = _number(row.get("area", width * height), "area", where)
+        if area < 0:
+            raise DataError(f"area is {area:g}, and must be 0 or more", subject=where)
+        crowd = row.get("iscrowd", 0)
+        if crowd not in (0, 1):
+            raise DataError(f"iscrowd is {crowd!r:.60}, and must be 0 or 1", subject=where)
+        boxes.append(
+            cut_off(
+                Box(left, top, left + width, top + height, label, crowd == 1, area), size, where
+            )
+        )
     every = [Annotated(file, size, tuple(boxes)) for file, size, boxes in pictures.values()]
     return sorted(every, key=lambda one: one.file)
-
-
-def _box(row: Mapping[str, Json], label: str, where: str) -> Box:
-    edges = row.get("bbox")
-    if not isinstance(edges, list) or len(edges) != 4:
-        raise DataError("bbox is not [left, top, width, height]", subject=where)
-    left, top, width, height = (_number(edge, "bbox", where) for edge in edges)
-    area = _number(row.get("area", width * height), "area", where)
-    if area < 0:
-        raise DataError(f"area is {area:g}, and must be 0 or more", subject=where)
-    crowd = row.get("iscrowd", 0)
-    if crowd not in (0, 1):
-        raise DataError(f"iscrowd is {crowd!r:.60}, and must be 0 or 1", subject=where)
-    return Box(left, top, left + width, top + height, label, crowd == 1, area)
 
 
 def _number(value: Json, key: str, where: str) -> float:

@@ -45,7 +45,9 @@ def fingerprint(config: DataConfig) -> str:
         RecipeError: the package that adds the source cannot be imported.
     """
     if config.source in BUILT_IN:
-        return _hash([_built_in(config.source)])
+        # What decides the examples of a source without files, beside shrink's own sources.
+        version = importlib.metadata.version("scikit-learn")
+        return _hash([(f"{config.source} of scikit-learn {version}")])
     if config.source == NO_DATA:
         return _hash([NO_DATA])
     text = config.path or ""
@@ -71,7 +73,11 @@ def fingerprint(config: DataConfig) -> str:
     if config.source in ("images", "audio", "tiles") or (config.source == "text" and path.is_dir()):
         root, names, empty = _found(config)
         listed = _named_digests(names, hash_files(root, names, path))
-        return _hash(itertools.chain([config.source, *_listing_digest(path)], listed, empty))
+        return _hash(
+            itertools.chain(
+                [config.source, *([hash_file(str(path))] if path.is_file() else [])], listed, empty
+            )
+        )
     digest = hash_files(path.parent, [path.name], path)
     return _hash([config.source, *_hexadecimal(digest)])
 
@@ -118,12 +124,6 @@ def _annotated_files(config: DataConfig, path: Path) -> tuple[Path, Sequence[str
 def _named_digests(names: Iterable[str], digests: bytes) -> Iterator[str]:
     pairs = zip(names, _hexadecimal(digests), strict=True)
     return (f"{name}\0{digest}" for name, digest in pairs)
-
-
-def _built_in(source: str) -> str:
-    """Return what decides the examples of a source without files, beside shrink's own sources."""
-    version = importlib.metadata.version("scikit-learn")
-    return f"{source} of scikit-learn {version}"
 
 
 def _added_digests(config: DataConfig) -> Iterator[str]:
@@ -223,10 +223,6 @@ def _prepared_digests(path: Path) -> list[str]:
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
     digests = _hexadecimal(hash_files(folder, names, folder))
     return [f"{name}\0{digest}" for name, digest in zip(names, digests, strict=True)]
-
-
-def _listing_digest(path: Path) -> list[str]:
-    return [hash_file(str(path))] if path.is_file() else []
 
 
 def _hash(parts: Iterable[str]) -> str:

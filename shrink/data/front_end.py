@@ -36,21 +36,21 @@ def _block_features(samples: np.ndarray, config: AudioConfig) -> np.ndarray:
     """Return what `features` does, float64, of all clips at once."""
     values = np.asarray(samples, np.float64)
     if config.features != "waveform":
-        energies = _power(values, config) @ mel_weights(config)
+        # The power spectrum of each frame, (n, frames, transform_samples // 2 + 1).
+        window, stride = config.window_samples, config.stride_samples
+        starts = stride * np.arange(config.frames)
+        frames = values[:, starts[:, None] + np.arange(window)]
+        hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
+        spectrum = np.fft.rfft(frames * hann, config.transform_samples)
+        energies = np.asarray(spectrum.real**2 + spectrum.imag**2) @ mel_weights(config)
         values = np.log(energies + config.log_offset)
         if config.features == "mfcc":
-            values = values @ _cosines(config.bands, config.coefficients)
+            # The cosine transform (DCT-II) times sqrt(2 / bands), (bands, coefficients).
+            places = (np.arange(config.bands)[:, None] + 0.5) * np.arange(config.coefficients)
+            values = values @ np.asarray(
+                np.sqrt(2 / config.bands) * np.cos(np.pi * places / config.bands)
+            )
     return values.reshape(len(samples), *config.shape)
-
-
-def _power(samples: np.ndarray, config: AudioConfig) -> np.ndarray:
-    """Return the power spectrum of each frame, (n, frames, transform_samples // 2 + 1)."""
-    window, stride = config.window_samples, config.stride_samples
-    starts = stride * np.arange(config.frames)
-    frames = samples[:, starts[:, None] + np.arange(window)]
-    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window)
-    spectrum = np.fft.rfft(frames * hann, config.transform_samples)
-    return np.asarray(spectrum.real**2 + spectrum.imag**2)
 
 
 @functools.lru_cache(maxsize=4)
@@ -72,12 +72,6 @@ def mel_weights(config: AudioConfig) -> np.ndarray:
 
 def _mel(hz: float | np.ndarray) -> np.ndarray:
     return np.asarray(_MEL_FACTOR * np.log1p(np.asarray(hz, np.float64) / _MEL_HZ))
-
-
-def _cosines(bands: int, coefficients: int) -> np.ndarray:
-    """Return the cosine transform (DCT-II) times sqrt(2 / bands), (bands, coefficients)."""
-    places = (np.arange(bands)[:, None] + 0.5) * np.arange(coefficients)
-    return np.asarray(np.sqrt(2 / bands) * np.cos(np.pi * places / bands))
 
 
 def fitted(samples: np.ndarray, length: int) -> np.ndarray:

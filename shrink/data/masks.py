@@ -49,7 +49,13 @@ def _numbers(content: bytes) -> np.ndarray:
         raise DataError("a mask has to be a PNG file")
     try:
         with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
-            mode, values = image.mode, np.asarray(image) // _gray_step(content)
+            # By what Pillow multiplies gray values of 2 or 4 bits, to fill 8; 1 for all others.
+            depth, colour = content[24:26]
+            mode, values = (
+                image.mode,
+                np.asarray(image)
+                // (255 // (2**depth - 1) if colour == _GRAY and depth in (2, 4) else 1),
+            )
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise undecodable(error, "a PNG") from error
     if values.ndim != 2:
@@ -60,15 +66,6 @@ def _numbers(content: bytes) -> np.ndarray:
             "largest"
         )
     return values.astype(np.uint8)
-
-
-def _gray_step(content: bytes) -> int:
-    """Return by what Pillow multiplies gray values of 2 or 4 bits, to fill 8; 1 for all others.
-
-    Bit depth and colour type stand in bytes 24 and 25 of a PNG file (PNG specification, 11.2.1).
-    """
-    depth, colour = content[24:26]
-    return 255 // (2**depth - 1) if colour == _GRAY and depth in (2, 4) else 1
 
 
 def resized_mask(mask: np.ndarray, height: int, width: int) -> np.ndarray:

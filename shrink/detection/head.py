@@ -190,11 +190,6 @@ def _wanted_shapes(head: Head) -> list[tuple[Shape, ...]]:
     return [tuple(shapes)]
 
 
-def _logits(probabilities: tf.Tensor) -> tf.Tensor:
-    p = tf.clip_by_value(probabilities, _EPSILON, 1 - _EPSILON)
-    return tf.math.log(p) - tf.math.log1p(-p)
-
-
 def _parts(outputs: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the four numbers of boxes, and the others."""
     if len(outputs) == 2:
@@ -213,7 +208,8 @@ def _read_boxes(head: Head, outputs: Sequence[tf.Tensor]) -> Candidates:
         boxes = tf.concat([centre - half, centre + half], axis=-1)
     if head.settings.scores == "softmax":
         return Candidates(boxes, tf.math.log(tf.maximum(scores, _EPSILON)))
-    return Candidates(boxes, _logits(scores))
+    p = tf.clip_by_value(scores, _EPSILON, 1 - _EPSILON)
+    return Candidates(boxes, (tf.math.log(p) - tf.math.log1p(-p)))
 
 
 def _flat(outputs: Sequence[tf.Tensor], width: int) -> tf.Tensor:

@@ -136,7 +136,9 @@ def _by_centre(head: Head, targets: tf.Tensor, there: tf.Tensor) -> tuple[tf.Ten
 def _by_overlap(head: Head, targets: tf.Tensor, there: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Anchors that overlap a box by half answer for it, and the one that does so most."""
     priors = tf.constant(head.priors, targets.dtype)[None, :, None]
-    overlap = tf.where(there[:, None], _iou(priors, targets[:, None, :, :4]), -1.0)
+    other = targets[:, None, :, :4]
+    shared, union = _shared_and_union(priors, other)
+    overlap = tf.where(there[:, None], tf.math.divide_no_nan(shared, union), -1.0)
     best = tf.one_hot(tf.argmax(overlap, axis=1), len(head.priors), True, False, axis=1)  # type: ignore[arg-type]
     most = tf.reduce_max(overlap, axis=2, keepdims=True)
     answers = ((overlap >= _POSITIVE) & (overlap == most)) | (best & there[:, None])
@@ -208,11 +210,6 @@ def _shared_and_union(one: tf.Tensor, other: tf.Tensor) -> tuple[tf.Tensor, tf.T
     shared = _area(low, high)
     areas = _area(one[..., :2], one[..., 2:]) + _area(other[..., :2], other[..., 2:])
     return shared, areas - shared
-
-
-def _iou(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
-    shared, union = _shared_and_union(one, other)
-    return tf.math.divide_no_nan(shared, union)
 
 
 def giou(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:

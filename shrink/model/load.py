@@ -332,7 +332,8 @@ def bounded_loading(path: Path) -> Iterator[None]:
     size = _size_bytes(path)
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     on_gpu = bool(tf.config.list_physical_devices("GPU"))
-    limit = _in_use_bytes() + room_bytes(size)
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
+    limit = (int(pages) * resource.getpagesize()) + room_bytes(size)
     if not on_gpu and soft == resource.RLIM_INFINITY:
         resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
     signal.setitimer(signal.ITIMER_REAL, _TIME_S + size / _BYTES_PER_S)
@@ -355,11 +356,6 @@ def _size_bytes(path: Path) -> int:
             return sum(member.file_size for member in archive.infolist())
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def _in_use_bytes() -> int:
-    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
-    return int(pages) * resource.getpagesize()
 
 
 Shape = tuple[int, int, int]

@@ -382,7 +382,12 @@ def best_constant(examples: Examples, metric: str) -> float | None:
     if not one_output or not 0 < len(examples) <= _MOST_EXAMPLES_READ:
         return None
     if metric == "accuracy":
-        return _largest_share(_class_counts(examples))
+        # Count classes: of labels in whole numbers, and of one-hot labels along the last axis.
+        counts: Counter[int] = Counter()
+        for batch in _targets(examples):
+            classes = batch.argmax(axis=-1) if _one_hot(batch) else np.rint(batch).astype(np.int64)
+            counts.update(classes.ravel().tolist())
+        return _largest_share(counts)
     mean, variance = _moments(examples)
     if metric == "mean_squared_error":
         return float(np.mean(variance))
@@ -394,15 +399,6 @@ def _targets(examples: Examples) -> Iterator[Array]:
     for start in range(0, len(examples), step):
         indices = np.arange(start, min(start + step, len(examples)))
         yield np.asarray(tf.nest.flatten(examples.arrays(indices)[1])[0])
-
-
-def _class_counts(examples: Examples) -> Counter[int]:
-    """Count classes: of labels in whole numbers, and of one-hot labels along the last axis."""
-    counts: Counter[int] = Counter()
-    for batch in _targets(examples):
-        classes = batch.argmax(axis=-1) if _one_hot(batch) else np.rint(batch).astype(np.int64)
-        counts.update(classes.ravel().tolist())
-    return counts
 
 
 def _one_hot(batch: Array) -> bool:

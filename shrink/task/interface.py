@@ -63,6 +63,8 @@ def keras_interface(model: keras.Model) -> Interface:
         outputs = model(cast_inputs(model, x), training=False)
         return [np.asarray(tf.cast(each, tf.float32)) for each in tf.nest.flatten(outputs)]
 
+    embeddings = (one for one in _looking_up(model) if isinstance(one, keras.layers.Embedding))
+    rows = ((layer.name, int(layer.input_dim)) for layer in embeddings)
     return Interface(
         model.name,
         tuple(tuple(t.shape[1:]) for t in model.inputs),
@@ -72,14 +74,8 @@ def keras_interface(model: keras.Model) -> Interface:
         tuple(signature_names(model.input_names)),
         tuple(model.output_names),
         ask,
-        _smallest_look_up(model),
+        min(rows, key=itemgetter(1), default=None),
     )
-
-
-def _smallest_look_up(model: keras.Model) -> tuple[str, int] | None:
-    embeddings = (one for one in _looking_up(model) if isinstance(one, keras.layers.Embedding))
-    rows = ((layer.name, int(layer.input_dim)) for layer in embeddings)
-    return min(rows, key=itemgetter(1), default=None)
 
 
 def artifact_interface(

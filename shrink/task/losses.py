@@ -135,16 +135,14 @@ def _known(name: str) -> Elements:
 
 def _categorical(outputs: Array, targets: Array, logits: bool, arguments: Arguments) -> Array:
     shares = _smoothed_classes(class_shares(outputs, targets), arguments)
-    return np.asarray(-(shares * _log_probabilities(outputs, logits)).sum(axis=-1))
+    return np.asarray(
+        -(shares * (log_softmax(outputs) if logits else np.log(_clipped(outputs)))).sum(axis=-1)
+    )
 
 
 def _smoothed_classes(shares: Array, arguments: Arguments) -> Array:
     smoothing = _number(arguments["label_smoothing"])
     return shares * (1 - smoothing) + smoothing / shares.shape[-1]
-
-
-def _log_probabilities(outputs: Array, logits: bool) -> Array:
-    return log_softmax(outputs) if logits else np.log(_clipped(outputs))
 
 
 def _clipped(outputs: Array) -> Array:

@@ -92,7 +92,18 @@ class ClassCounts:
             found = decided_class(rows)[np.arange(len(own)), own]
             found = np.where(np.isnan(rows).any(axis=-1), 0.0, found)
             example, self.classes = one.example, rows.shape[-1]
-        self._rows.append((*_summed(example, own, found, self.classes, self._examples),))
+        # Example, class, found and number of elements, a row for each class of an example.
+        keys, inverse, counts = np.unique(
+            example * self.classes + own, return_inverse=True, return_counts=True
+        )
+        hits = np.bincount(inverse, weights=found, minlength=len(keys))
+        summed = (
+            keys // self.classes + self._examples,
+            keys % self.classes,
+            hits,
+            counts.astype(np.float64),
+        )
+        self._rows.append((*summed,))
         self._examples += one.count
 
     def sums(self) -> Iterator[tuple[int, Sums]]:
@@ -105,17 +116,6 @@ class ClassCounts:
         for index in range(self.classes):
             rows = order[starts[index] : starts[index + 1]]
             yield index, Sums(found[rows], count[rows])
-
-
-def _summed(
-    example: Array, own: Array, found: Array, classes: int, first: int
-) -> tuple[Array, Array, Array, Array]:
-    """Return example, class, found and number of elements, a row for each class of an example."""
-    keys, inverse, counts = np.unique(
-        example * classes + own, return_inverse=True, return_counts=True
-    )
-    hits = np.bincount(inverse, weights=found, minlength=len(keys))
-    return keys // classes + first, keys % classes, hits, counts.astype(np.float64)
 
 
 def groups_of(slicings: Sequence[Slicing]) -> Array | None:

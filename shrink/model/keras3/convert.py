@@ -105,7 +105,9 @@ def assign_weights(converted: ConvertedModel, file: h5py.File) -> None:
     """
     used: set[str] = set()
     _assign_model(converted, file, used)
-    for name in _data_sets(file):
+    names: list[str] = []
+    file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
+    for name in names:
         parts = name.split("/")
         if name not in used and parts[0] != _OPTIMIZER and not _STATELESS & set(parts):
             raise UnsupportedLayerError(name, "no layer takes this weight")
@@ -221,12 +223,6 @@ def _array(data: h5py.Dataset) -> Array:
 def _finish(layer: keras.layers.Layer) -> None:
     if isinstance(layer, keras.layers.Normalization):
         layer.finalize_state()
-
-
-def _data_sets(file: h5py.File) -> list[str]:
-    names: list[str] = []
-    file.visititems(lambda name, item: names.append(name) if hasattr(item, "shape") else None)
-    return names
 
 
 def changes_in_words(model: keras.Model, config: Json) -> str:

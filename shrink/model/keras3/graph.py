@@ -198,16 +198,14 @@ class _Walk:
             raise
         except Exception as error:  # tf-keras raises whatever its layers raise
             why = f"{type(error).__name__}: {first_line(error)}"
-            raise UnsupportedLayerError(_label(serialized), why) from error
+            raise UnsupportedLayerError(
+                (f"{serialized['class_name']} {_name(serialized)!r}"), why
+            ) from error
         return True
 
 
 def _name(serialized: JsonObject) -> str:
     return str(serialized.get("name") or serialized["config"]["name"])
-
-
-def _label(serialized: JsonObject) -> str:
-    return f"{serialized['class_name']} {_name(serialized)!r}"
 
 
 def _op_call(serialized: JsonObject) -> Callable[..., Tensors]:

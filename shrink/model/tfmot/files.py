@@ -54,7 +54,18 @@ def _write_archive(path: Path, config: Json, target: Path) -> None:
     with stored, weights.open("wb") as copy:
         shutil.copyfileobj(stored, copy)
     with h5py.File(weights, "r+") as file:
-        for name, has_kernel in _wrappers(config).items():
+        # The group of each quantizing wrapper, and whether the wrapper rounds a kernel.
+        layers = config["config"]["layers"] if isinstance(config, dict) else []
+        groups: dict[str, bool] = {}
+        counts: dict[str, int] = {}
+        for layer in layers:
+            kind = layer.get("class_name")
+            number = counts[kind] = counts.get(kind, -1) + 1
+            if kind in QUANTIZING and kind != "QuantizeLayer":
+                group = snake_case(kind) + (f"_{number}" if number else "")
+                rounds = layer["config"].get("quantize_config") or {}
+                groups[group] = bool((rounds.get("config") or {}).get("weight_attrs"))
+        for name, has_kernel in groups.items():
             if variables := file.get(f"layers/{name}/vars"):
                 _renumber(variables, has_kernel)
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
@@ -63,21 +74,6 @@ def _write_archive(path: Path, config: Json, target: Path) -> None:
                 new.writestr(member, old.read(member))
         new.writestr(CONFIG, json.dumps(built_once(config)))
         new.write(weights, WEIGHTS)
-
-
-def _wrappers(config: Json) -> dict[str, bool]:
-    """Return the group of each quantizing wrapper, and whether the wrapper rounds a kernel."""
-    layers = config["config"]["layers"] if isinstance(config, dict) else []
-    groups: dict[str, bool] = {}
-    counts: dict[str, int] = {}
-    for layer in layers:
-        kind = layer.get("class_name")
-        number = counts[kind] = counts.get(kind, -1) + 1
-        if kind in QUANTIZING and kind != "QuantizeLayer":
-            group = snake_case(kind) + (f"_{number}" if number else "")
-            rounds = layer["config"].get("quantize_config") or {}
-            groups[group] = bool((rounds.get("config") or {}).get("weight_attrs"))
-    return groups
 
 
 def _renumber(variables: h5py.Group, has_kernel: bool) -> None:

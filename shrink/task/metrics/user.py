@@ -123,20 +123,18 @@ class OfExamples:
         except ShrinkError:
             raise
         except Exception as error:
-            raise self._refused(error) from error
-
-    def _refused(self, error: Exception) -> StageError:
-        file = self._metric.file
-        passed = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in passed if frame.filename == file]
-        where = f" (line {lines[-1]})" if lines else ""
-        return StageError(
-            f"the metric {self._metric.function}: {type(error).__name__}: "
-            f"{first_line(error)}{where}",
-            subject=file,
-            hint="it takes (outputs, targets, groups) and returns one number, NaN where it is "
-            "not defined",
-        )
+            file = self._metric.file
+            passed = traceback.extract_tb(error.__traceback__)
+            lines = [frame.lineno for frame in passed if frame.filename == file]
+            where = f" (line {lines[-1]})" if lines else ""
+            refused = StageError(
+                f"the metric {self._metric.function}: {type(error).__name__}: "
+                f"{first_line(error)}{where}",
+                subject=file,
+                hint="it takes (outputs, targets, groups) and returns one number, NaN where it is "
+                "not defined",
+            )
+            raise refused from error
 
 
 def resampled(metric: OfExamples, allowed: CallTime | None = None) -> Resampled | None:
