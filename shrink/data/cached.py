@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TypedDict
 
 import numpy as np
 import tensorflow as tf
@@ -32,21 +31,9 @@ from shrink.data.views import View
 ALL = "all"
 """The split of examples that are not divided."""
 
-_MANIFEST = "spool.json"
+_MANIFEST = "rows.json"
 _LEAST_FREE_BYTES = 500 * 1000**2
 _CHECKED_EVERY = 1000
-
-
-class _Rows(TypedDict):
-    shape: tuple[int, ...]
-    dtype: str
-
-
-class _Written(TypedDict):
-    """What the manifest says of a split: its rows, and one of each array by name."""
-
-    rows: int
-    arrays: dict[str, _Rows]
 
 
 Example = list[np.ndarray]
@@ -79,75 +66,64 @@ def spooled(
                 for split, examples in splits().items()
             }
             (temporary / _MANIFEST).write_text(json.dumps(described), encoding="utf-8")
-        folder = _moved(folder, entry_path("spool", key()))
-    manifest: dict[str, _Written] = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
-    return {split: _mapped(folder / split, written) for split, written in manifest.items()}
+        made, folder = folder, entry_path("spool", key())
+        if made != folder:  # the name by which they are found from now on
+            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                made.rename(folder)
+            except OSError:  # another process wrote the same first
+                folder = folder if (folder / _MANIFEST).is_file() else made
+    manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+    return {
+        split: {
+            name: _mapped(folder / split / f"{index}.bin", shape, np.dtype(dtype))
+            for index, (name, (shape, dtype)) in enumerate(arrays.items())
+        }
+        for split, arrays in manifest.items()
+    }
 
 
-def _moved(made: Path, wanted: Path) -> Path:
-    """Give examples the name by which they are found from now on; return where they are."""
-    if made != wanted:
-        shutil.rmtree(wanted, ignore_errors=True)
-        try:
-            made.rename(wanted)
-        except OSError:  # somebody else, who made the same, was first
-            return wanted if (wanted / _MANIFEST).is_file() else made
-    return wanted
-
-
-def _write(folder: Path, examples: Iterable[Example], names: Sequence[str]) -> _Written:
+def _write(
+    folder: Path, examples: Iterable[Example], names: Sequence[str]
+) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Write a file of raw rows for each array; return shape and dtype of each by name."""
     folder.mkdir()
-    first: Example | None = None
+    first: Example = []
     rows = 0
     with ExitStack() as stack:
         streams = [
             stack.enter_context((folder / f"{index}.bin").open("wb")) for index in range(len(names))
         ]
         for example in examples:
-            first = example if first is None else first
-            _check_alike(rows, example, first, names)
-            for stream, array in zip(streams, example, strict=True):
+            first = first or example
+            if len(example) != len(names):
+                raise DataError(f"example {rows} has {len(example)} arrays, not {len(names)}")
+            for name, array, wanted, stream in zip(names, example, first, streams, strict=True):
+                if (array.shape, array.dtype) != (wanted.shape, wanted.dtype):
+                    raise DataError(
+                        f"{name} of example {rows} is {array.dtype} of shape {array.shape}, and "
+                        f"that of the first is {wanted.dtype} of shape {wanted.shape}",
+                        hint="give every example the same shape and dtype",
+                    )
                 stream.write(np.ascontiguousarray(array).data)
-            if rows % _CHECKED_EVERY == 0:
-                _check_disk(folder)
+            free = shutil.disk_usage(folder).free if rows % _CHECKED_EVERY == 0 else math.inf
+            if free < _LEAST_FREE_BYTES:
+                raise ResourceError(
+                    f"{free / 1e9:.1f} GB are left on the disk that examples are written to",
+                    subject=folder,
+                    hint="free some space, choose another place with SHRINK_CACHE_DIR, or end the "
+                    "stream of examples, for example with dataset.take(n)",
+                )
             rows += 1
-    if first is None:
+    if not rows:
         raise DataError("there are no examples", subject=", ".join(names))
-    described = [_Rows(shape=a.shape, dtype=a.dtype.str) for a in first]
-    return {"rows": rows, "arrays": dict(zip(names, described, strict=True))}
+    return {name: ((rows, *a.shape), a.dtype.str) for name, a in zip(names, first, strict=True)}
 
 
-def _check_alike(row: int, example: Example, first: Example, names: Sequence[str]) -> None:
-    if len(example) != len(names):
-        raise DataError(f"example {row} has {len(example)} arrays, not {len(names)}")
-    for name, array, wanted in zip(names, example, first, strict=True):
-        if (array.shape, array.dtype) != (wanted.shape, wanted.dtype):
-            raise DataError(
-                f"{name} of example {row} is {array.dtype} of shape {array.shape}, and that of "
-                f"the first is {wanted.dtype} of shape {wanted.shape}",
-                hint="give every example the same shape and dtype",
-            )
-
-
-def _check_disk(folder: Path) -> None:
-    free = shutil.disk_usage(folder).free
-    if free < _LEAST_FREE_BYTES:
-        raise ResourceError(
-            f"{free / 1e9:.1f} GB are left on the disk that examples are written to",
-            subject=folder,
-            hint="free some space, choose another place with SHRINK_CACHE_DIR, or end the stream "
-            "of examples, for example with dataset.take(n)",
-        )
-
-
-def _mapped(folder: Path, manifest: _Written) -> dict[str, np.ndarray]:
-    arrays = {}
-    for index, (name, described) in enumerate(manifest["arrays"].items()):
-        shape, dtype = (manifest["rows"], *described["shape"]), np.dtype(described["dtype"])
-        path = folder / f"{index}.bin"
-        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        arrays[name] = np.memmap(path, dtype, "r", shape=shape) if size else np.zeros(shape, dtype)
-    return arrays
+def _mapped(path: Path, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+    if not math.prod(shape) * dtype.itemsize:
+        return np.zeros(shape, dtype)
+    return np.memmap(path, dtype, "r", shape=tuple(shape))
 
 
 _AUTO_BYTES = 200 * 1000**2

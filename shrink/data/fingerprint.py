@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from shrink.base.errors import DataError
@@ -30,6 +29,9 @@ from shrink.data.table import read_listing
 from shrink.data.token_config import LEARNED, TokensConfig
 from shrink.model.user_reads import code_digest, declared_digests
 
+_LISTED = ("images", "audio", "tiles", "masks", "boxes")
+"""Sources of files in folders or in a list."""
+
 
 def fingerprint(config: DataConfig) -> str:
     """Return the SHA-256, in hex, of what the source of a `data` section holds.
@@ -44,42 +46,73 @@ def fingerprint(config: DataConfig) -> str:
         DataError: nothing is there, or it cannot be read.
         RecipeError: the package that adds the source cannot be imported.
     """
+    digest = hashlib.sha256(os.fsencode(config.source))
     if config.source in BUILT_IN:
-        # What decides the examples of a source without files, beside shrink's own sources.
         version = importlib.metadata.version("scikit-learn")
-        return _hash([(f"{config.source} of scikit-learn {version}")])
-    if config.source == NO_DATA:
-        return _hash([NO_DATA])
-    text = config.path or ""
+        digest = hashlib.sha256(os.fsencode(f"{config.source} of scikit-learn {version}"))
+    for part in _parts(config):
+        digest.update(os.fsencode(f"\0{part}"))
+    return digest.hexdigest()
+
+
+def _parts(config: DataConfig) -> Iterator[str]:
+    """Yield what decides the examples of a source, beside its name."""
+    if config.source in (*BUILT_IN, NO_DATA):
+        return
+    text, _, function = (config.path or "").rpartition(":")
+    path = Path(text if config.source == "python" else config.path or "").expanduser().absolute()
     if config.source == "tfrecord":
-        return _hash(["tfrecord", *_shard_digests(config)])
+        # Each shard's split, how it is compressed and its content, in the order it is read.
+        hashes = shard_hashes(config)
+        for split, shards in sorted(find_shards(path).items()):
+            for shard in shards:
+                yield f"{split}\0{shard.suffix == '.zlib'}\0{hashes[str(shard)]}"
+        return
     if config.source == "tfds":
-        return _hash(["tfds", *_prepared_digests(Path(text).expanduser().absolute())])
-    if config.source == "python":
-        text, _, function = text.rpartition(":")
-        return _hash(
-            ["python", *_function_digests(Path(text).expanduser().absolute(), function, config)]
-        )
+        folder = prepared_folder(path)
+        yield from _named(folder, sorted(one.name for one in folder.iterdir() if one.is_file()))
+        return
     if config.source not in SOURCES:
-        code = source_code(config.source).values()
-        return _hash([config.source, *code, *_added_digests(config)])
-    path = Path(text).expanduser().absolute()
-    _check_there(path)
-    if config.source == "lmdb" and path.is_dir():
-        return _hash(["lmdb", *_hexadecimal(hash_files(path, ["data.mdb"], path))])
-    if config.source in ("boxes", "masks"):
-        root, own = _annotated_files(config, path)
-        return _hash([config.source, *_named_digests(own, hash_files(root, own, path))])
-    if config.source in ("images", "audio", "tiles") or (config.source == "text" and path.is_dir()):
-        root, names, empty = _found(config)
-        listed = _named_digests(names, hash_files(root, names, path))
-        return _hash(
-            itertools.chain(
-                [config.source, *([hash_file(str(path))] if path.is_file() else [])], listed, empty
-            )
+        yield from source_code(config.source).values()
+        if hasattr(added_source(config.source), "fingerprint"):
+            yield ask_source(config.source, "fingerprint", str, config)
+            return
+    if not path.exists():
+        raise DataError(
+            "no such file or folder",
+            subject=shown(path),
+            hint="data.path is relative to the recipe, or absolute",
         )
-    digest = hash_files(path.parent, [path.name], path)
-    return _hash([config.source, *_hexadecimal(digest)])
+    if config.source == "python":
+        # Its place counts, for a function may read what lies beside it unseen.
+        yield from (function, os.path.realpath(path), code_digest(path))
+        yield from declared_digests(path.parent, config.depends or ())
+    elif config.source not in SOURCES and path.is_dir():
+        yield from _named(path, [str(file.relative_to(path)) for file in files_under(path)])
+    elif config.source in _LISTED or (config.source == "text" and path.is_dir()):
+        root, names, empty = _found(config, path)
+        if path.is_file() and config.source != "boxes":
+            yield hash_file(str(path))
+        yield from _named(root, names, path)
+        yield from empty
+    elif config.source == "lmdb" and path.is_dir():
+        yield from _digests(path, ["data.mdb"], path)
+    elif config.source not in SOURCES:
+        yield hash_file(str(path))
+    else:
+        yield from _digests(path.parent, [path.name], path)
+
+
+def _digests(root: Path, names: Sequence[str], owner: Path) -> Iterator[str]:
+    """Yield the SHA-256 of each file, in hex."""
+    digests = hash_files(root, names, owner)
+    for start in range(0, len(digests), DIGEST_BYTES):
+        yield digests[start : start + DIGEST_BYTES].hex()
+
+
+def _named(root: Path, names: Sequence[str], owner: Path | None = None) -> Iterator[str]:
+    pairs = zip(names, _digests(root, names, owner or root), strict=True)
+    return (f"{name}\0{digest}" for name, digest in pairs)
 
 
 def section_by_content(
@@ -112,62 +145,29 @@ def section_by_content(
     return section
 
 
-def _annotated_files(config: DataConfig, path: Path) -> tuple[Path, Sequence[str]]:
-    """Return the files of a source of boxes or masks, relative to a folder."""
-    if config.source == "masks":
-        return path, find_pairs(path).names()
-    files = sorted(set(read_boxes(path, config.classes).files))
-    root = path if path.is_dir() else path.parent
-    return root, [str(file.relative_to(root)) for file in files]
-
-
-def _named_digests(names: Iterable[str], digests: bytes) -> Iterator[str]:
-    pairs = zip(names, _hexadecimal(digests), strict=True)
-    return (f"{name}\0{digest}" for name, digest in pairs)
-
-
-def _added_digests(config: DataConfig) -> Iterator[str]:
-    """Yield what a source of another package says, or all files at its path by name."""
-    if hasattr(added_source(config.source), "fingerprint"):
-        yield ask_source(config.source, "fingerprint", str, config)
-        return
-    path = Path(config.path or "").expanduser().absolute()
-    _check_there(path)
-    if path.is_file():
-        yield hash_file(str(path))
-        return
-    names = [str(file.relative_to(path)) for file in files_under(path)]
-    digests = _hexadecimal(hash_files(path, names, path))
-    yield from (f"{name}\0{digest}" for name, digest in zip(names, digests, strict=True))
-
-
-def _check_there(path: Path) -> None:
-    if not path.exists():
-        raise DataError(
-            "no such file or folder",
-            subject=shown(path),
-            hint="data.path is relative to the recipe, or absolute",
-        )
-
-
-def _found(config: DataConfig) -> tuple[Path, Sequence[str], list[str]]:
-    """Return the files of a source `images`, `audio`, `tiles` or `text`, each once.
+def _found(config: DataConfig, path: Path) -> tuple[Path, Sequence[str], list[str]]:
+    """Return the files of a source of files, each once.
 
     Returns:
         The folder that names are relative to, where they are not absolute; the names; and the
         folders of classes that are empty, which decide what is a class as the files do.
-
-    Raises:
-        DataError: an image, its folder or its list cannot be read.
     """
-    path = Path(config.path or "").expanduser().absolute()
+    if config.source == "masks":
+        return path, find_pairs(path).names(), []
+    if config.source == "boxes":
+        root = path if path.is_dir() else path.parent
+        files = sorted(set(read_boxes(path, config.classes).files))
+        return root, [str(file.relative_to(root)) for file in files], []
     if not path.is_dir():
         return path.parent, list(dict.fromkeys(read_listing(path, ()).cells["path"])), []
     found = find_images(path, {"audio": CLIPS, "text": TEXTS}.get(config.source, IMAGES))
-    classes = (
-        (split, name, files) for split, own in found.splits.items() for name, files in own.items()
-    )
-    return path, found.names, [f"{split}/{name}/" for split, name, files in classes if not files]
+    empty = [
+        f"{split}/{name}/"
+        for split, own in found.splits.items()
+        for name, files in own.items()
+        if not files
+    ]
+    return path, found.names, empty
 
 
 def content_hashes(config: DataConfig) -> dict[str, str]:
@@ -176,10 +176,12 @@ def content_hashes(config: DataConfig) -> dict[str, str]:
     Raises:
         DataError: an image, its folder or its list cannot be read.
     """
-    root, names, _ = _found(config)
-    digests = hash_files(root, names, Path(config.path or "").expanduser().absolute())
-    paths = (place(root, name) for name in names)
-    return dict(zip(paths, _hexadecimal(digests), strict=True))
+    path = Path(config.path or "").expanduser().absolute()
+    root, names, _ = _found(config, path)
+    return {
+        place(root, name): digest
+        for name, digest in zip(names, _digests(root, names, path), strict=True)
+    }
 
 
 def shard_hashes(config: DataConfig) -> dict[str, str]:
@@ -190,43 +192,4 @@ def shard_hashes(config: DataConfig) -> dict[str, str]:
     """
     path = Path(config.path or "").expanduser().absolute()
     names = sorted(str(file) for shards in find_shards(path).values() for file in shards)
-    return dict(zip(names, _hexadecimal(hash_files(path.parent, names, path)), strict=True))
-
-
-def _hexadecimal(digests: bytes) -> Iterator[str]:
-    """Yield each of the digests, 32 bytes each, as text."""
-    for start in range(0, len(digests), DIGEST_BYTES):
-        yield digests[start : start + DIGEST_BYTES].hex()
-
-
-def _shard_digests(config: DataConfig) -> Iterator[str]:
-    """Yield each shard's split, how it is compressed and its content, in the order it is read."""
-    hashes = shard_hashes(config)
-    path = Path(config.path or "").expanduser().absolute()
-    for split, shards in sorted(find_shards(path).items()):
-        for shard in shards:
-            yield f"{split}\0{shard.suffix == '.zlib'}\0{hashes[str(shard)]}"
-
-
-def _function_digests(entry: Path, function: str, config: DataConfig) -> Iterator[str]:
-    """Yield what decides the examples of a function, as far as it can be known.
-
-    Its place counts, for a function may read what lies beside it unseen.
-    """
-    _check_there(entry)
-    yield from (function, os.path.realpath(entry), code_digest(entry))
-    yield from declared_digests(entry.parent, config.depends or ())
-
-
-def _prepared_digests(path: Path) -> list[str]:
-    folder = prepared_folder(path)
-    names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
-    digests = _hexadecimal(hash_files(folder, names, folder))
-    return [f"{name}\0{digest}" for name, digest in zip(names, digests, strict=True)]
-
-
-def _hash(parts: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for number, part in enumerate(parts):
-        digest.update(os.fsencode(f"\0{part}" if number else part))
-    return digest.hexdigest()
+    return dict(zip(names, _digests(path.parent, names, path), strict=True))

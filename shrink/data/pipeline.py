@@ -55,11 +55,18 @@ def training_batches(
         start = step_of_epoch * global_batch_size
         return order_of(epoch)[start : start + global_batch_size]
 
-    load = _loader(examples, indices_of)
-    if examples.is_augmented:
-        load = _augmented_loader(examples, indices_of, seed, per_epoch)
+    def draw(step: int) -> tuple[np.ndarray, np.ndarray]:
+        indices = indices_of(step)
+        return indices, examples.draw(seed, int(step) // per_epoch, indices)
+
+    def load(step: tf.Tensor) -> Batch:
+        indices, numbers = tf.numpy_function(draw, [step], [tf.int64, tf.float32])
+        return examples.load_augmented(tf.ensure_shape(indices, [None]), numbers)
+
     steps = tf.data.Dataset.range(first_step, last_step)
-    return _batches(examples, steps, load, min(n, global_batch_size))
+    if examples.is_augmented:
+        return _batches(examples, steps, load, min(n, global_batch_size))
+    return _batches(examples, steps, _loader(examples, indices_of), min(n, global_batch_size))
 
 
 def evaluation_batches(
@@ -105,8 +112,6 @@ def naming_bad_examples(*parts: Examples) -> Iterator[None]:
 
 
 def _loader(examples: Examples, indices_of: Callable[[int], np.ndarray]) -> Loader:
-    examples.prepare()
-
     def load(step: tf.Tensor) -> Batch:
         indices = tf.numpy_function(indices_of, [step], tf.int64)
         return examples.load(tf.ensure_shape(indices, [None]))
@@ -114,32 +119,15 @@ def _loader(examples: Examples, indices_of: Callable[[int], np.ndarray]) -> Load
     return load
 
 
-def _augmented_loader(
-    examples: Examples,
-    indices_of: Callable[[int], np.ndarray],
-    seed: int,
-    per_epoch: int,
-) -> Loader:
-    def draw(step: int) -> tuple[np.ndarray, np.ndarray]:
-        indices = indices_of(step)
-        return indices, examples.draw(seed, int(step) // per_epoch, indices)
-
-    def load(step: tf.Tensor) -> Batch:
-        indices, numbers = tf.numpy_function(draw, [step], [tf.int64, tf.float32])
-        return examples.load_augmented(tf.ensure_shape(indices, [None]), numbers)
-
-    return load
-
-
 def _batches(
     examples: Examples, steps: tf.data.Dataset, load: Loader, largest_batch: int
 ) -> tf.data.Dataset:
-    def load_outside(step: tf.Tensor) -> Batch:
-        return in_host_memory(load(step))
-
+    examples.prepare()
     waiting = batches_waiting(examples, largest_batch)
     several: dict[str, int | bool] = {"num_parallel_calls": waiting - 1, "deterministic": True}
-    batches = steps.map(load_outside, **(several if waiting > 1 else {})).prefetch(1)
+    batches = steps.map(
+        lambda step: in_host_memory(load(step)), **(several if waiting > 1 else {})
+    ).prefetch(1)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     options.deterministic = True

@@ -7,12 +7,13 @@ expected value of breaking it at random.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from shrink.base.errors import DataError, RecipeError
+from shrink.base.losses import Value
 from shrink.base.types import Array
 
 
@@ -98,6 +99,75 @@ def pool(parts: Sequence[Sums]) -> Pooled:
 _EPSILON = 1e-7
 
 
+@dataclass(frozen=True)
+class Output:
+    """What an output gave for some examples, what it should have given, and settings of a loss.
+
+    Attributes:
+        outputs: float64 (n, ..., k).
+        targets: labels (n, ...) or (n, ..., 1), or the outputs' shape.
+        from_logits: whether the outputs of a classifier are logits, not probabilities.
+        arguments: of the loss.
+    """
+
+    outputs: Array
+    targets: Array
+    from_logits: bool = False
+    arguments: Mapping[str, Value] = field(default_factory=dict)
+
+    def number(self, name: str) -> float:
+        """Return an argument of the loss that is a number."""
+        value = self.arguments[name]
+        if isinstance(value, int | float):
+            return float(value)
+        raise TypeError(f"{value!r} is no number")
+
+    @property
+    def values(self) -> Array:
+        """Targets of the outputs' shape, float64."""
+        return of_shape(self.targets, self.outputs.shape).astype(np.float64)
+
+    @property
+    def shares(self) -> Array:
+        """Targets as shares of each class, float64 (n, ..., k)."""
+        if is_one_hot(self.outputs, self.targets):
+            return np.asarray(self.targets, np.float64)
+        numbers = class_numbers(self.outputs, self.targets)[..., 0]
+        return np.asarray(np.eye(self.outputs.shape[-1])[numbers])
+
+    @property
+    def logarithms(self) -> Array:
+        """Logarithms of the probabilities of classes, made to add up to 1."""
+        if self.from_logits:
+            return log_softmax(self.outputs)
+        return np.asarray(np.log(clipped(self.outputs)))
+
+
+def output_of(
+    outputs: Array,
+    targets: Array,
+    from_logits: bool,
+    arguments: Mapping[str, Value] | None = None,
+) -> Output:
+    """Return what an output gave, in float64 and with an axis for its numbers.
+
+    Raises:
+        DataError: other numbers of outputs and targets.
+    """
+    outputs = np.asarray(outputs, np.float64)
+    outputs = outputs[:, None] if outputs.ndim == 1 else outputs
+    targets = np.asarray(targets)
+    if len(targets) != len(outputs):
+        raise DataError(f"{len(outputs)} outputs for {len(targets)} targets")
+    return Output(outputs, targets, from_logits, arguments or {})
+
+
+def clipped(outputs: Array) -> Array:
+    """Return probabilities that add up to 1, as far from 0 and 1 as Keras keeps them."""
+    total = np.maximum(outputs.sum(axis=-1, keepdims=True), _EPSILON)
+    return np.asarray(np.clip(outputs / total, _EPSILON, 1 - _EPSILON))
+
+
 def scores(outputs: Array, targets: Array, metric: str, *, from_logits: bool) -> Array:
     """Return each example's score, float64 (n,); the mean over examples is the metric.
 
@@ -134,32 +204,23 @@ def element_scores(outputs: Array, targets: Array, metric: str, from_logits: boo
         raise RecipeError(
             f"there is no metric {metric!r}", hint=f"one of {', '.join(sorted(_SCORERS))}"
         )
-    outputs = np.asarray(outputs, np.float64)
-    if outputs.ndim == 1:
-        outputs = outputs[:, None]
-    targets = np.asarray(targets)
-    if len(targets) != len(outputs):
-        raise DataError(f"{len(outputs)} outputs for {len(targets)} targets")
-    return _SCORERS[metric](outputs, targets, from_logits)
+    return _SCORERS[metric](output_of(outputs, targets, from_logits))
 
 
-def _accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
+def _accuracy(given: Output) -> Array:
+    outputs = given.outputs
     if outputs.shape[-1] == 1:
-        return _binary_accuracy(outputs, targets, from_logits)
-    hits = outputs.argmax(axis=-1) == class_numbers(outputs, targets)[..., 0]
+        return _binary_accuracy(given)
+    hits = outputs.argmax(axis=-1) == class_numbers(outputs, given.targets)[..., 0]
     # A NaN is never the right answer, wherever it sorts.
     return (hits & ~np.isnan(outputs).any(axis=-1)).astype(np.float64)
 
 
-def _binary_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
+def _binary_accuracy(given: Output) -> Array:
     """Score every label of an example for itself, as for several labels at once."""
-    positive = outputs > (0.0 if from_logits else 0.5)
-    right = positive == (_aligned(targets, outputs) > 0.5)
-    return (right & ~np.isnan(outputs)).astype(np.float64)
-
-
-def _top5_accuracy(outputs: Array, targets: Array, from_logits: bool) -> Array:
-    return among_best(outputs, targets, 5)
+    positive = given.outputs > (0.0 if given.from_logits else 0.5)
+    right = positive == (given.values > 0.5)
+    return (right & ~np.isnan(given.outputs)).astype(np.float64)
 
 
 def count_ties(outputs: Array, mask: Array | None) -> tuple[int, int]:
@@ -187,36 +248,20 @@ def among_best(outputs: Array, targets: Array, k: int) -> Array:
     return np.where(np.isnan(outputs).any(axis=-1), 0.0, chance)
 
 
-def _crossentropy(outputs: Array, targets: Array, from_logits: bool) -> Array:
-    log_probabilities = _log_probabilities(outputs, from_logits)
-    if is_one_hot(outputs, targets):
-        return -(targets * log_probabilities).sum(axis=-1)
-    return -np.take_along_axis(log_probabilities, class_numbers(outputs, targets), axis=-1)
+def _crossentropy(given: Output) -> Array:
+    if is_one_hot(given.outputs, given.targets):
+        return -(given.targets * given.logarithms).sum(axis=-1)
+    numbers = class_numbers(given.outputs, given.targets)
+    return -np.take_along_axis(given.logarithms, numbers, axis=-1)
 
 
-def _binary_crossentropy(outputs: Array, targets: Array, from_logits: bool) -> Array:
-    wanted = _aligned(targets, outputs).astype(np.float64)
-    if from_logits:
+def _binary_crossentropy(given: Output) -> Array:
+    wanted, outputs = given.values, given.outputs
+    if given.from_logits:
         rest = np.log1p(np.exp(-np.abs(outputs)))
         return np.maximum(outputs, 0) - outputs * wanted + rest
     p = np.clip(outputs, _EPSILON, 1 - _EPSILON)
     return -(wanted * np.log(p) + (1 - wanted) * np.log1p(-p))
-
-
-def _squared_error(outputs: Array, targets: Array, from_logits: bool) -> Array:
-    return np.square(outputs - _aligned(targets, outputs))
-
-
-def _absolute_error(outputs: Array, targets: Array, from_logits: bool) -> Array:
-    return np.abs(outputs - _aligned(targets, outputs))
-
-
-def _log_probabilities(outputs: Array, from_logits: bool) -> Array:
-    if from_logits:
-        return log_softmax(outputs)
-    # An integer softmax need not add up to 1.
-    total = np.maximum(outputs.sum(axis=-1, keepdims=True), _EPSILON)
-    return np.log(np.clip(outputs / total, _EPSILON, 1 - _EPSILON))
 
 
 def log_softmax(outputs: Array) -> Array:
@@ -249,10 +294,6 @@ def class_numbers(outputs: Array, targets: Array) -> Array:
     return labels
 
 
-def _aligned(targets: Array, outputs: Array) -> Array:
-    return of_shape(targets, outputs.shape)
-
-
 def of_shape(targets: Array, shape: tuple[int, ...]) -> Array:
     """Return targets in the shape of the outputs.
 
@@ -264,13 +305,13 @@ def of_shape(targets: Array, shape: tuple[int, ...]) -> Array:
     return targets.reshape(shape)
 
 
-_SCORERS: dict[str, Callable[[Array, Array, bool], Array]] = {
+_SCORERS: dict[str, Callable[[Output], Array]] = {
     "accuracy": _accuracy,
     "binary_accuracy": _binary_accuracy,
-    "top5_accuracy": _top5_accuracy,
+    "top5_accuracy": lambda given: among_best(given.outputs, given.targets, 5),
     "sparse_categorical_crossentropy": _crossentropy,
     "categorical_crossentropy": _crossentropy,
     "binary_crossentropy": _binary_crossentropy,
-    "mean_squared_error": _squared_error,
-    "mean_absolute_error": _absolute_error,
+    "mean_squared_error": lambda given: np.square(given.outputs - given.values),
+    "mean_absolute_error": lambda given: np.abs(given.outputs - given.values),
 }
