@@ -112,20 +112,19 @@ class Encoded:
 
     Attributes:
         ids: int32 (n, length).
-        tokens: that the texts have, those that were cut off not counted.
-        unknown: how many of these the vocabulary lacks.
-        cut: texts that were longer.
+        tokens: how many each text has, those that were cut off not counted, (n,).
+        unknown: how many of these the vocabulary lacks, (n,).
+        cut: whether a text was longer, (n,).
     """
 
     ids: np.ndarray
-    tokens: int
-    unknown: int
-    cut: int
+    tokens: np.ndarray
+    unknown: np.ndarray
+    cut: np.ndarray
 
-    @property
-    def unknown_share(self) -> float:
-        """The unknown tokens as a fraction of all."""
-        return self.unknown / max(self.tokens, 1)
+    def unknown_share(self, rows: np.ndarray) -> float:
+        """Return the unknown tokens of some texts as a fraction of all that these have."""
+        return int(self.unknown[rows].sum()) / max(int(self.tokens[rows].sum()), 1)
 
 
 def encode(texts: Sequence[str], vocabulary: Vocabulary) -> Encoded:
@@ -134,11 +133,12 @@ def encode(texts: Sequence[str], vocabulary: Vocabulary) -> Encoded:
     number = {token: index for index, token in enumerate(vocabulary.tokens)}
     other = number[config.unknown]
     ids = np.full((len(texts), config.length), number[config.padding], np.int32)
-    seen = unknown = cut = 0
+    tokens, unknown = np.zeros((2, len(texts)), np.int64)
+    cut = np.zeros(len(texts), bool)
     for row, text in enumerate(texts):
-        tokens = tokens_of(text, config)
-        cut += len(tokens) > config.length
-        found = [number.get(token) for token in tokens[: config.length]]
-        seen, unknown = seen + len(found), unknown + found.count(None)
+        every = tokens_of(text, config)
+        cut[row] = len(every) > config.length
+        found = [number.get(token) for token in every[: config.length]]
+        tokens[row], unknown[row] = len(found), found.count(None)
         ids[row, : len(found)] = [other if index is None else index for index in found]
-    return Encoded(ids, seen, unknown, cut)
+    return Encoded(ids, tokens, unknown, cut)

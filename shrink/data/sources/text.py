@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,12 +12,160 @@ import numpy as np
 from shrink.base.errors import DataError, ReportWarning
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, dataset_of
+from shrink.data.folders import TEXTS, class_order, shown
 from shrink.data.membership import content_hash
+from shrink.data.parquet import read_cells
 from shrink.data.slices import listed_values
-from shrink.data.sources.texts import Texts, read_texts
+from shrink.data.sources.images import find_files, listed_splits
 from shrink.data.splits import chosen_rows
+from shrink.data.table import Table, feature_columns
 from shrink.data.token_config import TokensConfig
-from shrink.data.tokens import Encoded, Vocabulary, encode, learn, read_vocabulary
+from shrink.data.tokens import encode, learn, read_vocabulary
+
+JSON_LINES = (".jsonl", ".ndjson")
+_TEXT_NAMES = ("text", "sentence", "utterance")
+_HINT = 'every line is an object such as {"text": "turn it on", "label": "on"}'
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts with their targets.
+
+    Attributes:
+        texts: each as it stands in the file.
+        targets: int64 (n,) labels, or float32 (n, k).
+        class_names: by label; empty where targets are real, or labels are numbers.
+        splits: rows of the splits that the source gives, int64 (m,), or of `all`.
+        columns: every column by name, for slices.
+        notes: what a reader should know of how they were read.
+    """
+
+    texts: Sequence[str]
+    targets: np.ndarray
+    class_names: tuple[str, ...]
+    splits: Mapping[str, np.ndarray]
+    columns: Mapping[str, Sequence[str]]
+    notes: tuple[str, ...] = ()
+
+
+def read_texts(path: Path, config: DataConfig) -> Texts:
+    """Read the texts of `data.path`.
+
+    Raises:
+        DataError: it cannot be read, nobody can know which column is the text, a text is empty, or
+            labels are neither whole numbers nor words.
+    """
+    return _of_folder(config) if path.is_dir() else _of_table(path, config)
+
+
+def _of_folder(config: DataConfig) -> Texts:
+    found = find_files(config, TEXTS)
+    texts = [_content(Path(found.file(row))) for row in range(len(found.names))]
+    return Texts(texts, found.targets, found.class_names, found.splits, {}, found.notes)
+
+
+def _content(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(
+            f"cannot be read as UTF-8: {error}", subject=shown(file), hint="correct or remove it"
+        ) from error
+
+
+def _of_table(path: Path, config: DataConfig) -> Texts:
+    table = _read(path)
+    # The column of the texts, and of their label.
+    features, targets = feature_columns(path, table.cells, config)
+    if len(targets) > 1:
+        raise DataError(
+            f"a text has one label, and data.targets names {len(targets)} columns", subject=path
+        )
+    if config.inputs is None:
+        features = tuple(name for name in _TEXT_NAMES if name in features) or features
+    if len(features) != 1:
+        raise DataError(
+            f"which column is the text? There are {', '.join(features)}",
+            subject=path,
+            hint="name it in data.inputs (--data-inputs COLUMN), or call it text",
+        )
+    column, target = features[0], next(iter(targets), "")
+    for line, text in zip(table.lines, table.cells[column], strict=True):
+        if not text.strip():
+            raise DataError(
+                f"{column} in line {line} is empty", subject=path, hint="remove the line"
+            )
+    names, labels = _labels(path, target, table, config)
+    note = f"columns: {column} in, {target or 'nothing'} out"
+    splits = listed_splits(path, table)
+    return Texts(table.cells[column], labels, names, splits, table.cells, (note,))
+
+
+def _read(path: Path) -> Table:
+    if path.suffix.lower() in JSON_LINES:
+        return read_json_lines(path)
+    return read_cells(path)
+
+
+def _labels(
+    path: Path, column: str, table: Table, config: DataConfig
+) -> tuple[tuple[str, ...], np.ndarray]:
+    """Return the class names, and labels int64 (n,); of numbers no names."""
+    if not column:
+        return (), np.zeros((len(table.lines), 0), np.float32)
+    cells = table.cells[column]
+    if all(cell.isdecimal() and len(cell) < 7 for cell in cells):
+        return (), np.array([int(cell) for cell in cells], np.int64)
+    names = class_order(set(cells), config.classes, path)
+    number = {name: label for label, name in enumerate(names)}
+    return names, np.array([number[cell] for cell in cells], np.int64)
+
+
+def read_json_lines(path: Path) -> Table:
+    """Read a table of JSON objects, one a line: texts as they are, numbers as JSON writes them.
+
+    Raises:
+        DataError: it cannot be read, a line is no object of texts and numbers, or has not the keys
+            of the first.
+    """
+    rows: list[tuple[int, dict[str, str]]] = []
+    try:
+        with path.open(encoding="utf-8-sig") as stream:
+            for line, text in enumerate(stream, start=1):
+                if text.strip():
+                    rows.append((line, _row(path, line, text)))
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot be read: {error}", subject=path, hint=_HINT) from error
+    if not rows:
+        raise DataError("no rows in this file", subject=path, hint=_HINT)
+    keys = rows[0][1].keys()
+    for line, row in rows:
+        if row.keys() != keys:
+            apart = sorted(row.keys() ^ keys)
+            raise DataError(
+                f"line {line} and line {rows[0][0]} have not the same keys: {', '.join(apart)}",
+                subject=path,
+                hint=_HINT,
+            )
+    cells = {key: tuple(row[key] for _, row in rows) for key in keys}
+    return Table(cells, tuple(line for line, _ in rows))
+
+
+def _row(path: Path, line: int, text: str) -> dict[str, str]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"line {line} is no JSON: {error}", subject=path, hint=_HINT) from error
+    if not isinstance(value, dict):
+        raise DataError(f"line {line} is no object", subject=path, hint=_HINT)
+    for key, cell in value.items():
+        if isinstance(cell, bool) or not isinstance(cell, str | int | float):
+            raise DataError(
+                f"{key} in line {line} is {json.dumps(cell)[:40]}, neither a text nor a number",
+                subject=path,
+                hint=_HINT,
+            )
+    return {key: cell if isinstance(cell, str) else repr(cell) for key, cell in value.items()}
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -31,16 +180,35 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     labels = texts.targets
     rows = chosen_rows(texts.splits, labels, seed, config, path)
     _check_labels(path, texts, {split: own for split, (_, own) in rows.items()}, config)
-    opened = open_texts(
-        {split: [texts.texts[row] for row in own] for split, (_, own) in rows.items()}, config
+    settings = config.tokens or TokensConfig()
+    file = settings.vocabulary_file(Path.cwd())
+    if file is None:  # learned from the training split alone
+        train = rows["train"][1]
+        vocabulary = learn((texts.texts[row] for row in train), settings)
+        origin = f"learned from {len(train):,} training texts"
+    else:
+        vocabulary, origin = read_vocabulary(file, settings), file.name
+    encoded = encode(texts.texts, vocabulary)
+    unknown = {split: encoded.unknown_share(own) for split, (_, own) in rows.items()}
+    cut = encoded.cut[rows["test"][1]].mean() if len(rows["test"][1]) else 0.0
+    notes = (
+        f"vocabulary: {len(vocabulary.tokens):,} tokens, {origin}",
+        f"of the test texts {unknown['test']:.1%} of the tokens are unknown, and {cut:.1%} are cut "
+        f"to {settings.length} tokens",
     )
-    ids = np.empty((len(texts.texts), (config.tokens or TokensConfig()).length), np.int32)
-    for split, (_, own) in rows.items():
-        ids[own] = opened.ids[split]
+    mostly = [f"{one:.1%} of the {split} tokens" for split, one in unknown.items() if one > 0.5]
+    unknown_tokens = ReportWarning(
+        "unknown-tokens",
+        f"the vocabulary {f'that was {origin}' if file is None else file} lacks "
+        f"{', '.join(mostly)}: the model cannot tell these apart",
+        "check that the vocabulary belongs to these texts, and data.tokens.lower and split to "
+        "the vocabulary; for other texts or another language, train a model with a vocabulary "
+        "of its own (leave data.tokens.vocabulary out)",
+    )
     classes = int(labels.max()) + 1 if labels.ndim == 1 else 0
     dataset = dataset_of(
         rows,
-        ids,
+        encoded.ids,
         labels,
         texts.class_names or tuple(map(str, range(classes))),
         slices=listed_values(config.slices or (), texts.columns, path),
@@ -50,9 +218,9 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     )
     return replace(
         dataset,
-        notes=(*texts.notes, *opened.notes),
-        warnings=opened.warnings,
-        front_end=opened.vocabulary.front_end(),
+        notes=(*texts.notes, *notes),
+        warnings=(unknown_tokens,) if mostly else (),
+        front_end=vocabulary.front_end(),
     )
 
 
@@ -75,65 +243,3 @@ def _check_labels(
         raise DataError(
             f"no training text has the label {name!r}", subject=path, hint="add some, or remove it"
         )
-
-
-@dataclass(frozen=True)
-class Opened:
-    """The ids of each split, int32 (n, length), the vocabulary, and the notes and warnings."""
-
-    ids: Mapping[str, np.ndarray]
-    vocabulary: Vocabulary
-    notes: tuple[str, ...]
-    warnings: tuple[ReportWarning, ...]
-
-
-def open_texts(texts: Mapping[str, Sequence[str]], config: DataConfig) -> Opened:
-    """Return texts as ids, by a vocabulary that is learned from the training split alone.
-
-    Args:
-        texts: of each split.
-        config: its `tokens` says how.
-
-    Raises:
-        DataError: the vocabulary's file cannot be read.
-    """
-    settings = config.tokens or TokensConfig()
-    file = settings.vocabulary_file(Path.cwd())
-    if file is None:
-        vocabulary = learn(texts["train"], settings)
-    else:
-        vocabulary = read_vocabulary(file, settings)
-    encoded = {split: encode(some, vocabulary) for split, some in texts.items()}
-    origin = f"learned from {len(texts['train']):,} training texts" if file is None else file.name
-    notes = (
-        f"vocabulary: {len(vocabulary.tokens):,} tokens, {origin}",
-        f"of the test texts {_share(encoded['test'])}",
-    )
-    warnings = _unknown_tokens(encoded, f"that was {origin}" if file is None else str(file))
-    return Opened({s: one.ids for s, one in encoded.items()}, vocabulary, notes, warnings)
-
-
-def _unknown_tokens(encoded: Mapping[str, Encoded], origin: str) -> tuple[ReportWarning, ...]:
-    """Return a warning if the vocabulary lacks most tokens of a split."""
-    shares = {split: one.unknown_share for split, one in encoded.items()}
-    mostly = [
-        f"{share:.1%} of the {split} tokens" for split, share in shares.items() if share > 0.5
-    ]
-    if not mostly:
-        return ()
-    return (
-        ReportWarning(
-            "unknown-tokens",
-            f"the vocabulary {origin} lacks {', '.join(mostly)}: the model cannot tell these apart",
-            "check that the vocabulary belongs to these texts, and data.tokens.lower and split to "
-            "the vocabulary; for other texts or another language, train a model with a vocabulary "
-            "of its own (leave data.tokens.vocabulary out)",
-        ),
-    )
-
-
-def _share(encoded: Encoded) -> str:
-    unknown = encoded.unknown_share
-    cut = encoded.cut / max(len(encoded.ids), 1)
-    length = encoded.ids.shape[1]
-    return f"{unknown:.1%} of the tokens are unknown, and {cut:.1%} are cut to {length} tokens"
