@@ -18,9 +18,9 @@ from shrink.data.decoding import ImageDecoder, read_image
 from shrink.data.folders import ALL, IMAGES, FileKind, class_order, find_images, shown
 from shrink.data.membership import file_contents
 from shrink.data.slices import listed_values, path_values
-from shrink.data.sources.table import is_number, numbers
+from shrink.data.sources.table import is_number, listed_splits, numbers
 from shrink.data.splits import chosen_rows
-from shrink.data.table import SPLIT, Table, read_listing, split_names
+from shrink.data.table import Table, read_listing
 
 
 @dataclass(frozen=True)
@@ -96,20 +96,6 @@ def _listed(path: Path, config: DataConfig) -> FileTable:
         names,
         columns={name: cells for name, cells in table.cells.items() if name != "path"},
     )
-
-
-def listed_splits(path: Path, table: Table) -> dict[str, np.ndarray]:
-    """Return the rows of the splits that a column `split` gives, or of `all`, int64 (n,).
-
-    Raises:
-        DataError: it says something else, or no row is of the split train.
-    """
-    if SPLIT not in table.cells:
-        return {ALL: np.arange(len(table.lines))}
-    splits = np.array(split_names(path, table.cells[SPLIT]))
-    if "train" not in splits:
-        raise DataError("no row of the column split is train", subject=path, hint="add such rows")
-    return {str(split): np.flatnonzero(splits == split) for split in np.unique(splits)}
 
 
 def listed_targets(

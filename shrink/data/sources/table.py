@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from shrink.base.errors import DataError
+from shrink.data.arrays import are_labels, check_not_constant, check_same_targets, targets_of
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
-from shrink.data.folders import class_order
+from shrink.data.dataset import Dataset, dataset_of, given_splits
+from shrink.data.folders import ALL, class_order
 from shrink.data.parquet import read_cells
-from shrink.data.slice_config import SliceConfig
 from shrink.data.slices import listed_values
-from shrink.data.sources.columns import open_columns
+from shrink.data.splits import chosen_rows
 from shrink.data.table import SPLIT, Table, feature_columns, split_names
 
 _MOST_INTEGERS = 1_000_000
@@ -37,43 +37,44 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     table = read_cells(path)
     features, targets = feature_columns(path, table.cells, config)
     sliced = listed_values(config.slices or (), table.cells, path)
-    features = _inputs(features, table, config)
+    if not config.inputs:  # a column of words that is named for slices is no input
+        named = {one.column for one in config.slices or ()}
+        features = tuple(
+            name for name in features if name not in named or all(map(is_number, table.cells[name]))
+        )
     x = np.stack([numbers(path, name, table) for name in features], axis=1)
     names, y = _targets(path, table, targets, config)
-    arrays = _by_split(path, table.cells, {"x": x, "y": y, **_as_arrays(sliced)})
-    plain = config.model_copy(
-        update={"inputs": None, "targets": None, "slices": _renamed(config.slices or ())}
-    )
-    opened = open_columns(
-        path, arrays, lambda wanted: {name: arrays[name] for name in wanted}, plain, seed
-    )
-    note = f"columns: {', '.join(features)} in, {', '.join(targets) or 'nothing'} out"
-    opened = replace(opened, notes=(note, *opened.notes), columns=features)
-    return replace(opened, class_names=names, num_classes=len(names)) if names else opened
-
-
-def _inputs(features: Sequence[str], table: Table, config: DataConfig) -> tuple[str, ...]:
-    """Return the columns of the input: one of words that is named for slices is none of them."""
-    if config.inputs:
-        return tuple(features)
-    named = {one.column for one in config.slices or ()}
-    return tuple(
-        name for name in features if name not in named or all(map(is_number, table.cells[name]))
+    notes = [f"columns: {', '.join(features)} in, {', '.join(targets) or 'nothing'} out"]
+    rows = chosen_rows(listed_splits(path, table), y, seed, config, path)
+    given = given_splits(rows)
+    train = np.concatenate([own for split, (_, own) in rows.items() if split not in given])
+    label = "y_train" if SPLIT in table.cells else "y"
+    if targets:
+        y = np.asarray(targets_of(path, label, y, "x", len(x), notes))
+        if config.target == "label":
+            check_not_constant(path, label, y[train])
+        for split in sorted(given):
+            own = y[rows[split][1]]
+            check_same_targets(path, f"y_{split}", own, label, y[np.sort(train)], bool(names))
+    classes = tuple(map(str, range(int(y.max()) + 1))) if are_labels(y) else ()
+    dataset = dataset_of(rows, x, y, names or classes, slices=sliced)
+    return replace(
+        dataset, notes=tuple(notes), input_names=("x",), target_names=("y",), columns=features
     )
 
 
-def _as_arrays(sliced: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return values of slicings under names that no column of the table has."""
-    return {f"slice {by}": values for by, values in sliced.items()}
+def listed_splits(path: Path, table: Table) -> dict[str, np.ndarray]:
+    """Return the rows of the splits that a column `split` gives, or of `all`, int64 (n,).
 
-
-def _renamed(slices: Sequence[SliceConfig]) -> tuple[SliceConfig, ...]:
-    """Return the slicings by column as they name what `_as_arrays` gives."""
-    return tuple(
-        one.model_copy(update={"name": one.called, "column": f"slice {one.called}"})
-        for one in slices
-        if one.column is not None
-    )
+    Raises:
+        DataError: it says something else, or no row is of the split train.
+    """
+    if SPLIT not in table.cells:
+        return {ALL: np.arange(len(table.lines))}
+    splits = np.array(split_names(path, table.cells[SPLIT]))
+    if "train" not in splits:
+        raise DataError("no row of the column split is train", subject=path, hint="add such rows")
+    return {str(split): np.flatnonzero(splits == split) for split in np.unique(splits)}
 
 
 def _targets(
@@ -133,17 +134,3 @@ def numbers(
             hint="correct the line, or leave the column out with data.inputs",
         )
     return values
-
-
-def _by_split(
-    path: Path, cells: Mapping[str, Sequence[str]], arrays: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Return arrays as an .npz file names them: `x` and `y`, or `x_train` and so on."""
-    if SPLIT not in cells:
-        return dict(arrays)
-    splits = np.array(split_names(path, cells[SPLIT]))
-    return {
-        f"{name}_{split}": array[splits == split]
-        for split in np.unique(splits)
-        for name, array in arrays.items()
-    }
