@@ -9,14 +9,14 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from shrink.base.errors import DataError, ShrinkError, first_line
+from shrink.base.errors import DataError
 from shrink.base.types import Array
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.early import no_column
 from shrink.data.examples import Examples, reading_batch
 from shrink.data.slice_config import SliceConfig
-from shrink.model.user_modules import function_of
+from shrink.model.user_modules import blaming, function_of
 
 _MOST_VALUES = 12
 """Different numbers up to which each is a slice of its own."""
@@ -211,13 +211,8 @@ def _of_function(text: str, examples: Examples) -> Array:
     for start in range(0, len(examples), step):
         indices = np.arange(start, min(start + step, len(examples)))
         x, y = examples.arrays(indices)
-        try:
+        with blaming("it raised ", text, "return a text or a number for each example", DataError):
             returned = np.asarray(function(x, y))
-        except ShrinkError:
-            raise
-        except Exception as error:
-            why = f"it raised {type(error).__name__}: {first_line(error)}"
-            raise DataError(why, subject=text) from error
         if returned.shape != (len(indices),) or returned.dtype.kind not in "USbiuf":
             raise DataError(
                 f"it returned shape {returned.shape} of {returned.dtype} for {len(indices)} "

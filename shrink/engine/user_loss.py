@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from shrink.base.errors import ShrinkError, StageError, first_line
-from shrink.model.user_modules import function_of
+from shrink.base.errors import StageError
+from shrink.model.user_modules import blaming, function_of
 
 _HINT = "return a tensor (n,), the loss of each example, or (n, ...), of each element of the output"
 UserLoss = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
@@ -33,17 +32,8 @@ def user_loss(file: str, name: str) -> UserLoss:
     function = function_of(Path(file), name)
 
     def loss(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-        try:
+        with blaming(f"the loss {name} raised ", file, _HINT):
             found = function(y, outputs)
-        except ShrinkError:
-            raise
-        except Exception as error:
-            lines = [
-                f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file
-            ]
-            where = f" (line {lines[-1]})" if lines else ""
-            why = f"raised {type(error).__name__}: {first_line(error)}{where}"
-            raise _refused(file, name, why) from error
         return _checked(found, outputs, file, name)
 
     return loss

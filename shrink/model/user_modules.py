@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
-from shrink.base.errors import ModelError, first_line
+from shrink.base.errors import ModelError, ShrinkError, StageError, first_line
 from shrink.contract.model_source import Trust
 from shrink.model.user_reads import RECORDER, module_name
 
@@ -80,6 +82,31 @@ def function_of(path: Path, name: str) -> Callable[..., object]:
             return named(*arguments, **named_arguments)
 
     return remembered
+
+
+@contextlib.contextmanager
+def blaming(
+    what: str, subject: str | Path, hint: str, kind: type[ShrinkError] = StageError
+) -> Iterator[None]:
+    """Turn what a user's function raises in the block into an error that names its line.
+
+    Args:
+        what: begins the message, such as `the metric f: `.
+        subject: the file, maybe with `:function`.
+        hint: what the function takes and returns.
+        kind: of the error.
+    """
+    try:
+        yield
+    except ShrinkError:
+        raise
+    except Exception as error:
+        file = str(subject).partition(".py:")[0].removesuffix(".py") + ".py"
+        passed = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in passed if frame.filename == file]
+        where = f" (line {lines[-1]})" if lines else ""
+        message = f"{what}{type(error).__name__}: {first_line(error)}{where}"
+        raise kind(message, subject=subject, hint=hint) from error
 
 
 def custom_objects(path: Path | None) -> dict[str, CustomObject]:

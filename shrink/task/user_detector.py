@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from shrink.base.errors import ShrinkError, StageError, first_line
+from shrink.base.errors import StageError
 from shrink.base.types import Array, Tensors
 from shrink.detection.decode import CLASS, COLUMNS, SCORE
 from shrink.distillation.losses import squared_error
 from shrink.engine.losses import per_example
-from shrink.model.user_modules import function_of
+from shrink.model.user_modules import blaming, function_of
 
 _RETURNS = (
     "it takes the outputs of n pictures, and returns an array (n, k, 6), or n arrays (k, 6): left, "
@@ -130,18 +129,8 @@ class UserDetector:
 
 
 def _called(named: tuple[str, str], hint: str, *arguments: object) -> object:
-    """Return what a user's function returns; what it raises is told with its line."""
-    function: Callable[..., object] = function_of(Path(named[0]), named[1])
-    try:
+    """Return what a user's function returns."""
+    file, name = named
+    function = function_of(Path(file), name)
+    with blaming(f"{name}: ", file, hint):
         return function(*arguments)
-    except ShrinkError:
-        raise
-    except Exception as error:
-        passed = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in passed if frame.filename == named[0]]
-        where = f" (line {lines[-1]})" if lines else ""
-        raise StageError(
-            f"{named[1]}: {type(error).__name__}: {first_line(error)}{where}",
-            subject=named[0],
-            hint=hint,
-        ) from error

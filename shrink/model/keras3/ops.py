@@ -5,6 +5,7 @@ Where tf-keras has a layer for it, the layer is taken: later stages know layers 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeGuard
 
@@ -237,18 +238,9 @@ _LAYERED: dict[str, _Op] = {
     "Reshape": _reshape,
     "Transpose": _transpose,
     "nn.Relu": lambda x: keras.layers.ReLU()(x),
-    "nn.Relu6": FUNCTIONS["relu6"],
     "nn.Softmax": lambda x, axis=-1: keras.layers.Softmax(axis=axis)(x),
-    "nn.LeakyRelu": FUNCTIONS["leaky_relu"],
     "nn.Elu": lambda x, alpha=1.0: keras.layers.ELU(alpha)(x),
     "nn.Gelu": lambda x, approximate=True: tf.nn.gelu(x, approximate=approximate),
-    "nn.Celu": FUNCTIONS["celu"],
-    "nn.Glu": FUNCTIONS["glu"],
-    "nn.LogSoftmax": FUNCTIONS["log_softmax"],
-    "nn.SoftShrink": FUNCTIONS["soft_shrink"],
-    "nn.HardShrink": FUNCTIONS["hard_shrink"],
-    "nn.Threshold": FUNCTIONS["threshold"],
-    "nn.Squareplus": FUNCTIONS["squareplus"],
     "nn.AveragePool": _pool("Average"),
     "nn.MaxPool": _pool("Max"),
     "nn.Normalize": _normalize,
@@ -259,35 +251,37 @@ _ACTIVATIONS = {
     "nn.Softsign": "softsign", "numpy.Tanh": "tanh",
 }  # fmt: skip
 
-_FUNCTIONS = {
-    "nn.HardSigmoid": "hard_sigmoid", "nn.HardSilu": "hard_silu", "nn.HardTanh": "hard_tanh",
-    "nn.LogSigmoid": "log_sigmoid", "nn.TanhShrink": "tanh_shrink",
-    "nn.SparseSigmoid": "sparse_sigmoid",
-}  # fmt: skip
 
+def _snake(name: str) -> str:
+    """Return a class's name as TensorFlow writes functions."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+_SAME = [
+    "Abs", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Expm1", "Floor", "Log", "Log1p", "LogicalNot",
+    "Negative", "Reciprocal", "Rsqrt", "Sign", "Sin", "Sinh", "Sqrt", "Square", "Tan",
+]  # fmt: skip
 _UNARY = {
-    "Abs": tf.math.abs, "Absolute": tf.math.abs, "Arccos": tf.math.acos, "Arcsin": tf.math.asin,
-    "Arctan": tf.math.atan, "Ceil": tf.math.ceil, "Cos": tf.math.cos, "Cosh": tf.math.cosh,
-    "Erf": tf.math.erf, "Exp": tf.math.exp, "Expm1": tf.math.expm1, "Floor": tf.math.floor,
-    "Log": tf.math.log, "Log1p": tf.math.log1p, "LogicalNot": tf.math.logical_not,
-    "Negative": tf.math.negative, "Reciprocal": tf.math.reciprocal,
-    "Rsqrt": tf.math.rsqrt, "Sign": tf.math.sign, "Sin": tf.math.sin, "Sinh": tf.math.sinh,
-    "Sqrt": tf.math.sqrt, "Square": tf.math.square, "StopGradient": tf.stop_gradient,
-    "Tan": tf.math.tan,
-}  # fmt: skip
-
-_COMPARED = {
-    "Equal": tf.math.equal, "NotEqual": tf.math.not_equal, "Greater": tf.math.greater,
-    "GreaterEqual": tf.math.greater_equal, "Less": tf.math.less, "LessEqual": tf.math.less_equal,
-    "LogicalAnd": tf.math.logical_and, "LogicalOr": tf.math.logical_or,
-}  # fmt: skip
-
+    **{name: getattr(tf.math, _snake(name)) for name in _SAME},
+    "Absolute": tf.math.abs,
+    "Arccos": tf.math.acos,
+    "Arcsin": tf.math.asin,
+    "Arctan": tf.math.atan,
+    "StopGradient": tf.stop_gradient,
+}
+_COMPARED = [
+    "Equal", "NotEqual", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr",
+]  # fmt: skip
 _REDUCED = {
-    "All": tf.math.reduce_all, "Any": tf.math.reduce_any, "Logsumexp": tf.math.reduce_logsumexp,
-    "Max": tf.math.reduce_max, "Amax": tf.math.reduce_max, "Mean": tf.math.reduce_mean,
-    "Min": tf.math.reduce_min, "Amin": tf.math.reduce_min, "Prod": tf.math.reduce_prod,
-    "Sum": tf.math.reduce_sum, "Var": tf.math.reduce_variance, "Std": tf.math.reduce_std,
+    "Amax": "max", "Amin": "min", "Var": "variance",
+    **{name: name.lower() for name in (
+        "All", "Any", "Logsumexp", "Max", "Mean", "Min", "Prod", "Std", "Sum",
+    )},
 }  # fmt: skip
+_FUNCTIONS = [
+    "Celu", "Glu", "HardShrink", "HardSigmoid", "HardSilu", "HardTanh", "LeakyRelu", "LogSigmoid",
+    "LogSoftmax", "Relu6", "SoftShrink", "SparseSigmoid", "Squareplus", "TanhShrink", "Threshold",
+]  # fmt: skip
 
 _SHAPED: dict[str, _Op] = {
     "Argmax": _arg(tf.math.argmax),
@@ -330,9 +324,9 @@ _OPS: dict[str, _Op] = {
     **_LAYERED,
     **_SHAPED,
     **{name: _unary(function) for name, function in _UNARY.items()},
-    **{name: _binary(None, function) for name, function in _COMPARED.items()},
-    **{name: _reduce(function) for name, function in _REDUCED.items()},
+    **{name: _binary(None, getattr(tf.math, _snake(name))) for name in _COMPARED},
+    **{name: _reduce(getattr(tf.math, f"reduce_{one}")) for name, one in _REDUCED.items()},
     **{name: _activation(activation) for name, activation in _ACTIVATIONS.items()},
-    **{name: FUNCTIONS[function] for name, function in _FUNCTIONS.items()},
+    **{f"nn.{name}": FUNCTIONS[_snake(name)] for name in _FUNCTIONS},
 }
 """By class, or by module and class where the class alone is not enough."""

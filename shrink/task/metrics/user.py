@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shrink.base.errors import ShrinkError, StageError, first_line
 from shrink.base.resampled import Resampled
 from shrink.base.types import Array
 from shrink.base.user_metric import UserMetric
-from shrink.model.user_modules import function_of
+from shrink.model.user_modules import blaming, function_of
 from shrink.task.metrics.resample import resample
 from shrink.task.metrics.rule import Weighted
 
@@ -118,23 +116,15 @@ class OfExamples:
         if chosen is not None and groups is not None:
             groups = groups[chosen]
         outputs, targets = _taken(self._outputs, chosen), _taken(self._targets, chosen)
-        try:
-            return _number(self._function(outputs, targets, groups))
-        except ShrinkError:
-            raise
-        except Exception as error:
-            file = self._metric.file
-            passed = traceback.extract_tb(error.__traceback__)
-            lines = [frame.lineno for frame in passed if frame.filename == file]
-            where = f" (line {lines[-1]})" if lines else ""
-            refused = StageError(
-                f"the metric {self._metric.function}: {type(error).__name__}: "
-                f"{first_line(error)}{where}",
-                subject=file,
-                hint="it takes (outputs, targets, groups) and returns one number, NaN where it is "
-                "not defined",
-            )
-            raise refused from error
+        name, file = self._metric.function, self._metric.file
+        hint = (
+            "it takes (outputs, targets, groups) and returns one number, NaN if it is not defined"
+        )
+        with blaming(f"the metric {name}: ", file, hint):
+            array = np.asarray(self._function(outputs, targets, groups))
+            if array.size != 1 or array.dtype.kind not in "biuf":
+                raise TypeError(f"it returned {array.dtype.name} of shape {array.shape}, no number")
+            return float(array.reshape(()))
 
 
 def resampled(metric: OfExamples, allowed: CallTime | None = None) -> Resampled | None:
@@ -187,10 +177,3 @@ def _joined(batches: Sequence[Sequence[Array]]) -> list[Array]:
 def _taken(arrays: Sequence[Array], chosen: Array | None) -> Arrays:
     parts = tuple(arrays) if chosen is None else tuple(array[chosen] for array in arrays)
     return parts[0] if len(parts) == 1 else parts
-
-
-def _number(value: object) -> float:
-    array = np.asarray(value)
-    if array.size != 1 or array.dtype.kind not in "biuf":
-        raise TypeError(f"it returned {array.dtype.name} of shape {array.shape}, no number")
-    return float(array.reshape(()))
