@@ -122,12 +122,13 @@ def _loader(examples: Examples, indices_of: Callable[[int], np.ndarray]) -> Load
 def _batches(
     examples: Examples, steps: tf.data.Dataset, load: Loader, largest_batch: int
 ) -> tf.data.Dataset:
+    def load_outside(step: tf.Tensor) -> Batch:
+        return in_host_memory(load(step))
+
     examples.prepare()
     waiting = batches_waiting(examples, largest_batch)
     several: dict[str, int | bool] = {"num_parallel_calls": waiting - 1, "deterministic": True}
-    batches = steps.map(
-        lambda step: in_host_memory(load(step)), **(several if waiting > 1 else {})
-    ).prefetch(1)
+    batches = steps.map(load_outside, **(several if waiting > 1 else {})).prefetch(1)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     options.deterministic = True
