@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,12 +39,10 @@ class Checkpoint:
     Attributes:
         content: plain data beside the arrays.
         arrays: by name; each is read from the disk on use.
-        shapes: of the arrays, by name.
     """
 
     content: JsonObject
-    arrays: Mapping[str, Array]
-    shapes: Mapping[str, tuple[int, ...]]
+    arrays: StoredArrays
 
 
 class CheckpointFolder:
@@ -107,17 +105,17 @@ class CheckpointFolder:
             stored = self.path / f"{entry['sha256']}{_SUFFIX}"
             if files.sha256(stored) != entry["sha256"]:
                 raise ValueError("its arrays do not match their hash")
-            shapes = {name: tuple(shape) for name, (shape, _) in entry["arrays"].items()}
-            return Checkpoint(entry["content"], _Arrays(stored, entry["arrays"]), shapes)
+            return Checkpoint(entry["content"], StoredArrays(stored, entry["arrays"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             self.note = f"a damaged checkpoint was ignored ({error})"
             return None
 
 
-class _Arrays(Mapping[str, Array]):
-    """Arrays of a file, one at a time."""
+class StoredArrays(Mapping[str, Array]):
+    """Arrays of a file, read one at a time; `shapes` are known without reading."""
 
     def __init__(self, path: Path, described: Mapping[str, Described]) -> None:
+        self.shapes = {name: tuple(shape) for name, (shape, _) in described.items()}
         self._archive = zipfile.ZipFile(path)
         self._described = described
 
@@ -193,17 +191,13 @@ class TrainingState:
                 return f"{name} has the shape {stored}, not {expected}"
         return ""
 
-    def restore(self, arrays: Mapping[str, Array]) -> None:
-        """Assign saved arrays to all variables but the metrics."""
-        self._assign(arrays, lambda name: not name.startswith("metric/"))
+    def restore(self, arrays: Mapping[str, Array], *, metrics: bool = False) -> None:
+        """Assign saved arrays to all variables but the metrics, or to these alone.
 
-    def restore_metrics(self, arrays: Mapping[str, Array]) -> None:
-        """Assign the metrics, which Keras resets at the start of an epoch."""
-        self._assign(arrays, lambda name: name.startswith("metric/"))
-
-    def _assign(self, arrays: Mapping[str, Array], selects: Callable[[str], bool]) -> None:
+        Keras resets metrics at the start of an epoch.
+        """
         for name, components in self._components():
-            if selects(name):
+            if name.startswith("metric/") == metrics:
                 value = arrays[name]
                 for component in components:
                     component.assign(value)

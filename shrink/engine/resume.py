@@ -164,7 +164,7 @@ class Checkpointing(keras.callbacks.Callback):
         if checkpoint is None:
             self.notes += [self._folder.note] if self._folder.note else []
             return
-        if problem := self._state.mismatch(checkpoint.shapes):
+        if problem := self._state.mismatch(checkpoint.arrays.shapes):
             self.notes.append(f"a checkpoint that does not fit was ignored ({problem})")
             return
         saved = from_plain(Saved, checkpoint.content)
@@ -195,7 +195,7 @@ class Checkpointing(keras.callbacks.Callback):
         """Restore the metrics of an epoch in progress, which Keras has just reset."""
         if self._resumed is not None:
             if self.first_update % self._steps:
-                self._state.restore_metrics(self._resumed.arrays)
+                self._state.restore(self._resumed.arrays, metrics=True)
             self._resumed = None
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:

@@ -53,7 +53,8 @@ class CompactConfig(StageConfig):
     @model_validator(mode="after")
     def _check(self) -> CompactConfig:
         # Not what is set: a worker is given every key, those at their defaults among them.
-        given = [name for name in _OF_ARENAS if getattr(self, name) != _default(name)]
+        fields = type(self).model_fields
+        given = [name for name in _OF_ARENAS if getattr(self, name) != fields[name].default]
         if self.target in PLACED and given:
             raise ValueError(f"{given[0]}: it is for target: tflm or litert, not for {self.target}")
         if "arena_bytes" in given and "max_extra_macs" in given:
@@ -67,7 +68,3 @@ class CompactConfig(StageConfig):
                 "such a file"
             )
         return self
-
-
-def _default(name: str) -> object:
-    return CompactConfig.model_fields[name].default

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shrink.compact.compact import compact
 from shrink.compact.targets.names import PLACED
-from shrink.compact.targets.place import Placed, place
+from shrink.compact.targets.place import place
 from shrink.contract.details import Details
 from shrink.stages.compact.config import CompactConfig
 from shrink.stages.context import StageContext, StageResult
@@ -22,7 +22,14 @@ def run(config: CompactConfig, context: StageContext) -> StageResult:
     content = context.input_path().read_bytes()
     if config.target in PLACED:
         context.phase("placing")
-        return _placed(place(content, config.target))
+        placed = place(content, config.target)
+        return StageResult(
+            tflite=placed.content,
+            notes=placed.notes,
+            details=Details(placement=placed.placement),
+            cpu_operators=len(placed.placement.on_cpu),
+            not_run=placed.not_run,
+        )
     context.phase("compacting")
     found = compact(
         content,
@@ -34,13 +41,3 @@ def run(config: CompactConfig, context: StageContext) -> StageResult:
     )
     details = Details(compact=found.details)
     return StageResult(tflite=found.content, notes=found.notes, details=details)
-
-
-def _placed(found: Placed) -> StageResult:
-    return StageResult(
-        tflite=found.content,
-        notes=found.notes,
-        details=Details(placement=found.placement),
-        cpu_operators=len(found.placement.on_cpu),
-        not_run=found.not_run,
-    )
