@@ -55,7 +55,12 @@ def written(data: object) -> tuple[Path, JsonObject]:
     """
     with tempfile.TemporaryDirectory(prefix=files.TEMPORARY_PREFIX) as spool:
         columns, keys = _columns(data, Path(spool))
-        target = cache_root() / "inputs" / _digest(columns) / "data.npz"
+        digest = hashlib.sha256()
+        for name, array in sorted(columns.items()):
+            digest.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode())
+            for piece in _pieces(array):
+                digest.update(piece)
+        target = cache_root() / "inputs" / digest.hexdigest()[:_DIGITS] / "data.npz"
         if target.is_file():
             mark_used(target)
         else:
@@ -244,15 +249,6 @@ def _check_dataset(dataset: _Dataset) -> None:
         )
     if int(dataset.cardinality()) == -1:  # tf.data.INFINITE_CARDINALITY
         raise DataError("the data set never ends", hint="give it before .repeat()")
-
-
-def _digest(columns: Mapping[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
-    for name, array in sorted(columns.items()):
-        digest.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode())
-        for piece in _pieces(array):
-            digest.update(piece)
-    return digest.hexdigest()[:_DIGITS]
 
 
 def _pieces(array: np.ndarray) -> Iterator[bytes]:

@@ -69,7 +69,14 @@ def data_named(data: DataGiven) -> str | NamedData | None:
     if isinstance(data, str | os.PathLike):
         return os.fspath(data)
     if isinstance(data, Mapping) and "source" in data:
-        return NamedData(_absolute(plain(data)), {})
+        section = plain(data)
+        here = Path.cwd() / "."
+        if isinstance(section.get("path"), str):
+            section["path"] = str((here / expand_user(section["path"])).absolute())
+        if isinstance(section.get("slices"), list):
+            slices = section["slices"]
+            section["slices"] = [absolute_function(one, here / "recipe") for one in slices]
+        return NamedData(section, {})
     from shrink.api.arrays import written
 
     path, keys = written(data)
@@ -168,17 +175,6 @@ def plain(value: object) -> Json:
         return os.fspath(value)
     scalar = getattr(value, "item", None)
     return scalar() if callable(scalar) and getattr(value, "shape", None) == () else value
-
-
-def _absolute(section: JsonObject) -> JsonObject:
-    """Return a `data` section whose paths start from the current folder."""
-    here = Path.cwd() / "."
-    if isinstance(section.get("path"), str):
-        section["path"] = str((here / expand_user(section["path"])).absolute())
-    if isinstance(section.get("slices"), list):
-        slices = section["slices"]
-        section["slices"] = [absolute_function(one, here / "recipe") for one in slices]
-    return section
 
 
 def recipe_with_files(recipe: Mapping[str, object]) -> JsonObject:

@@ -88,7 +88,10 @@ class Child:
                 os.close(self._reader)
                 raise
         self.pid = self._process.pid
-        _prefer_as_victim(self.pid)
+        # When memory runs out, let the kernel end the child rather than its parent.
+        pid = self.pid
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{pid}/oom_score_adj").write_text("500", encoding="ascii")
 
     def __enter__(self) -> Child:
         return self
@@ -313,12 +316,6 @@ def die_with_parent(parent: int | None = None) -> None:
     prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if parent is not None and os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _prefer_as_victim(pid: int) -> None:
-    """When memory runs out, let the kernel end the child rather than its parent."""
-    with contextlib.suppress(OSError):
-        Path(f"/proc/{pid}/oom_score_adj").write_text("500", encoding="ascii")
 
 
 def _in_utf8(environment: Mapping[str, str]) -> dict[str, str]:

@@ -28,7 +28,11 @@ _DEFAULT_ENCODING = "utf-8"
 def prepare_streams() -> None:
     """Open what was closed, and make stdout and stderr safe to write to."""
     for descriptor in range(3):
-        _open_if_closed(descriptor)
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free descriptor is this one: those below it are open by now.
+            os.open(os.devnull, os.O_RDWR)
     sys.stdout = _safe(sys.stdout, 1, "stdout")
     sys.stderr = _safe(sys.stderr, 2, None)
 
@@ -80,14 +84,6 @@ class SafeOutput(io.RawIOBase):
                     hint="free some space, or send the output elsewhere",
                 ) from error
         return len(data)
-
-
-def _open_if_closed(descriptor: int) -> None:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        # The lowest free descriptor is this one: those below it are open by now.
-        os.open(os.devnull, os.O_RDWR)
 
 
 def _safe(stream: TextIO | None, descriptor: int, name: str | None) -> TextIO:

@@ -345,9 +345,16 @@ def format_value(value: float, unit: Unit) -> str:
     if unit == "count":
         return _scaled(value, "").strip()
     if unit == "ms":
-        return _milliseconds(value)
+        if value == 0 or abs(value) >= _SHOWN_AS_MICROSECONDS:
+            return f"{_three_digits(value)} ms"
+        return f"{_three_digits(1000 * value)} µs"
     if unit == "s":
-        return _duration(value)
+        seconds = value
+        if seconds < _SECONDS_PER_MINUTE:
+            return f"{seconds:.1f} s"
+        minutes, rest = divmod(round(seconds), _SECONDS_PER_MINUTE)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
     if unit == "fraction":
         return f"{100 * value:.2f} %"
     if unit == "points":
@@ -388,13 +395,6 @@ def _decimals(value: float) -> int:
     return 2 if size >= 0.005 or size < 1e-9 else -math.floor(math.log10(size))
 
 
-def _milliseconds(value: float) -> str:
-    """Return a time in ms, or in µs where ms would have no digits left."""
-    if value == 0 or abs(value) >= _SHOWN_AS_MICROSECONDS:
-        return f"{_three_digits(value)} ms"
-    return f"{_three_digits(1000 * value)} µs"
-
-
 def format_ratio(ratio: float | None) -> str:
     """Return a ratio for people, as a multiple: `0.26x`; `-` for null."""
     return "-" if ratio is None else f"{ratio:.2f}x" if ratio < 10 else f"{ratio:.0f}x"
@@ -417,11 +417,3 @@ def _three_digits(value: float) -> str:
         return f"{value:.1g}"
     decimals = 2 if size < 9.995 else 1 if size < 99.95 else 0
     return f"{value:.{decimals}f}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < _SECONDS_PER_MINUTE:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), _SECONDS_PER_MINUTE)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

@@ -179,7 +179,11 @@ def student_quantile(degrees: int, confidence: float) -> float:
     above, the expansion around the normal quantile (26.7.5) errs by less than 1e-4.
     """
     if degrees > _EXACT_DEGREES:
-        return _student_expansion(degrees, _normal_quantile(confidence))
+        z = _normal_quantile(confidence)
+        first = (z**3 + z) / 4
+        second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+        third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+        return z + first / degrees + second / degrees**2 + third / degrees**3
     low, high = 0.0, math.pi / 2
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
@@ -316,13 +320,6 @@ def _student_probability(degrees: int, angle: float) -> float:
     if odd:
         return 2 / math.pi * (angle + math.sin(angle) * total)
     return math.sin(angle) * total
-
-
-def _student_expansion(degrees: int, z: float) -> float:
-    first = (z**3 + z) / 4
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first / degrees + second / degrees**2 + third / degrees**3
 
 
 def _normal_quantile(confidence: float) -> float:

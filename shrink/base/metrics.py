@@ -285,22 +285,18 @@ def _texts(
                 raise ValueError(f"{name}: the argument {parameter.name!r} is missing")
             continue
         if parameter.is_class:
-            yield _class_text(name, value)
+            text = str(value)
+            taken = f"{name}_{text}" in METRICS
+            is_name = isinstance(value, str | int) and not isinstance(value, bool)
+            if not is_name or not text or taken or _is_negative(text):
+                raise ValueError(f"{name}.class: must be a class's name or number, not {value!r}")
+            if _NOT_IN_CLASS.search(text):
+                raise ValueError(f"{name}.class: give the class's number in place of {value!r}")
+            yield text
             continue
         if complaint := _complaint(parameter, value):
             raise ValueError(f"{name}.{parameter.name}: {complaint}, not {value!r}")
         yield f"{value:g}"
-
-
-def _class_text(name: str, value: object) -> str:
-    text = str(value)
-    taken = f"{name}_{text}" in METRICS
-    is_name = isinstance(value, str | int) and not isinstance(value, bool)
-    if not is_name or not text or taken or _is_negative(text):
-        raise ValueError(f"{name}.class: must be a class's name or number, not {value!r}")
-    if _NOT_IN_CLASS.search(text):
-        raise ValueError(f"{name}.class: give the class's number in place of {value!r}")
-    return text
 
 
 def _is_negative(text: str) -> bool:

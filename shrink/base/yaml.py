@@ -100,7 +100,13 @@ def loads(text: str, name: str) -> Document:
     if len(text) > MAX_BYTES:
         _refuse_size(name)
     _check_characters(text, name)
-    _check_tabs(text, name)
+    for found in _LINE_WITH_TAB.finditer(text):
+        if not _COMMENT.search(found.group(1)):
+            raise RecipeError(
+                "a tab outside a comment",
+                position=position_after(text[: found.end(1)], name),
+                hint="use spaces; inside double quotes, \\t is a tab",
+            )
     document = Document(value=None, positions={}, key_positions={}, texts={})
     value = _expand(_Composer(text, name).document(), (), document)
     if value is None:
@@ -138,7 +144,17 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise RecipeError("no such recipe", subject=path, hint=_recipe_hint(path)) from error
+        try:
+            names = [file.name for file in path.parent.glob("*.yaml")]
+        except OSError:
+            names = []
+        near = did_you_mean(path.stem, [Path(name).stem for name in names])  # every ending is alike
+        listing = "`shrink recipes` lists those that come with shrink"
+        raise RecipeError(
+            "no such recipe",
+            subject=path,
+            hint=(f"did you mean {path.parent / near}.yaml? {listing}" if near else listing),
+        ) from error
     except IsADirectoryError as error:
         raise RecipeError(
             "this is a folder, not a recipe", subject=path, hint="name a .yaml file in it"
@@ -157,16 +173,6 @@ def _read(path: Path) -> bytes:
     if len(data) > MAX_BYTES:
         _refuse_size(str(path))
     return data
-
-
-def _recipe_hint(path: Path) -> str:
-    try:
-        names = [file.name for file in path.parent.glob("*.yaml")]
-    except OSError:
-        names = []
-    near = did_you_mean(path.stem, [Path(name).stem for name in names])  # every ending is alike
-    listing = "`shrink recipes` lists those that come with shrink"
-    return f"did you mean {path.parent / near}.yaml? {listing}" if near else listing
 
 
 def _decode(data: bytes, name: str) -> str:
@@ -189,16 +195,6 @@ def _check_characters(text: str, name: str) -> None:
             position=position_after(text[: found.start()], name),
             hint="save the recipe as UTF-8, without control characters",
         )
-
-
-def _check_tabs(text: str, name: str) -> None:
-    for found in _LINE_WITH_TAB.finditer(text):
-        if not _COMMENT.search(found.group(1)):
-            raise RecipeError(
-                "a tab outside a comment",
-                position=position_after(text[: found.end(1)], name),
-                hint="use spaces; inside double quotes, \\t is a tab",
-            )
 
 
 def _refuse_size(name: str) -> NoReturn:

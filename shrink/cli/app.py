@@ -137,7 +137,19 @@ def as_shrink_error(error: Exception) -> ShrinkError:
     if isinstance(error, ShrinkError):
         return error
     if isinstance(error, typer.TyperException):
-        return _usage_error(error)
+        context = getattr(error, "ctx", None)
+        # A flag without its value is refused by a parser that does not know whose flag it is.
+        command = context.command_path if context is not None else _command_of(sys.argv[1:])
+        message, near = meant(error.format_message().rstrip(".").replace("int range", "integer"))
+        if message.startswith("No such command"):
+            words = [word for word in sys.argv[1:] if not word.startswith("-")]
+            removed = (f"shrink {' '.join(words[:count])}" for count in (2, 1))
+            if instead := replacement(*removed):
+                removed_name = message.removeprefix("No such command").split(". ")[0]
+                message, near = f"Removed command{removed_name}", instead
+        return RecipeError(
+            message, subject=command, hint=near or f"`{command} --help` lists what it takes"
+        )
     if isinstance(error, ModuleNotFoundError):
         from shrink.base.packages import missing_package
 
@@ -158,22 +170,6 @@ def as_shrink_error(error: Exception) -> ShrinkError:
 def _is_help(error: Exception) -> bool:
     """Whether a command without arguments asks for its help to be shown."""
     return isinstance(error, typer.TyperException) and str(error).startswith("Usage:")
-
-
-def _usage_error(error: typer.TyperException) -> RecipeError:
-    context = getattr(error, "ctx", None)
-    # A flag without its value is refused by a parser that does not know whose flag it is.
-    command = context.command_path if context is not None else _command_of(sys.argv[1:])
-    message, near = meant(error.format_message().rstrip(".").replace("int range", "integer"))
-    if message.startswith("No such command"):
-        words = [word for word in sys.argv[1:] if not word.startswith("-")]
-        removed = (f"shrink {' '.join(words[:count])}" for count in (2, 1))
-        if instead := replacement(*removed):
-            removed_name = message.removeprefix("No such command").split(". ")[0]
-            message, near = f"Removed command{removed_name}", instead
-    return RecipeError(
-        message, subject=command, hint=near or f"`{command} --help` lists what it takes"
-    )
 
 
 def _callback(words: Sequence[str]) -> Callable[..., object] | None:

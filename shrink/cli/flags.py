@@ -67,7 +67,12 @@ def flags_of(
         if (not prefix and name in _HIDDEN_KEYS) or name in skip:
             continue
         keys = (*prefix, name)
-        if (nested := _nested(field.annotation)) is not None:
+        annotation = field.annotation
+        members = [m for m in get_args(annotation) or (annotation,) if m is not type(None)]
+        only = members[0] if len(members) == 1 else None
+        if (
+            nested := (only if isinstance(only, type) and issubclass(only, BaseModel) else None)
+        ) is not None:
             flags.extend(flags_of(nested, keys))
             continue
         flags.append(flag_of("_".join(keys), keys, field))
@@ -119,13 +124,6 @@ def _is_name(choice: str) -> bool:
 
 def _option(keys: Sequence[str]) -> str:
     return "--" + "-".join(keys).replace("_", "-")
-
-
-def _nested(annotation: object) -> type[BaseModel] | None:
-    """Return the section that a key holds, also where it may be left out."""
-    members = [m for m in get_args(annotation) or (annotation,) if m is not type(None)]
-    only = members[0] if len(members) == 1 else None
-    return only if isinstance(only, type) and issubclass(only, BaseModel) else None
 
 
 def _is_list(annotation: object) -> bool:

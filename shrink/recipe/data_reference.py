@@ -209,20 +209,16 @@ def _source_of(path: Path) -> str | None:
     if is_prepared(path):
         return "tfds"
     if path.is_dir():
-        return _of_folder(path)
+        if holds_masks(path):
+            return "masks"
+        below = itertools.chain(path.glob("*/*"), path.glob("*/*/*"))
+        of_ending = dict.fromkeys(IMAGES.endings, "images")
+        of_ending |= dict.fromkeys(CLIPS.endings, "audio") | dict.fromkeys(TEXTS.endings, "text")
+        endings = (file.suffix.lower() for file in below)
+        return next((of_ending[ending] for ending in endings if ending in of_ending), "images")
     if path.suffix.lower() == ".csv":
         return "images" if lists_images(path) else "csv"
     return _SOURCE_OF_ENDING.get(path.suffix.lower())
-
-
-def _of_folder(path: Path) -> str:
-    if holds_masks(path):
-        return "masks"
-    below = itertools.chain(path.glob("*/*"), path.glob("*/*/*"))
-    of_ending = dict.fromkeys(IMAGES.endings, "images")
-    of_ending |= dict.fromkeys(CLIPS.endings, "audio") | dict.fromkeys(TEXTS.endings, "text")
-    endings = (file.suffix.lower() for file in below)
-    return next((of_ending[ending] for ending in endings if ending in of_ending), "images")
 
 
 def _holds_records(path: Path) -> bool:

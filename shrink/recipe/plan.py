@@ -167,13 +167,6 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
     found = located(loaded).recipe
     plan = Plan(found, loaded.source, steps, saved_reports(recipe), inherited)
     check_gates([step.name for step in steps], loaded)
-    _check_metrics(recipe, loaded)
-    configs = {step.name: step.config for step in steps if step.config is not None}
-    check_examples(recipe.data, configs, recipe.gates, loaded)
-    return plan
-
-
-def _check_metrics(recipe: Recipe, loaded: LoadedRecipe) -> None:
     for name in recipe.task.metrics or ():
         if needs_slices(name) and not recipe.data.slices:
             raise RecipeError(
@@ -181,6 +174,9 @@ def _check_metrics(recipe: Recipe, loaded: LoadedRecipe) -> None:
                 position=loaded.position("task", "metrics"),
                 hint="name the column that says it: data: {slices: [{column: condition}]}",
             )
+    configs = {step.name: step.config for step in steps if step.config is not None}
+    check_examples(recipe.data, configs, recipe.gates, loaded)
+    return plan
 
 
 def _counting_on_compact(steps: Sequence[Step]) -> tuple[Step, ...]:

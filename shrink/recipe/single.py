@@ -67,6 +67,25 @@ def first_recipe(
     stated: JsonObject = {} if look.decode is None else {"decode": look.decode}
     stated |= {"metrics": list(look.metrics)} if look.metrics else {}
     task = {"task": {**named.task, **stated}} if named.task or stated else {}
+    train = [] if model.trained else ["  - train: {epochs: 20}"]
+    prune = [
+        "  # Smaller and faster still: remove whole channels, and fine-tune. Costs training time.",
+        "  # - prune: {method: channels, ratio: 0.3, importance: least_squares, epochs: 5}",
+    ]
+    budget = "accuracy_drop" if look.metric == "accuracy" else "metric_drop"
+    quantize = [
+        f"  - quantize: {{scheme: {look.scheme}}}",
+        "  # Instead, 4-bit weights where they cost least, to a budget:",
+        f"  # - quantize: {{scheme: mixed, {budget}: 0.01}}",
+    ]
+    if look.decode is not None and look.decode.get("name") == "boxes":
+        quantize[1:1] = [
+            "  # Where boxes and scores are one output, give each a scale of its own:",
+            f"  # - quantize: {{scheme: {look.scheme}, split_outputs: true}}",
+        ]
+    can_prune = look.groups > 0
+    known = metric_of(look.metric)
+    is_share = known is not None and known.info.unit == "fraction"
     parts = [
         "# Written by `shrink init`: a start, to be changed. `shrink run` runs it.",
         f"# The model: {_model_line(model, look)}.",
@@ -75,7 +94,7 @@ def first_recipe(
         *_spotting(look),
         *_training(model),
         "stages:",
-        *_stages(model, look),
+        *([*train, *(prune if can_prune else []), *quantize[: None if is_share else 1]]),
         "# A missed gate is exit code 1. Tighten them once the first report is there.",
         "gates:",
         *_gates(model, look),
@@ -139,29 +158,6 @@ def _training(model: ModelReference) -> list[str]:
 
 def _rate(model: ModelReference) -> str:
     return "3e-4" if model.trained else "1e-3"
-
-
-def _stages(model: ModelReference, look: FirstLook) -> list[str]:
-    train = [] if model.trained else ["  - train: {epochs: 20}"]
-    prune = [
-        "  # Smaller and faster still: remove whole channels, and fine-tune. Costs training time.",
-        "  # - prune: {method: channels, ratio: 0.3, importance: least_squares, epochs: 5}",
-    ]
-    budget = "accuracy_drop" if look.metric == "accuracy" else "metric_drop"
-    quantize = [
-        f"  - quantize: {{scheme: {look.scheme}}}",
-        "  # Instead, 4-bit weights where they cost least, to a budget:",
-        f"  # - quantize: {{scheme: mixed, {budget}: 0.01}}",
-    ]
-    if look.decode is not None and look.decode.get("name") == "boxes":
-        quantize[1:1] = [
-            "  # Where boxes and scores are one output, give each a scale of its own:",
-            f"  # - quantize: {{scheme: {look.scheme}, split_outputs: true}}",
-        ]
-    can_prune = look.groups > 0
-    known = metric_of(look.metric)
-    is_share = known is not None and known.info.unit == "fraction"
-    return [*train, *(prune if can_prune else []), *quantize[: None if is_share else 1]]
 
 
 def _gates(model: ModelReference, look: FirstLook) -> list[str]:

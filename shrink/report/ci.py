@@ -260,20 +260,16 @@ def _told(error: ShrinkError, environment: Environment) -> tuple[dict[str, str],
         else (f"{error.subject}: {error.message}")
     )
     if error.position is not None and error.position.line:
+        file = error.position.file
+        workspace = environment.get("GITHUB_WORKSPACE")
+        path = Path(file).absolute()
+        inside = bool(workspace) and path.is_relative_to(str(workspace))
         properties |= {
-            "file": _in_workspace(error.position.file, environment),
+            "file": (str(path.relative_to(str(workspace))) if inside else file),
             "line": str(error.position.line),
             "col": str(error.position.column),
         }
     return properties, f"{message}\nhint: {error.hint}" if error.hint else message
-
-
-def _in_workspace(file: str, environment: Environment) -> str:
-    """Return a file as GitHub knows it: relative to the checkout, where it is inside."""
-    workspace = environment.get("GITHUB_WORKSPACE")
-    path = Path(file).absolute()
-    inside = bool(workspace) and path.is_relative_to(str(workspace))
-    return str(path.relative_to(str(workspace))) if inside else file
 
 
 def _annotation(level: str, properties: Mapping[str, str], message: str) -> str:

@@ -163,7 +163,15 @@ def _parse_gate(name: Json, value: Json) -> Gate:
     try:
         return Gate.model_validate(settings)
     except ValidationError as error:
-        raise ValueError("; ".join(_complaints(name, error))) from error
+        texts = []
+        for detail in error.errors(include_url=False):
+            key = str(detail["loc"][0]) if detail["loc"] else ""
+            if detail["type"] == "extra_forbidden":
+                texts.append(f"{name}: unknown key {key!r}; {hint_for(key, Gate.model_fields)}")
+            else:
+                text = detail["msg"].removeprefix("Input should be ")
+                texts.append(f"{name}.{key}: must be {text}, not {detail['input']!r}")
+        raise ValueError("; ".join(texts)) from error
 
 
 def _check_keys(name: str, target: Target, settings: Mapping[str, Json]) -> None:
@@ -181,24 +189,20 @@ def _check_keys(name: str, target: Target, settings: Mapping[str, Json]) -> None
     if target.kind == "slice" and ratio is not None:
         raise ValueError(f"{name}: takes a limit, in the metric's own unit, and no ratio")
     if not compared and ratio is not None:
-        _check_share(name, target, ratio)
+        # Refuse a share of the baseline's figure where it has none, or of nothing.
+        if target.kind in ("drop", "rise"):
+            raise ValueError(
+                f"{name}: is a difference to the baseline already, so it takes a limit; "
+                f"a ratio goes with {target.figure.name}"
+            )
+        if target.kind == "duration":
+            raise ValueError(f"{name}: takes a limit; a ratio of it goes with against only")
+        if isinstance(ratio, int | float) and ratio <= 0:
+            raise ValueError(f"{name}.ratio: must be above 0, not {ratio!r}")
     if not compared and settings.get("missing") is not None:
         raise ValueError(f"{name}: missing goes with against, the report that may not be there")
     if compared and settings.get("confidence") is not None:
         raise ValueError(f"{name}: a confidence does not go with against: two runs share no scores")
-
-
-def _check_share(name: str, target: Target, ratio: Json) -> None:
-    """Refuse a share of the baseline's figure where it has none, or of nothing."""
-    if target.kind in ("drop", "rise"):
-        raise ValueError(
-            f"{name}: is a difference to the baseline already, so it takes a limit; "
-            f"a ratio goes with {target.figure.name}"
-        )
-    if target.kind == "duration":
-        raise ValueError(f"{name}: takes a limit; a ratio of it goes with against only")
-    if isinstance(ratio, int | float) and ratio <= 0:
-        raise ValueError(f"{name}.ratio: must be above 0, not {ratio!r}")
 
 
 def _parse_limit(name: str, target: Target, limit: Json, compared: bool) -> int | float:
@@ -238,18 +242,6 @@ def _not_a_number(limit: Json, unit: str) -> str:
     if isinstance(limit, str) and limit.strip()[:1].isdigit():
         return f"wrong unit: the limit must be {what}, not {limit!r}"
     return f"the limit must be {what}, not {limit!r}"
-
-
-def _complaints(name: str, error: ValidationError) -> list[str]:
-    texts = []
-    for detail in error.errors(include_url=False):
-        key = str(detail["loc"][0]) if detail["loc"] else ""
-        if detail["type"] == "extra_forbidden":
-            texts.append(f"{name}: unknown key {key!r}; {hint_for(key, Gate.model_fields)}")
-        else:
-            text = detail["msg"].removeprefix("Input should be ")
-            texts.append(f"{name}.{key}: must be {text}, not {detail['input']!r}")
-    return texts
 
 
 def _gate_schema(target: Target) -> JsonObject:

@@ -74,7 +74,11 @@ def columns(report: Report) -> list[Column]:
     metric = main_metric(report)
     first = [Column("stage", lambda stage: stage.name)]
     if metric is not None:
-        first += [Column(metric_head(metric), _metric_cell(metric)), _change_column(report, metric)]
+        head = "points [95 %]" if metric_figure(metric).unit == "fraction" else "change [95 %]"
+        first += [
+            Column(metric_head(metric), _metric_cell(metric)),
+            Column(head, change_cell(report, metric)),
+        ]
     else:
         first.append(Column("status", status_word))
     return [
@@ -310,11 +314,6 @@ def _metric_cell(metric: str) -> Cell:
         return status_word(stage) if stage.metrics is None else figure.text(stage.figure(metric))
 
     return cell
-
-
-def _change_column(report: Report, metric: str) -> Column:
-    head = "points [95 %]" if metric_figure(metric).unit == "fraction" else "change [95 %]"
-    return Column(head, change_cell(report, metric))
 
 
 def _tflite_ratio(stage: Stage) -> str:

@@ -59,19 +59,15 @@ def verdict(report: Report) -> str:
     if how in ("interrupted", "failed") and stopped:
         return f"{how.upper()}: {', '.join(stopped)} did not finish"
     if how == "failed":
-        return _missed(report)
+        missed = missed_gates(report)
+        if not missed:
+            return "FAILED"
+        names = list(dict.fromkeys(gate.name for gate in missed))
+        shown = listed(names, _MOST_NAMES)
+        return f"FAILED: {len(missed)} of {len(report.gates)} gates missed: {shown}"
     count = len(warnings_of(report))
     warned = f", {count} warning{'s' if count > 1 else ''}" if count else ""
     return f"{how.upper()}{_gates(report)}{warned}"
-
-
-def _missed(report: Report) -> str:
-    missed = missed_gates(report)
-    if not missed:
-        return "FAILED"
-    names = list(dict.fromkeys(gate.name for gate in missed))
-    shown = listed(names, _MOST_NAMES)
-    return f"FAILED: {len(missed)} of {len(report.gates)} gates missed: {shown}"
 
 
 def _gates(report: Report) -> str:

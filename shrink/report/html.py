@@ -78,7 +78,12 @@ def origin(report: Report) -> list[tuple[str, Facts]]:
 
     Reports of earlier versions have none of them.
     """
-    found = [("Data", _data(report)), ("Task", _task(report)), ("Source", _source(report))]
+    commit = report.source.commit if report.source else None
+    found = [
+        ("Data", _data(report)),
+        ("Task", _task(report)),
+        ("Source", ([] if commit is None else [("commit", commit)])),
+    ]
     return [(title, facts) for title, facts in found if facts]
 
 
@@ -117,11 +122,6 @@ def _task_facts(task: Task) -> Iterable[tuple[str, str]]:
         yield "monitor", task.monitor
 
 
-def _source(report: Report) -> Facts:
-    commit = report.source.commit if report.source else None
-    return [] if commit is None else [("commit", commit)]
-
-
 def _count(value: int | None) -> str | None:
     return None if value is None else f"{value:,}"
 
@@ -147,6 +147,7 @@ def render_html(report: Report) -> str:
     """
     stages = report.stages
     found = [c for c in columns(report) if not stages or {c.cell(s) for s in stages} != {NULL}]
+    rest = results_without_headline(report)
     return template("report.html").render(
         report=report,
         name=report.recipe.name,
@@ -156,7 +157,7 @@ def render_html(report: Report) -> str:
         missed=missed_sentences(report),
         warnings=warnings_of(report),
         headlines=headlines(report),
-        more_results=_more_results(found, report),
+        more_results=(_rows(found, rest) if rest else None),
         several=len(report.finals) > 1,
         errors=errors_of(report),
         gates=gate_lines(report),
@@ -227,12 +228,6 @@ def _rows(found: Sequence[Column], stages: Sequence[Stage]) -> Table:
     rows = (tuple(column.cell(stage) for column in found) for stage in stages)
     titles = {figure.head: figure.title for figure in FIGURES.values()}
     return Table(tuple(titles.get(c.head, c.head) for c in found), tuple(rows))
-
-
-def _more_results(found: Sequence[Column], report: Report) -> Table | None:
-    """Return the figures of the results that have no headline, a row each."""
-    rest = results_without_headline(report)
-    return _rows(found, rest) if rest else None
 
 
 def _cut(items: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -86,7 +86,16 @@ def render_report(
         printer.wrapped(sentence, "")
     printer.line("")
     if report.stages:
-        _render_table(report, printer)
+        filled = filled_cells(columns(report), report)
+        shown = printer.table(filled, left=1)
+        printer.wrapped(caption(report), "", "dim")
+        peaks = [column[0] for column in filled[:shown] if column[0] in ("training", "inference")]
+        if peaks:
+            printer.wrapped(f"{' and '.join(peaks)}: peak memory", "", "dim")
+        if shown < len(filled):
+            missing = ", ".join(column[0] for column in filled[shown:])
+            printer.wrapped(f"more in report.html: {missing}", "", "dim")
+        printer.line("")
     for outputs in output_tables(report):
         printer.line(outputs.title, "bold")
         printer.table([*zip(outputs.heads, *outputs.rows, strict=True)], left=2)
@@ -180,19 +189,6 @@ def fitting(widths: Sequence[int], width: int) -> tuple[int, int]:
     return 1, 1
 
 
-def _render_table(report: Report, printer: Printer) -> None:
-    filled = filled_cells(columns(report), report)
-    shown = printer.table(filled, left=1)
-    printer.wrapped(caption(report), "", "dim")
-    peaks = [column[0] for column in filled[:shown] if column[0] in ("training", "inference")]
-    if peaks:
-        printer.wrapped(f"{' and '.join(peaks)}: peak memory", "", "dim")
-    if shown < len(filled):
-        missing = ", ".join(column[0] for column in filled[shown:])
-        printer.wrapped(f"more in report.html: {missing}", "", "dim")
-    printer.line("")
-
-
 def _render_slices(slices: Table, sentence: str, printer: Printer) -> None:
     """Print largest losses by slice, in few columns; the page has all of them."""
     printer.line(slices.title, "bold")
@@ -253,7 +249,9 @@ def render_markdown(report: Report, most_columns: int | None = None) -> str:
     parts += [escape(h.sentence) for h in headlines(report) if h.sentence]
     parts += [escape(more)] if (more := more_results(report)) else []
     if report.stages:
-        parts += [_stage_table(report, most_columns), escape(caption(report))]
+        filled = filled_cells([*columns(report), *more_columns(report)], report)[:most_columns]
+        heads, *rows = zip(*filled, strict=True)
+        parts += [table(heads, rows), escape(caption(report))]
     for outputs in output_tables(report):
         parts += [f"## {escape(outputs.title)}", table(outputs.heads, outputs.rows)]
     parts += _confusion(report)
@@ -304,13 +302,6 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [[escape(head) for head in heads], ["---", *["---:"] * (len(heads) - 1)]]
     lines += [[escape(cell) for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _stage_table(report: Report, most_columns: int | None) -> str:
-    """Return the table of stages, without columns that hold no value."""
-    filled = filled_cells([*columns(report), *more_columns(report)], report)[:most_columns]
-    heads, *rows = zip(*filled, strict=True)
-    return table(heads, rows)
 
 
 def more_columns(report: Report) -> list[Column]:

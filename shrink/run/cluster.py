@@ -59,7 +59,20 @@ def membership(environment: Mapping[str, str]) -> Membership | None:
     if config := environment.get("TF_CONFIG"):
         return _of_tf_config(config)
     if int(environment.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
-        return _of_slurm(environment)
+        missing = [
+            name
+            for name in ("SLURM_PROCID", "SLURM_JOB_ID", "SLURM_STEP_NODELIST")
+            if name not in environment
+        ]
+        if missing:
+            raise ResourceError(
+                f"Slurm started several tasks, but did not set {', '.join(missing)}",
+                subject="SLURM_STEP_NUM_TASKS",
+                hint="start them with srun, or unset SLURM_STEP_NUM_TASKS to run alone",
+            )
+        names = [environment["SLURM_JOB_ID"], environment["SLURM_STEP_NODELIST"]]
+        tasks = int(environment["SLURM_STEP_NUM_TASKS"])
+        return Membership(tasks, int(environment["SLURM_PROCID"]), _digest(names))
     return None
 
 
@@ -80,11 +93,6 @@ def _of_tf_config(text: str) -> Membership | None:
             hint='write {"cluster": {"worker": ["host:port", ...]},'
             ' "task": {"type": "worker", "index": 0}}, or unset it',
         ) from error
-    _refuse_other_tasks(cluster)
-    return Membership(len(places), index, _digest([chiefs, workers]))
-
-
-def _refuse_other_tasks(cluster: JsonObject) -> None:
     if others := sorted(set(cluster) - {"chief", "worker"}):
         raise ResourceError(
             f"TF_CONFIG has tasks of the type {', '.join(others)}; training is synchronous, in"
@@ -92,23 +100,7 @@ def _refuse_other_tasks(cluster: JsonObject) -> None:
             subject="TF_CONFIG",
             hint="use Worker replicas, and a Chief if you like",
         )
-
-
-def _of_slurm(environment: Mapping[str, str]) -> Membership:
-    missing = [
-        name
-        for name in ("SLURM_PROCID", "SLURM_JOB_ID", "SLURM_STEP_NODELIST")
-        if name not in environment
-    ]
-    if missing:
-        raise ResourceError(
-            f"Slurm started several tasks, but did not set {', '.join(missing)}",
-            subject="SLURM_STEP_NUM_TASKS",
-            hint="start them with srun, or unset SLURM_STEP_NUM_TASKS to run alone",
-        )
-    names = [environment["SLURM_JOB_ID"], environment["SLURM_STEP_NODELIST"]]
-    tasks = int(environment["SLURM_STEP_NUM_TASKS"])
-    return Membership(tasks, int(environment["SLURM_PROCID"]), _digest(names))
+    return Membership(len(places), index, _digest([chiefs, workers]))
 
 
 def _digest(value: object) -> str:

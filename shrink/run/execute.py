@@ -73,7 +73,16 @@ def execute(job: StepJob, send: Send) -> StepDone:
     reached(f"stage-ran:{context.name}")
     host_peak = host_peak_bytes()
     gpu_note = nvml_note() if outcome.training and context.devices.on_gpu else None
-    _hold_to_host_limit(context, host_peak)
+    # Warn where the stage's process held more than it was to.
+    peak = host_peak
+    limit = context.training.host_memory_limit
+    if limit is not None and peak > limit:
+        context.warn(
+            "host-memory",
+            f"the process peaked at {peak / 1e6:.0f} MB of resident memory, and was to stay below "
+            f"{limit / 1e6:.0f} MB",
+            "set a smaller training.memory_limit, or data.cache: none",
+        )
     preserved.check(outcome, context)
     stage_s = time.perf_counter() - started
     context.phase("measuring")
@@ -82,11 +91,24 @@ def execute(job: StepJob, send: Send) -> StepDone:
     of_stage = len(context.warnings)
     measured, shown = measured_artifact(context, outcome, artifact, job)
     reached(f"artifact-measured:{context.name}")
-    training = _training_figures(outcome, host_peak, job.planning)
+    planning = job.planning
+    record, plan = outcome.training, planning.plan
+    none = Measured[int](None)
+    predicted = None if plan is None else plan.predicted_bytes
+    found = {
+        "training_peak_predicted_bytes": Measured(
+            predicted, "" if predicted is not None else _why_not(planning)
+        ),
+        **(record.peaks if record else dict.fromkeys(_PEAKS, none)),
+        "training_host_peak_bytes": Measured(host_peak),
+    }
+    training = found if record else dict.fromkeys(found, none)
     own = [*measured.notes, *(f"data: {note}" for note in context.dataset.notes)]
     said = [*outcome.notes, *own, *filter(None, context.import_notes.values()), *reasons(training)]
     said += (*outcome.training.notes, *outcome.training.lost) if outcome.training else ()
     said += [gpu_note] if gpu_note else []
+    dataset = context.dataset
+    counts = {split: len(getattr(dataset, split)) for split in SPLIT_NAMES}
     result = StepResult(
         size=measured.size,
         memory={
@@ -109,7 +131,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
         measured=MeasuredAt(at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine()),
         timing=Timing(stage_s=stage_s, measure_s=time.perf_counter() - started - stage_s),
         devices=tuple(context.devices.device_names),
-        data=_data(context.dataset),
+        data=Counts(examples=counts, classes=tuple(dataset.class_names) or None),
     )
     produced = {ARTIFACT: artifact.name, SCORES: "scores.json", **_membership(context)}
     return StepDone(result=result, files=produced)
@@ -130,18 +152,6 @@ def guessed(
 ) -> Guess | None:
     """Return the chance level on the test split; None if another split is measured."""
     return guess(job.kind, context, outcome, evaluated) if job.measured_on == "test" else None
-
-
-def _hold_to_host_limit(context: StageContext, peak: int) -> None:
-    """Warn where the stage's process held more than it was to."""
-    limit = context.training.host_memory_limit
-    if limit is not None and peak > limit:
-        context.warn(
-            "host-memory",
-            f"the process peaked at {peak / 1e6:.0f} MB of resident memory, and was to stay below "
-            f"{limit / 1e6:.0f} MB",
-            "set a smaller training.memory_limit, or data.cache: none",
-        )
 
 
 def follow(job: StepJob, send: Send) -> dict[str, object]:
@@ -261,11 +271,6 @@ def as_notes(sentences: Iterable[str]) -> tuple[Note, ...]:
     return tuple(note if isinstance(note, Note) else Note(note) for note in once)
 
 
-def _data(dataset: Dataset) -> Counts:
-    counts = {split: len(getattr(dataset, split)) for split in SPLIT_NAMES}
-    return Counts(examples=counts, classes=tuple(dataset.class_names) or None)
-
-
 def _details(outcome: StageResult, shown: JsonObject) -> Details:
     """Return what the stage said, with what its layers or operators hold and compute."""
     own = to_plain(outcome.details or {})
@@ -347,23 +352,6 @@ _PEAKS = (
     "training_peak_allocator_bytes",
     "training_peak_small_bytes",
 )
-
-
-def _training_figures(
-    outcome: StageResult, host_peak: int, planning: Planning
-) -> dict[str, Measured[int]]:
-    """Return the training peaks; the report itself says that a stage without training has none."""
-    record, plan = outcome.training, planning.plan
-    none = Measured[int](None)
-    predicted = None if plan is None else plan.predicted_bytes
-    found = {
-        "training_peak_predicted_bytes": Measured(
-            predicted, "" if predicted is not None else _why_not(planning)
-        ),
-        **(record.peaks if record else dict.fromkeys(_PEAKS, none)),
-        "training_host_peak_bytes": Measured(host_peak),
-    }
-    return found if record else dict.fromkeys(found, none)
 
 
 def _why_not(planning: Planning) -> str:

@@ -70,7 +70,12 @@ class RunFolder:
         self.replaced: tuple[RecipeChange, ...] = ()
         self._trust_model = trust_model
         self._plan = plan
-        _check_folder(path)
+        if path.is_file():
+            raise RecipeError(
+                "the output folder is a file, which --force does not overwrite",
+                subject=path,
+                hint="choose another folder with --output",
+            )
         self._before = _read_report(path)
         self._ours = self._before is not None or not _holds_other_things(path)
         self._keeps = self._before is not None and _is_finished(self._before)
@@ -278,15 +283,6 @@ def command_line() -> str | None:
     return shlex.join(["shrink", *sys.argv[1:]]) if named == "shrink" else None
 
 
-def _check_folder(path: Path) -> None:
-    if path.is_file():
-        raise RecipeError(
-            "the output folder is a file, which --force does not overwrite",
-            subject=path,
-            hint="choose another folder with --output",
-        )
-
-
 def environment(outcomes: Sequence[StageOutcome]) -> Environment:
     """Return the versions and devices that the report was made with."""
     known = versions()
@@ -315,7 +311,9 @@ def _holds_other_things(path: Path) -> bool:
         return path.exists()
     ours = {ARTIFACTS, RESOLVED_NAME, PLAN_NAME, SPLITS, LOGS, *RENDERED}
     ours |= {VOCABULARY_NAME}
-    ours |= _of_sweep(path)
+    rows = files.read_mapping(path / COMPARE_NAME).get("rows")
+    runs = [row.get("run") for row in rows if isinstance(row, dict)] if rows else []
+    ours |= {*COMPARE_NAMES, *map(str, runs)} if runs else set()
     # One that cannot be read may be of another version, whose run is nobody's to overwrite.
     ours |= {REPORT_NAME} if _read_report(path) else set()
     entries = [entry for entry in path.iterdir() if entry.name not in ours]
@@ -325,13 +323,6 @@ def _holds_other_things(path: Path) -> bool:
     if (path / LOGS).is_dir():
         entries += [entry for entry in (path / LOGS).iterdir() if not _is_log(entry)]
     return any(not entry.name.startswith(files.TEMPORARY_PREFIX) for entry in entries)
-
-
-def _of_sweep(path: Path) -> set[str]:
-    """Return what a sweep of a recipe left in its folder, beside which a run of it may stand."""
-    rows = files.read_mapping(path / COMPARE_NAME).get("rows")
-    runs = [row.get("run") for row in rows if isinstance(row, dict)] if rows else []
-    return {*COMPARE_NAMES, *map(str, runs)} if runs else set()
 
 
 def _is_log(path: Path) -> bool:

@@ -145,7 +145,40 @@ def describe_steps(plan: Plan, data_fingerprint: str, splits: Splits | None = No
     described: dict[str, dict[str, object]] = {}
     keys: dict[str, str] = {}
     for step in plan.steps:
-        described[step.name] = _describe(plan, step, data_fingerprint, keys, splits, read)
+        left_out = _NOT_IN_KEYS | _INPUTS.get(step.kind, set())
+        config = step.config.model_dump(mode="json", exclude=left_out) if step.config else {}
+        settings, custom = settings_of(plan, step), plan.custom_objects
+        described[step.name] = {
+            "kind": step.kind,
+            **({} if step.config is None else stage_code(step.kind)),
+            "config": config,
+            "training": settings.training.model_dump(mode="json"),
+            "inputs": {role: _source(source, keys, read) for role, source in step.inputs.items()},
+            "claims": list(step.preserves),
+            "custom_objects": None if custom is None else read.code(custom),
+            "depends": read.declared(plan.recipe.depends or ()),
+            "data": {
+                **section_by_content(settings.data),
+                **source_code(plan.recipe.data.source),
+            },
+            "slices": _slices(plan, read.code),
+            "data_fingerprint": data_fingerprint,
+            "split_seed": splits.seed,
+            "earlier_splits": list(splits.earlier),
+            "task": _by_content(settings.task, read.code),
+            "records": {
+                role: [to_plain(one) for one in (usage.normalize, usage.labels, usage.front_end)]
+                for role, usage in records_of(step).items()
+            },
+            # Without data, the record of the model is handed on.
+            "usage": to_plain(plan.usage) if plan.recipe.data.source == NO_DATA else None,
+            # The file of the recipe's model says which loss is meant where the recipe does not.
+            "task_model": [
+                _source(plan.steps[0].inputs["model"], keys, read),
+                stored_task(plan.usage),
+            ],
+            "versions": versions(),
+        }
         keys[step.name] = _hash(described[step.name])
     return described
 
@@ -167,50 +200,6 @@ class _Read:
         self.code = functools.cache(code_digest)
         self.declared = functools.cache(functools.partial(declared_digests, Path("/")))
         self.content = functools.cache(files.sha256)
-
-
-def _describe(
-    plan: Plan,
-    step: Step,
-    data_fingerprint: str,
-    keys: Mapping[str, str],
-    splits: Splits,
-    read: _Read,
-) -> dict[str, object]:
-    left_out = _NOT_IN_KEYS | _INPUTS.get(step.kind, set())
-    config = step.config.model_dump(mode="json", exclude=left_out) if step.config else {}
-    settings, custom = settings_of(plan, step), plan.custom_objects
-    return {
-        "kind": step.kind,
-        **({} if step.config is None else stage_code(step.kind)),
-        "config": config,
-        "training": settings.training.model_dump(mode="json"),
-        "inputs": {role: _source(source, keys, read) for role, source in step.inputs.items()},
-        "claims": list(step.preserves),
-        "custom_objects": None if custom is None else read.code(custom),
-        "depends": read.declared(plan.recipe.depends or ()),
-        "data": {
-            **section_by_content(settings.data),
-            **source_code(plan.recipe.data.source),
-        },
-        "slices": _slices(plan, read.code),
-        "data_fingerprint": data_fingerprint,
-        "split_seed": splits.seed,
-        "earlier_splits": list(splits.earlier),
-        "task": _by_content(settings.task, read.code),
-        "records": {
-            role: [to_plain(one) for one in (usage.normalize, usage.labels, usage.front_end)]
-            for role, usage in records_of(step).items()
-        },
-        # Without data, the record of the model is handed on.
-        "usage": to_plain(plan.usage) if plan.recipe.data.source == NO_DATA else None,
-        # The file of the recipe's model says which loss is meant where the recipe does not.
-        "task_model": [
-            _source(plan.steps[0].inputs["model"], keys, read),
-            stored_task(plan.usage),
-        ],
-        "versions": versions(),
-    }
 
 
 def records_of(step: Step) -> dict[str, Usage]:

@@ -94,7 +94,13 @@ def _figures(
         keras.utils.set_random_seed(context.training.seed)
         outcome = _made(context._job, context)
         if outcome.model is not None and step.epochs:
-            _part_biases(outcome.model)
+            # Give biases, and what else a layer has one of for each channel, values as after
+            # training.
+            model = outcome.model
+            weights = model.get_weights()
+            values = parted(weights, np.random.default_rng(0))
+            pairs = zip(weights, values, strict=True)
+            model.set_weights([value if old.ndim == 1 else old for old, value in pairs])
         made[step.name] = save_artifact(outcome, context)
     if outcome.not_run:
         return {}
@@ -119,17 +125,6 @@ def _made(job: StepJob, context: StageContext) -> StageResult:
     if job.kind in (BASELINE, *_ONLY_TRAIN):
         return StageResult(model=context.load())
     return run_stage(job, context)
-
-
-def _part_biases(model: keras.Model) -> None:
-    """Give biases, and what else a layer has one of for each channel, values as after training.
-
-    Kernels stay: those of layers are unlike from the beginning, and zeros in them are meant.
-    """
-    weights = model.get_weights()
-    values = parted(weights, np.random.default_rng(0))
-    pairs = zip(weights, values, strict=True)
-    model.set_weights([value if old.ndim == 1 else old for old, value in pairs])
 
 
 def _shares_are_measured(job: StepJob) -> bool:

@@ -45,7 +45,14 @@ def main() -> None:
     descriptor, parent = map(int, sys.argv[1:3])
     die_with_parent(parent)
     gc.disable()
-    _do_the_imports()
+    # Import what steps import, and nothing that others have installed.
+    from shrink.stages import STAGES
+
+    warnings.simplefilter("ignore")
+    importlib.import_module("shrink.run.execute")
+    for kind in STAGES:
+        if STAGES[kind].__module__.startswith("shrink."):
+            importlib.import_module(f"shrink.stages.{kind}.run")
     gc.collect()
     gc.freeze()
     mapped = _mapped_from_files()
@@ -57,17 +64,6 @@ def main() -> None:
         Server(connection, mapped).serve()
     gc.enable()
     worker.main()
-
-
-def _do_the_imports() -> None:
-    """Import what steps import, and nothing that others have installed."""
-    from shrink.stages import STAGES
-
-    warnings.simplefilter("ignore")
-    importlib.import_module("shrink.run.execute")
-    for kind in STAGES:
-        if STAGES[kind].__module__.startswith("shrink."):
-            importlib.import_module(f"shrink.stages.{kind}.run")
 
 
 @dataclass(frozen=True)
@@ -178,10 +174,16 @@ def _become(given: Sequence[int], server: int, mapped: Sequence[tuple[int, int]]
     os.environ.update(asked["environment"])
     tempfile.tempdir = None
     os.chdir(asked["folder"])
-    _keras_home(asked["environment"].get("KERAS_HOME"))
+    # Have Keras 3 keep its downloads where a fresh process would.
+    folder = asked["environment"].get("KERAS_HOME")
+    config = sys.modules.get("keras.src.backend.config")
+    if config is not None and folder is not None:
+        config._KERAS_DIR = folder  # type: ignore[attr-defined]
     _populate(mapped)
     told = _placed(told, dict(zip(targets, given[2:], strict=True)))
-    _reseed()
+    # Give numpy another seed than the next fork has, as Python does for its own.
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed()
     sys.argv = ["worker", str(asked["descriptors"][0]), str(server)]
     os.write(told, TOLD.pack(BEGUN, os.getpid()))
     os.close(told)
@@ -207,19 +209,6 @@ def _placed(told: int, places: dict[int, int]) -> int:
             with contextlib.suppress(OSError):
                 os.close(int(one.name))
     return told
-
-
-def _keras_home(folder: str | None) -> None:
-    """Have Keras 3 keep its downloads where a fresh process would."""
-    config = sys.modules.get("keras.src.backend.config")
-    if config is not None and folder is not None:
-        config._KERAS_DIR = folder  # type: ignore[attr-defined]
-
-
-def _reseed() -> None:
-    """Give numpy another seed than the next fork has, as Python does for its own."""
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed()
 
 
 def _unsafe(mapped: Sequence[tuple[int, int]]) -> str:

@@ -217,11 +217,13 @@ def start_worker(job: Job, work: Path, output: int, descriptors: Sequence[int] =
     Raises:
         OSError: it could not be started.
     """
+    limit = job.training["host_memory_limit"] if isinstance(job, StepJob) else None
     return Child(
         "shrink.run.worker",
         to_plain(job),
         output,
-        _environment(work, alone=job.place is None) | _host_limit(job),
+        _environment(work, alone=job.place is None)
+        | ({} if limit is None else {HOST_LIMIT: str(limit)}),
         descriptors=descriptors,
         preloaded=None if job.place is not None or job.action in _FRESH else _Held.process,
     )
@@ -308,12 +310,6 @@ def _host_peak_bytes(pid: int) -> int:
         return 0
     line = next((line for line in status.splitlines() if line.startswith("VmHWM:")), "VmHWM: 0")
     return int(line.split()[1]) * 1024
-
-
-def _host_limit(job: Job) -> dict[str, str]:
-    """Return how a worker is told what its process may hold, for whatever is read into memory."""
-    limit = job.training["host_memory_limit"] if isinstance(job, StepJob) else None
-    return {} if limit is None else {HOST_LIMIT: str(limit)}
 
 
 def _environment(work: Path, *, alone: bool) -> dict[str, str]:

@@ -487,7 +487,11 @@ class Runner:
         finals = replace(self.plan, steps=self.steps).finals
         self._tell_splits(state)
         self._report_inherited(state)
-        folder.keep_lineages(state.lineages, _split_files(state))
+        made = (stored.files.get(SPLITS) for stored in state.stored.values())
+        folder.keep_lineages(
+            state.lineages,
+            ({**state.splits.files, **{path.stem: path for path in made if path is not None}}),
+        )
         chain = None
         data = describe_data(self.plan.recipe.data, state.data_fingerprint, state.outcomes)
         if self.options.measured_on == "test":
@@ -517,12 +521,6 @@ class Runner:
 def describe_end(status: str, seconds: float) -> str:
     """Return how a step ended, for people."""
     return "cached" if status == "cached" else f"done in {seconds:.1f} s"
-
-
-def _split_files(state: _State) -> dict[str, Path]:
-    """Return the splits of this run and of the earlier ones that it goes on from."""
-    made = (stored.files.get(SPLITS) for stored in state.stored.values())
-    return {**state.splits.files, **{path.stem: path for path in made if path is not None}}
 
 
 def _source(source: Source, state: _State, trust: Trust) -> ModelSource:

@@ -167,7 +167,19 @@ def run_recovering(
         try:
             return run(replace(job, attempts=earlier), work, listen)
         except WorkerDied as death:
-            _after_death(death, attempts)
+            # Halve the micro-batch, or raise what the death means.
+            beat = death.beat
+            if beat is None or death.signal not in MEMORY_SIGNALS:
+                raise death.as_error() from death
+            attempts.proven = attempts.proven or bool(death.memory_evidence)
+            by = f"killed by {death.signal.name}"
+            evidence = (
+                f"{by}: {death.memory_evidence}" if death.memory_evidence else f"suspected: {by}"
+            )
+            attempts.events.append(OutOfMemoryEvent(beat.step, beat.micro_batch_size, evidence))
+            if beat.micro_batch_size == 1:
+                raise _at_the_end(death.as_error().message, death.name, attempts) from death
+            attempts.micro_batch_size = beat.micro_batch_size // 2
             how = f"the worker was killed by {death.signal.name if death.signal else death.code}"
         except ShrinkError as error:
             _after_error(error, attempts)
@@ -176,20 +188,6 @@ def run_recovering(
             f"{how} in update {attempts.events[-1].step};"
             f" trying again with a micro-batch of {attempts.micro_batch_size}"
         )
-
-
-def _after_death(death: WorkerDied, attempts: _Attempts) -> None:
-    """Halve the micro-batch, or raise what the death means."""
-    beat = death.beat
-    if beat is None or death.signal not in MEMORY_SIGNALS:
-        raise death.as_error() from death
-    attempts.proven = attempts.proven or bool(death.memory_evidence)
-    by = f"killed by {death.signal.name}"
-    evidence = f"{by}: {death.memory_evidence}" if death.memory_evidence else f"suspected: {by}"
-    attempts.events.append(OutOfMemoryEvent(beat.step, beat.micro_batch_size, evidence))
-    if beat.micro_batch_size == 1:
-        raise _at_the_end(death.as_error().message, death.name, attempts) from death
-    attempts.micro_batch_size = beat.micro_batch_size // 2
 
 
 def _after_error(error: ShrinkError, attempts: _Attempts) -> None:

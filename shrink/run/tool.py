@@ -143,14 +143,24 @@ _LOW_DISK_BYTES = 1_000_000_000
 
 def examine(console: Console) -> Examination:
     """Return versions, machine, store and settings, what was tried in a worker, and problems."""
-    store = _store()
-    problems = [*_unmet_requirements(), *_store_problems(store)]
+    path = cache_root()
+    place = existing(path)
+    free = shutil.disk_usage(place).free
+    store = StorePlace(path=_short(path), free_bytes=free, writable=os.access(place, os.W_OK))
+    found = []
+    if not store.writable:
+        found.append(f"the cache {store.path} is not writable; choose one by SHRINK_CACHE_DIR")
+    if store.free_bytes < _LOW_DISK_BYTES:
+        found.append(f"the disk of the cache {store.path} has less than 1 GB left")
+    plain = [line for line in requirements() if _applies(line)]
+    problems = [*([text for line in plain if (text := _unmet(line)) is not None]), *found]
     worked: Worked | None = None
     try:
         worked = run_action(DoctorJob(), Worked, console)
         problems += worked.problems
     except ShrinkError as error:
         problems.append(f"a worker fails: {error}")
+    why = preloading_refused()
     return Examination(
         shrink=shrink.__version__,
         installed=_short(Path(shrink.__file__).parent),
@@ -162,7 +172,7 @@ def examine(console: Console) -> Examination:
         extras=tuple(name for name in _EXTRAS if _has_extra(name)),
         store=store,
         variables=_variables(),
-        workers=_workers(),
+        workers=(f"processes of their own: {why}" if why else "forks of a preloaded process"),
         worker=None if worked is None else replace(worked, problems=()),
         problems=tuple(problems),
     )
@@ -192,28 +202,6 @@ def lines_of(found: Examination) -> list[str]:
     return [*lines, "" if found.problems else "No problems found."]
 
 
-def _store() -> StorePlace:
-    path = cache_root()
-    place = existing(path)
-    free = shutil.disk_usage(place).free
-    return StorePlace(path=_short(path), free_bytes=free, writable=os.access(place, os.W_OK))
-
-
-def _store_problems(store: StorePlace) -> list[str]:
-    found = []
-    if not store.writable:
-        found.append(f"the cache {store.path} is not writable; choose one by SHRINK_CACHE_DIR")
-    if store.free_bytes < _LOW_DISK_BYTES:
-        found.append(f"the disk of the cache {store.path} has less than 1 GB left")
-    return found
-
-
-def _unmet_requirements() -> list[str]:
-    """Return a sentence for each plain dependency that is missing or of another version."""
-    plain = [line for line in requirements() if _applies(line)]
-    return [text for line in plain if (text := _unmet(line)) is not None]
-
-
 def _unmet(line: str) -> str | None:
     requirement = Requirement(line)
     try:
@@ -240,11 +228,6 @@ def _variables() -> dict[str, str]:
     """Return the environment variables that change what shrink or TensorFlow do."""
     found = sorted((k, v) for k, v in os.environ.items() if _VARIABLES.match(k))
     return {name: _short(value) for name, value in found}
-
-
-def _workers() -> str:
-    why = preloading_refused()
-    return f"processes of their own: {why}" if why else "forks of a preloaded process"
 
 
 def _short(path: Path | str) -> str:

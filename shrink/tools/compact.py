@@ -21,7 +21,16 @@ def compact_file(job: CompactJob, send: Send) -> Rewriting | Placing:
     """
     content = job.model.path.read_bytes()
     if job.runtime in PLACED:
-        return _placed(job, content)
+        placed = place(content, job.runtime)
+        files.sweep(job.target.parent)
+        files.write_bytes(job.target, placed.content)
+        return Placing(
+            path=str(job.target),
+            changed=placed.content != content,
+            placement=placed.placement,
+            file_bytes_before=len(content),
+            file_bytes=len(placed.content),
+        )
     compacted = compact(
         content,
         arena_bytes=job.arena_bytes,
@@ -34,16 +43,3 @@ def compact_file(job: CompactJob, send: Send) -> Rewriting | Placing:
     files.write_bytes(job.target, compacted.content)
     sizes = {"file_bytes_before": len(content), "file_bytes": len(compacted.content)}
     return from_plain(Rewriting, {"path": str(job.target), **to_plain(compacted.details), **sizes})
-
-
-def _placed(job: CompactJob, content: bytes) -> Placing:
-    placed = place(content, job.runtime)
-    files.sweep(job.target.parent)
-    files.write_bytes(job.target, placed.content)
-    return Placing(
-        path=str(job.target),
-        changed=placed.content != content,
-        placement=placed.placement,
-        file_bytes_before=len(content),
-        file_bytes=len(placed.content),
-    )

@@ -99,7 +99,19 @@ def show_inspection(result: KerasInspection | ArtifactInspection, console: Conso
     elif result.groups is not None:
         _show_groups(result, result.groups, console)
     else:
-        _show_layers(result, console)
+        _print_whole(f"{result.path}: {result.parameters:,} parameters", console)
+        table = _table(
+            ("layer", "left"),
+            ("type", "left"),
+            ("output", "left"),
+            ("parameters", "right"),
+            ("zeros", "right"),
+        )
+        for layer in result.layers:
+            zeros = "" if layer.sparsity is None else f"{layer.sparsity:.0%}"
+            shapes = ", ".join(_shape(shape) for shape in layer.output_shapes)
+            table.add_row(layer.name, layer.type, shapes, f"{layer.parameters:,}", zeros)
+        console.print(table)
 
 
 def show_data(result: DataCheck, console: Console) -> None:
@@ -131,22 +143,6 @@ def _duplicates(groups: tuple[tuple[str, ...], ...]) -> list[str]:
         return []
     copies = sum(len(group) - 1 for group in groups)
     return [f"{copies} files are copies of others, such as {' = '.join(groups[0][:_MOST_SAME])}"]
-
-
-def _show_layers(result: KerasInspection, console: Console) -> None:
-    _print_whole(f"{result.path}: {result.parameters:,} parameters", console)
-    table = _table(
-        ("layer", "left"),
-        ("type", "left"),
-        ("output", "left"),
-        ("parameters", "right"),
-        ("zeros", "right"),
-    )
-    for layer in result.layers:
-        zeros = "" if layer.sparsity is None else f"{layer.sparsity:.0%}"
-        shapes = ", ".join(_shape(shape) for shape in layer.output_shapes)
-        table.add_row(layer.name, layer.type, shapes, f"{layer.parameters:,}", zeros)
-    console.print(table)
 
 
 def _show_groups(result: KerasInspection, groups: tuple[GroupRow, ...], console: Console) -> None:
