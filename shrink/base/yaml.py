@@ -283,7 +283,17 @@ class _Composer:
 
         position = self._position(event)
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(str(event.anchor), position, depth)
+            anchor = str(event.anchor)
+            if anchor not in self.anchors:
+                hint = hint_for(anchor, self.anchors) or "quote the text if it starts with a *"
+                raise RecipeError(
+                    f"no anchor &{anchor} above this alias", position=position, hint=hint
+                )
+            target = self.anchors[anchor]
+            if target is None:
+                raise RecipeError(f"the alias *{anchor} contains itself", position=position)
+            self._check_depth(depth + target.height, position)
+            return replace(target, position=position)
         assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
         if event.tag is not None:
             raise RecipeError(
@@ -347,16 +357,6 @@ class _Composer:
                 hint="remove one of them",
             )
         return key
-
-    def _alias(self, anchor: str, position: Position, depth: int) -> _Node:
-        if anchor not in self.anchors:
-            hint = hint_for(anchor, self.anchors) or "quote the text if it starts with a *"
-            raise RecipeError(f"no anchor &{anchor} above this alias", position=position, hint=hint)
-        target = self.anchors[anchor]
-        if target is None:
-            raise RecipeError(f"the alias *{anchor} contains itself", position=position)
-        self._check_depth(depth + target.height, position)
-        return replace(target, position=position)
 
     def _check_depth(self, depth: int, position: Position) -> None:
         if depth > MAX_DEPTH:

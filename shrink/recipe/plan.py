@@ -286,29 +286,24 @@ class _Builder:
         self, config: StageConfig, previous: Step | None, path: tuple[str | int, ...]
     ) -> dict[str, Source]:
         if isinstance(config, DistillConfig) and previous is not None:
-            return self._distillation(config, previous, path)
+            teachers = self._teachers(config, path)
+            if config.student is None:
+                student = Source(step=previous.name)
+            elif isinstance(config.student, StudentScale):
+                student = self._scaled(config.student, teachers[0])
+            else:
+                student = self._named(config.student, (*path, "student"))
+            if config.student is None and student == teachers[0]:
+                raise RecipeError(
+                    f"distill has no student: the stage before, {previous.name!r}, is the teacher",
+                    position=self.loaded.position(*path),
+                    hint="give `student: {width: 0.5}`, a model, or a stage's name",
+                )
+            named = {f"teacher-{n}": teacher for n, teacher in enumerate(teachers[1:], 2)}
+            return {"model": student, "teacher": teachers[0], **named}
         if previous is None:
             return {"model": Source(reference=self.reference)}
         return {"model": Source(step=previous.name)}
-
-    def _distillation(
-        self, config: DistillConfig, previous: Step, path: tuple[str | int, ...]
-    ) -> dict[str, Source]:
-        teachers = self._teachers(config, path)
-        if config.student is None:
-            student = Source(step=previous.name)
-        elif isinstance(config.student, StudentScale):
-            student = self._scaled(config.student, teachers[0])
-        else:
-            student = self._named(config.student, (*path, "student"))
-        if config.student is None and student == teachers[0]:
-            raise RecipeError(
-                f"distill has no student: the stage before, {previous.name!r}, is the teacher",
-                position=self.loaded.position(*path),
-                hint="give `student: {width: 0.5}`, a model, or a stage's name",
-            )
-        named = {f"teacher-{n}": teacher for n, teacher in enumerate(teachers[1:], 2)}
-        return {"model": student, "teacher": teachers[0], **named}
 
     def _teachers(self, config: DistillConfig, path: tuple[str | int, ...]) -> list[Source]:
         names = (config.teacher,) if isinstance(config.teacher, str) else config.teacher
@@ -390,7 +385,14 @@ class _Builder:
         """Return the recipe's training, with what the stage's own section says in place of it."""
         if not config.training:
             return self.training
-        self._check_trains(config, path)
+        # Refuse settings of a training that the stage does not do.
+        idle = [key for key in config.training or () if key not in _WITHOUT_TRAINING]
+        if not config.reads_training and idle:
+            raise RecipeError(
+                f"training.{idle[0]} does nothing: the stage {config.kind} does not train",
+                position=self.loaded.position(*path, "training", idle[0]),
+                hint=f"it needs epochs above 0; else leave {idle[0]} out",
+            )
         base = self.recipe.training.model_dump()
         merged = {**base, **config.training}
         if isinstance(config.training.get("optimizer"), dict):
@@ -404,16 +406,6 @@ class _Builder:
                 return self.loaded.position(*inner)
 
             raise errors_of(error, TrainingConfig, where, locate)[0] from error
-
-    def _check_trains(self, config: StageConfig, path: tuple[str | int, ...]) -> None:
-        """Refuse settings of a training that the stage does not do."""
-        idle = [key for key in config.training or () if key not in _WITHOUT_TRAINING]
-        if not config.reads_training and idle:
-            raise RecipeError(
-                f"training.{idle[0]} does nothing: the stage {config.kind} does not train",
-                position=self.loaded.position(*path, "training", idle[0]),
-                hint=f"it needs epochs above 0; else leave {idle[0]} out",
-            )
 
     def _check_order(
         self, config: StageConfig, name: str, preserves: Sequence[str], path: tuple[str | int, ...]

@@ -58,7 +58,7 @@ def missed_gates(report: Report) -> list[GateResult]:
 def missed_sentences(report: Report) -> list[str]:
     """Return a sentence per missed gate, at most three, and how many more there are."""
     missed = missed_gates(report)
-    sentences = [_missed_sentence(gate, report.baseline) for gate in missed[:_MOST_SENTENCES]]
+    sentences = [_missed_sentence(gate) for gate in missed[:_MOST_SENTENCES]]
     rest = len(missed) - len(sentences)
     more = f"{rest} more {'gates are' if rest > 1 else 'gate is'} missed."
     return [*sentences, more] if rest else sentences
@@ -167,50 +167,10 @@ def _comparison_with_baseline(gate: GateResult, target: Target | None) -> str:
     return f"{share} ({numbers[0]} of {numbers[1]}) {_sign(gate, target)} {limit}"
 
 
-def _missed_sentence(gate: GateResult, baseline: str) -> str:
-    """Return what missed a gate, beginning with the figure."""
-    name, value = gate.name, gate.value
-    ending = f"gate {name} missed."
+def _missed_sentence(gate: GateResult) -> str:
     where = f" of {gate.stage}" if gate.stage else ""
-    if value is None:
-        why = _reason(gate) or "the figure is unknown"
-        return f"Gate {name}{where} missed: {why}."
-    target = target_of(name)
-    if target is None:
-        return f"{subject(name)}{where} is {_comparison(gate)}: {ending}"
-    what = f"{subject(target.figure.name)}{where}"
-    worse, better = ("below", "less") if target.figure.larger_is_better else ("above", "more")
-    if gate.relative_to is not None:
-        least = "least" if target.is_minimum else "most"
-        share, _, limit = _comparison_with_baseline(gate, target).rpartition(
-            f" {_sign(gate, target)} "
-        )
-        return f"{what} is {share}, where at {least} {limit} is allowed: {ending}"
-    value_text, limit_text = _pair(value, gate.limit, _unit(target, gate))
-    if target.kind == "slice":
-        of = f"{subject(gate.metric or 'metric')} of {slice_text(str(gate.by), str(gate.slice))}"
-        told = f"{gate.against or baseline}{_interval_told(gate, _unit(target, gate))}"
-        clause = f"{of} in {gate.stage} is {value_text} worse than {told}"
-        return f"{clause}, with {limit_text} allowed: {ending}"
-    if gate.against is not None:
-        change, limit = _pair(value, gate.limit, _change_unit(target.figure.unit))
-        return f"{what} is {change} {worse} {gate.against}, with {limit} allowed: {ending}"
-    if target.kind in ("drop", "rise"):
-        told = _interval_told(gate, _unit(target, gate))
-        clause = f"{what} is {value_text} {worse} {baseline}{told}"
-        return f"{clause}, with {limit_text} allowed: {ending}"
-    if target.kind == "duration":
-        return f"The duration{where} is {value_text}, {better} than {limit_text}: {ending}"
-    return f"{what} is {value_text}, {better} than the limit of {limit_text}: {ending}"
-
-
-def _interval_told(gate: GateResult, unit: Unit) -> str:
-    low, high = gate.low, gate.high
-    if low is None or high is None or gate.confidence is None:
-        return ""
-    scale = 100 if unit == "points" else 1
-    limits = f"{scale * low:.3g} to {scale * high:.3g}"
-    return f" ({100 * gate.confidence:g} % interval {limits})"
+    why = _reason(gate) or "the figure is unknown"
+    return f"Gate {gate.name}{where} missed: {why if gate.value is None else _comparison(gate)}."
 
 
 def _unit(target: Target | None, gate: GateResult) -> Unit:

@@ -154,7 +154,11 @@ class RunFolder:
     ) -> Report:
         """Write the recipe, what each step depends on, and the report; return the report."""
         if self._keeps and not all(outcome.complete for outcome in outcomes):
-            return self._aside().write(outcomes, finals, described, warnings, chain)
+            other = RunFolder(self._path_aside(), self._plan, True, self._trust_model)
+            other._keeps, other._waiting, other._logs = False, self._waiting, self._logs
+            other._lineages, other._splits = self._lineages, self._splits
+            self.path = other.path
+            return other.write(outcomes, finals, described, warnings, chain)
         for source, name in self._waiting:
             self._copy(source, name)
         self._waiting.clear()
@@ -215,14 +219,6 @@ class RunFolder:
         path = failed_folder(self.path)
         # Somebody's own folder: a report among it would not be found.
         return path.with_name(f"{path.name}-2") if _holds_other_things(path) else path
-
-    def _aside(self) -> RunFolder:
-        """Return the folder beside this one that a failed run goes to; this one is left alone."""
-        other = RunFolder(self._path_aside(), self._plan, True, self._trust_model)
-        other._keeps, other._waiting, other._logs = False, self._waiting, self._logs
-        other._lineages, other._splits = self._lineages, self._splits
-        self.path = other.path
-        return other
 
     def _withdraw_report(self) -> None:
         """Remove the last report, before the files that it speaks of change."""

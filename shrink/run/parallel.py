@@ -130,7 +130,12 @@ class Pool:
                         self._start(waiting.pop(0), Path(folder), work)
                     yield from self._ended()
             except (Interrupted, Terminated) as error:
-                yield from self._end_all(error)
+                number = signal.SIGINT if isinstance(error, Interrupted) else signal.SIGTERM
+                for job in self._running:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(job.pid, number)
+                while self._running:
+                    yield from self._ended()
                 raise
             finally:
                 self._kill()
@@ -172,14 +177,6 @@ class Pool:
                 yield job.index, _outcome(job, os.waitstatus_to_exitcode(status))
         if self._running:
             time.sleep(_POLL_S)
-
-    def _end_all(self, error: ShrinkError) -> Iterator[tuple[int, JsonObject | ShrinkError]]:
-        number = signal.SIGINT if isinstance(error, Interrupted) else signal.SIGTERM
-        for job in self._running:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(job.pid, number)
-        while self._running:
-            yield from self._ended()
 
     def _kill(self) -> None:
         for job in self._running:

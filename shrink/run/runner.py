@@ -270,14 +270,10 @@ class Runner:
             self._learn_keys(state)  # whoever held the lock may have run the same code
             if (found := self._find(step, state)) is not None:
                 return found, "cached"
-            self.console.stage_started(*position, self._seconds_after(step, state))
+            later = self.steps[step.index + 1 :]
+            new = [s.name for s in later if not self._is_stored(s, state)]
+            self.console.stage_started(*position, seconds_before(self.options.output, new))
             return self._compute(step, state, folder)
-
-    def _seconds_after(self, step: Step, state: _State) -> float | None:
-        """Return what the steps after one took in the last run here; None where it is not known."""
-        later = self.steps[step.index + 1 :]
-        new = [s.name for s in later if not self._is_stored(s, state)]
-        return seconds_before(self.options.output, new)
 
     def _is_stored(self, step: Step, state: _State) -> bool:
         return self._may_reuse(step) and self.store.contains(self._entry(step, state))

@@ -57,7 +57,15 @@ class Store:
         self.root = root
         self._warn = warn
         for name in ("objects", "locks", "work", *cache.KINDS):
-            self._make(root / name)
+            folder = root / name
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ResourceError(
+                    f"the cache cannot be written to: {error.strerror}",
+                    subject=folder,
+                    hint="choose another place with SHRINK_CACHE_DIR",
+                ) from error
 
     def find(self, key: str) -> StoredStep | None:
         """Return a finished step, or None; a corrupt entry is a warning and a miss."""
@@ -212,16 +220,6 @@ class Store:
 
     def _object(self, file: StoredFile) -> Path:
         return self.root / "objects" / file.sha256[:2] / f"{file.sha256}{file.suffix}"
-
-    def _make(self, folder: Path) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ResourceError(
-                f"the cache cannot be written to: {error.strerror}",
-                subject=folder,
-                hint="choose another place with SHRINK_CACHE_DIR",
-            ) from error
 
 
 def _digest(entry: Mapping[str, Json]) -> str:
