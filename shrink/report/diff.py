@@ -297,10 +297,7 @@ def _only_result(a: Report, b: Report) -> StageChange | None:
 def _tables(diff: Changes) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
     """Return heads and rows of every table, what the runs came to first."""
     tables = [(heads, rows) for heads, rows in (_result_table(diff),) if rows]
-    only = [diff.result] if diff.result is not None else []
-    finals = {one.stage for ends in diff.results.values() for one in ends}
-    stages = sorted(diff.stages, key=lambda stage: stage.name not in finals)
-    rows = [_figure_row(s.name, change) for s in [*only, *stages] for change in s.figures]
+    rows = _figure_rows(diff)
     return [*tables, (_HEADS, rows)] if rows else tables
 
 
@@ -322,6 +319,14 @@ def _result_table(diff: Changes) -> tuple[tuple[str, ...], list[tuple[str, ...]]
         for run, one in results
     ]
     return ("result", "run", *shown), rows
+
+
+def _figure_rows(diff: Changes) -> list[tuple[str, ...]]:
+    """Return a row per figure that changed, those of the results first."""
+    only = [diff.result] if diff.result is not None else []
+    finals = {one.stage for ends in diff.results.values() for one in ends}
+    stages = sorted(diff.stages, key=lambda stage: stage.name not in finals)
+    return [_figure_row(s.name, change) for s in [*only, *stages] for change in s.figures]
 
 
 def _figure_row(stage: str, change: FigureChange) -> tuple[str, ...]:

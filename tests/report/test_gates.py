@@ -252,24 +252,21 @@ def test_gates_of_a_run_that_was_to_stop_early_are_not_decided_on_what_ran() -> 
     [
         (
             {"tflite_bytes": "10KB"},
-            "The tflite_bytes of quantize is 14.0 KB, more than the limit of 10.0 KB: "
-            "gate tflite_bytes missed.",
+            "Gate tflite_bytes of quantize missed: 14.0 KB > 10.0 KB.",
         ),
         (
             {"accuracy": 0.97},
-            "Accuracy of quantize is 96.00 %, less than the limit of 97 %: gate accuracy missed.",
+            "Gate accuracy of quantize missed: 96.00 % < 97 %.",
         ),
         (
             {"accuracy_drop": 0.005},
-            "Accuracy of quantize is 2.00 points below train, with 0.5 points allowed: "
-            "gate accuracy_drop missed.",
+            "Gate accuracy_drop of quantize missed: 2.00 points > 0.5 points.",
         ),
         (
             {"macs": {"ratio": 0.5}},
-            "The macs of quantize is 1.00x (50.0 K of 50.0 K), where at most 0.5x of train is "
-            "allowed: gate macs missed.",
+            "Gate macs of quantize missed: 1.00x (50.0 K of 50.0 K) > 0.5x of train.",
         ),
-        ({"duration_s": 20}, "The duration is 30.0 s, more than 20.0 s: gate duration_s missed."),
+        ({"duration_s": 20}, "Gate duration_s missed: 30.0 s > 20.0 s."),
         (
             {"top5_accuracy": 0.5},
             "Gate top5_accuracy of quantize missed: the stage has no top5_accuracy.",
@@ -282,7 +279,7 @@ def test_missed_sentences_begin_with_what_missed(limits: dict[str, Any], sentenc
 
 def test_missed_sentences_stand_before_what_got_smaller() -> None:
     lines = render_markdown(report(gates={"accuracy": 0.97})).splitlines()
-    assert lines[2].startswith("Accuracy of quantize is 96.00 %, less than the limit")
+    assert lines[2].startswith("Gate accuracy of quantize missed: 96.00 % &lt; 97 %.")
     assert lines[4].startswith("Stage quantize is 7.14 times smaller")
 
 

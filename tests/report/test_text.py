@@ -102,7 +102,7 @@ def test_render_report_says_in_the_first_line_how_the_run_ended() -> None:
     assert shown(report(gates={"loss": 1})).startswith("digits: PASSED\n")
     first, second = shown(report(gates=GATES), 200).splitlines()[:2]
     assert first == "digits: FAILED: 1 of 4 gates missed: arena_bytes"
-    assert second.startswith("The arena_bytes of quantize is 24.0 KB, more than the limit of 20.0")
+    assert second.startswith("Gate arena_bytes of quantize missed: 24.0 KB > 20.0 KB.")
 
 
 def test_render_report_ends_with_the_artifacts_path() -> None:
