@@ -81,23 +81,19 @@ def unknown_keys() -> Any:
 def to_plain(value: object) -> Json:
     """Return what `value` is as JSON: dicts, lists, text, numbers, booleans and None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _fields_to_plain(value)
+        plain = JsonObject()
+        for field in _fields(cast("TypeForm", type(value))):
+            item = getattr(value, field.name)
+            if field.unknown:
+                plain |= to_plain(item)
+            elif not (field.left_out and item == field.default):
+                plain[field.name] = to_plain(item)
+        return plain
     if isinstance(value, Mapping):
         return {key: to_plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [to_plain(item) for item in value]
     return str(value) if isinstance(value, Path | Note) else value
-
-
-def _fields_to_plain(value: object) -> JsonObject:
-    plain = JsonObject()
-    for field in _fields(cast("TypeForm", type(value))):
-        item = getattr(value, field.name)
-        if field.unknown:
-            plain |= to_plain(item)
-        elif not (field.left_out and item == field.default):
-            plain[field.name] = to_plain(item)
-    return plain
 
 
 def from_plain(kind: type[T], plain: Json, unknown: Literal["refuse", "drop"] = "refuse") -> T:

@@ -57,7 +57,31 @@ def membership(environment: Mapping[str, str]) -> Membership | None:
         ResourceError: the environment contradicts itself, or asks for parameter servers.
     """
     if config := environment.get("TF_CONFIG"):
-        return _of_tf_config(config)
+        text = config
+        try:
+            config = json.loads(text)
+            cluster, task = config.get("cluster", {}), config.get("task", {})
+            chiefs, workers = cluster.get("chief", []), cluster.get("worker", [])
+            places = [("chief", n) for n in range(len(chiefs))]
+            places += [("worker", n) for n in range(len(workers))]
+            if len(places) < 2 and not set(cluster) - {"chief", "worker"}:
+                return None
+            index = places.index((task["type"], int(task["index"])))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ResourceError(
+                f"TF_CONFIG does not name a place in its cluster: {error}",
+                subject="TF_CONFIG",
+                hint='write {"cluster": {"worker": ["host:port", ...]},'
+                ' "task": {"type": "worker", "index": 0}}, or unset it',
+            ) from error
+        if others := sorted(set(cluster) - {"chief", "worker"}):
+            raise ResourceError(
+                f"TF_CONFIG has tasks of the type {', '.join(others)}; training is synchronous, in"
+                " workers alone",
+                subject="TF_CONFIG",
+                hint="use Worker replicas, and a Chief if you like",
+            )
+        return Membership(len(places), index, _digest([chiefs, workers]))
     if int(environment.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
         missing = [
             name
@@ -74,33 +98,6 @@ def membership(environment: Mapping[str, str]) -> Membership | None:
         tasks = int(environment["SLURM_STEP_NUM_TASKS"])
         return Membership(tasks, int(environment["SLURM_PROCID"]), _digest(names))
     return None
-
-
-def _of_tf_config(text: str) -> Membership | None:
-    try:
-        config = json.loads(text)
-        cluster, task = config.get("cluster", {}), config.get("task", {})
-        chiefs, workers = cluster.get("chief", []), cluster.get("worker", [])
-        places = [("chief", n) for n in range(len(chiefs))]
-        places += [("worker", n) for n in range(len(workers))]
-        if len(places) < 2 and not set(cluster) - {"chief", "worker"}:
-            return None
-        index = places.index((task["type"], int(task["index"])))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResourceError(
-            f"TF_CONFIG does not name a place in its cluster: {error}",
-            subject="TF_CONFIG",
-            hint='write {"cluster": {"worker": ["host:port", ...]},'
-            ' "task": {"type": "worker", "index": 0}}, or unset it',
-        ) from error
-    if others := sorted(set(cluster) - {"chief", "worker"}):
-        raise ResourceError(
-            f"TF_CONFIG has tasks of the type {', '.join(others)}; training is synchronous, in"
-            " workers alone",
-            subject="TF_CONFIG",
-            hint="use Worker replicas, and a Chief if you like",
-        )
-    return Membership(len(places), index, _digest([chiefs, workers]))
 
 
 def _digest(value: object) -> str:

@@ -26,23 +26,19 @@ def _head(git: Path) -> str | None:
         if git.is_file():  # of a linked worktree or a submodule
             git = git.parent / git.read_text(encoding="utf-8").partition("gitdir:")[2].strip()
         head = (git / "HEAD").read_text(encoding="utf-8").strip()
-        return _resolved(git, head)
+        if not head.startswith("ref:"):
+            return head if _COMMIT.fullmatch(head) else None
+        name = head.partition(":")[2].strip()
+        common = git / "commondir"
+        shared = git / common.read_text(encoding="utf-8").strip() if common.is_file() else git
+        for root in (git, shared):
+            if (root / name).is_file():
+                found = (root / name).read_text(encoding="utf-8").strip()
+                return found if _COMMIT.fullmatch(found) else None
+        packed = shared / "packed-refs"
+        if not packed.is_file() or packed.stat().st_size > _LONGEST_REFS:
+            return None
+        lines = (line.split() for line in packed.read_text(encoding="utf-8").splitlines())
+        return next((line[0] for line in lines if line[1:] == [name]), None)
     except (OSError, ValueError):
         return None
-
-
-def _resolved(git: Path, head: str) -> str | None:
-    if not head.startswith("ref:"):
-        return head if _COMMIT.fullmatch(head) else None
-    name = head.partition(":")[2].strip()
-    common = git / "commondir"
-    shared = git / common.read_text(encoding="utf-8").strip() if common.is_file() else git
-    for root in (git, shared):
-        if (root / name).is_file():
-            found = (root / name).read_text(encoding="utf-8").strip()
-            return found if _COMMIT.fullmatch(found) else None
-    packed = shared / "packed-refs"
-    if not packed.is_file() or packed.stat().st_size > _LONGEST_REFS:
-        return None
-    lines = (line.split() for line in packed.read_text(encoding="utf-8").splitlines())
-    return next((line[0] for line in lines if line[1:] == [name]), None)

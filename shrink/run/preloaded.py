@@ -55,7 +55,21 @@ def main() -> None:
             importlib.import_module(f"shrink.stages.{kind}.run")
     gc.collect()
     gc.freeze()
-    mapped = _mapped_from_files()
+    import numpy as np
+
+    page, found = mmap.PAGESIZE, []
+    with Path("/proc/self/pagemap").open("rb", buffering=0) as pagemap:
+        for line in Path("/proc/self/maps").read_text("utf-8", "replace").splitlines():
+            span, _, _, _, inode = line.split(maxsplit=5)[:5]
+            begin, end = (int(text, 16) for text in span.split("-"))
+            if inode == "0":
+                continue
+            pagemap.seek(begin // page * 8)
+            entries = np.frombuffer(pagemap.read((end - begin) // page * 8), np.uint64)
+            present = np.concatenate([[False], entries & np.uint64(_PRESENT) != 0, [False]])
+            edges = np.flatnonzero(present[1:] != present[:-1]).reshape(-1, 2)
+            found += [(begin + int(a) * page, int(b - a) * page) for a, b in edges]
+    mapped = found
     with socket.socket(fileno=descriptor) as connection:
         why = _unsafe(mapped)
         connection.send((why or READY).encode())
@@ -231,29 +245,6 @@ def _unsafe(mapped: Sequence[tuple[int, int]]) -> str:
         return "a fork has not the memory of a fresh process"
     # OpenBLAS ends its threads before a fork, and starts them where they are next needed.
     return "a library's thread runs" if len([*Path("/proc/self/task").iterdir()]) > 1 else ""
-
-
-def _mapped_from_files() -> list[tuple[int, int]]:
-    """Return address and length of what is resident of mapped files, above all of libraries.
-
-    A fork does not have these pages until it touches them, though a fresh process that has done
-    the imports has: its resident memory would be smaller by what the libraries take.
-    """
-    import numpy as np
-
-    page, found = mmap.PAGESIZE, []
-    with Path("/proc/self/pagemap").open("rb", buffering=0) as pagemap:
-        for line in Path("/proc/self/maps").read_text("utf-8", "replace").splitlines():
-            span, _, _, _, inode = line.split(maxsplit=5)[:5]
-            begin, end = (int(text, 16) for text in span.split("-"))
-            if inode == "0":
-                continue
-            pagemap.seek(begin // page * 8)
-            entries = np.frombuffer(pagemap.read((end - begin) // page * 8), np.uint64)
-            present = np.concatenate([[False], entries & np.uint64(_PRESENT) != 0, [False]])
-            edges = np.flatnonzero(present[1:] != present[:-1]).reshape(-1, 2)
-            found += [(begin + int(a) * page, int(b - a) * page) for a, b in edges]
-    return found
 
 
 def _populate(mapped: Sequence[tuple[int, int]]) -> None:

@@ -282,7 +282,10 @@ class Runner:
         """Return a step that is in the store; a baseline also as what an earlier run ended in."""
         key = self._entry(step, state)
         if not self._may_reuse(step):
-            return self._computed_since(key)
+            since = self.options.since
+            found = self.store.find(key) if since is not None else None
+            measured = found.result.measured if found is not None else None
+            return found if measured and measured.at and measured.at >= str(since) else None
         if (found := self.store.find(key)) is not None or self._measured(step) != "test":
             return found
         digest, splits = state.data_fingerprint, state.splits
@@ -295,13 +298,6 @@ class Runner:
     def _entry(self, step: Step, state: _State) -> str:
         """Return the key under which the store has a step that is measured as this run does."""
         return entry_key(state.keys[step.name], self._measured(step), self.options.timed)
-
-    def _computed_since(self, key: str) -> StoredStep | None:
-        """Return a step that another run of the same sweep has just computed."""
-        since = self.options.since
-        found = self.store.find(key) if since is not None else None
-        measured = found.result.measured if found is not None else None
-        return found if measured and measured.at and measured.at >= str(since) else None
 
     def _may_reuse(self, step: Step) -> bool:
         first = self.options.first

@@ -95,29 +95,25 @@ def log_to_mlflow(job: TrackerJob, send: Send) -> Tracked:
         try:
             mlflow.set_tracking_uri(job.target)
             mlflow.set_experiment(report.recipe.name)
-            return Tracked(place=_log(mlflow, report, folder))
+            with mlflow.start_run(run_name=report.recipe.name) as parent:
+                mlflow.set_tags({"passed": report.passed, "shrink": report.environment.shrink})
+                mlflow.log_params(_parameters(report))
+                finals = [stage for stage in report.stages if stage.name in report.finals]
+                for stage in finals[-1:]:
+                    mlflow.log_metrics(stage_figures(stage))
+                for name in _FILES:
+                    if (folder / name).is_file():
+                        mlflow.log_artifact(str(folder / name))
+                for stage in report.stages:
+                    with mlflow.start_run(run_name=stage.name, nested=True):
+                        _log_stage(mlflow, stage, folder)
+            return Tracked(place=str(parent.info.run_id))
         except (mlflow.exceptions.MlflowException, OSError) as error:
             raise ResourceError(
                 f"MLflow refuses: {' '.join(str(error).split())[:300]}",
                 subject=job.target,
                 hint="check the address; `shrink report RUN_DIR --mlflow URI` logs the run again",
             ) from error
-
-
-def _log(mlflow: Any, report: Report, folder: Path) -> str:
-    with mlflow.start_run(run_name=report.recipe.name) as parent:
-        mlflow.set_tags({"passed": report.passed, "shrink": report.environment.shrink})
-        mlflow.log_params(_parameters(report))
-        finals = [stage for stage in report.stages if stage.name in report.finals]
-        for stage in finals[-1:]:
-            mlflow.log_metrics(stage_figures(stage))
-        for name in _FILES:
-            if (folder / name).is_file():
-                mlflow.log_artifact(str(folder / name))
-        for stage in report.stages:
-            with mlflow.start_run(run_name=stage.name, nested=True):
-                _log_stage(mlflow, stage, folder)
-    return str(parent.info.run_id)
 
 
 def _log_stage(mlflow: Any, stage: Stage, folder: Path) -> None:
