@@ -30,8 +30,9 @@ _LONGEST_SEGMENT = 40
 _HIGH = 0.3
 """Share of the graph's peak: segments all below it are not worth tiling at first."""
 _MOST_SCHEDULES = 3000
-"""In the first pass, whose time grows with them; one of very many operators counts as several."""
+"""In the first pass, whose time grows with them."""
 _USUAL_STEPS = 120
+"""Operators; larger graphs and schedules count as several."""
 _MOST_LABELS = 32
 """Ways to a place that are followed further."""
 _SCHEDULES_REMEMBERED = 400
@@ -123,9 +124,12 @@ class Search:
 
     def _starts(self, candidates: Sequence[Candidate]) -> list[Found]:
         """Return the choices that take the least arena, one for each set of segments."""
-        limit, starts = _UNLIMITED, dict[_Segments, Found]()
+        limit, starts, planned = _UNLIMITED, dict[_Segments, Found](), 0
         for one in candidates:
+            if planned > _CHANGES:
+                break
             for candidate in self._both_directions(one):
+                planned += self._weight(candidate)
                 found = self._placed(candidate, limit)
                 if found is None:
                     continue
@@ -146,6 +150,11 @@ class Search:
             ]
             if tuple(tilings) != path.tilings:
                 yield path._replace(tilings=tuple(tilings))
+
+    def _weight(self, candidate: Candidate) -> int:
+        """Return as how many plans one of a candidate counts: its time grows with its square."""
+        added = (len(self._schedule(t).steps) - t.end + t.start for t in candidate.tilings)
+        return max(1, ((len(self._info.rules) + sum(added)) // _USUAL_STEPS) ** 2)
 
     def _placed(self, candidate: Candidate, limit: int) -> Found | None:
         tilings = candidate.tilings
@@ -174,7 +183,7 @@ class Search:
             limit = int(worse * _arena(current)) + 1
             if changed.arena_bytes >= limit:
                 continue
-            changes += 1
+            changes += self._weight(changed)
             if (found := judge(changed, limit)) is not None:
                 current = found
                 way.append(found)

@@ -26,8 +26,8 @@ class MemoryMap:
 
     Attributes:
         live_bytes: by operator, in the order of execution.
-        origins: the operator of the given file, from 0, that each one is, or is a band of; null
-            for those that bands bring.
+        origins: the operator of the given file, from 0, that each one is, or is a tile of; null
+            for those that tiles add.
         peak_operator: kind of the first operator with the most bytes.
         holders: tensors of the given file whose bytes these are, most bytes first.
     """
@@ -55,7 +55,7 @@ class RuntimeEquality:
 
 @record
 class Int8Border:
-    """An input or output that is int8 now; `shrink.compact.borders.Border` tells of each."""
+    """An input or output that is int8 now; see `shrink.compact.borders.Border`."""
 
     side: str
     place: int

@@ -40,8 +40,8 @@ def memory_map_sentences(report: Report) -> Iterator[tuple[str, str]]:
 def memory_map_plots(report: Report) -> list[svg.Plot]:
     """Return a plot per compacted stage: bytes of activations by operator, before and after.
 
-    Both curves run over the operators of the given file: bands of several of them share their part
-    of the width.
+    Both curves run over the operators of the given file: row tiles of several of them share their
+    part of the width.
     """
     captions = dict(memory_map_sentences(report))
     return [
@@ -104,7 +104,7 @@ def _widths(after: MemoryMap, count: int) -> list[tuple[float, float]]:
         ahead.append(ahead[-1] if origin is None else min(ahead[-1], origin))
     ahead.reverse()
     brought = [origin is None for origin in after.origins]
-    # What bands bring belongs to the bands, behind the operator before it.
+    # Operators that tiles add belong to the tiles, behind the operator before them.
     cuts = [n for n in range(1, total) if 0 <= upto[n] < ahead[n] and not brought[n]]
     shared = [(0, 0), *((n, ahead[n]) for n in cuts), (total, count)]
     widths: list[tuple[float, float]] = []

@@ -334,7 +334,7 @@ class Runner:
 def _has_fixed_batch(content: bytes) -> bool:
     """Whether a file is for the batch that it has, whatever LiteRT makes of another one.
 
-    A memory plan is for tensors of one size. In a file that runs in bands of rows, every SLICE
+    A memory plan is for tensors of one size. In a file that runs in row tiles, every SLICE
     names the one example that it takes rows of: of four it would take the first, and what it is
     added to would hide that.
     """

@@ -329,11 +329,11 @@ def read(content: bytes) -> tuple[Subgraph, ...]:
     return _read_again(content) if len(content) <= _REMEMBERED_BYTES else opened(content)[1]
 
 
-_REMEMBERED_BYTES = 1 << 24
+_REMEMBERED_BYTES = 1 << 22
 """Files up to this size are unpacked once for several readers in a row, which change nothing."""
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=2)
 def _read_again(content: bytes) -> tuple[Subgraph, ...]:
     return opened(content)[1]
 
