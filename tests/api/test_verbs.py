@@ -106,7 +106,7 @@ MISTAKES = [
     ("ModelError", 3, "nowhere.keras"),
     ("ModelError", 3, "'file.py:function'"),
     ("ModelError", 3, "a int is no model"),
-    ("DataError", 3, "x has 60, y has 50"),
+    ("DataError", 3, "x has 60 examples and y has 50"),
     ("DataError", 3, "trian"),
     ("RecipeError", 2, "did you mean digits?"),
     ("RecipeError", 2, "call shrink.run"),
