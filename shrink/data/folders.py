@@ -30,7 +30,11 @@ class FileKind:
 IMAGES = FileKind("images", IMAGE_ENDINGS)
 CLIPS = FileKind("clips", (".wav",))
 TEXTS = FileKind("texts", (".txt",))
-SPLIT_OF_NAME = {"train": "train", "validation": "validation", "val": "validation", "test": "test"}
+SPLIT_OF_NAME = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "validation", "valid"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
 """What a folder, a file or a cell calls a split, and the split's own name."""
 ALL = "all"
 """The split of examples that are not divided."""
@@ -44,13 +48,15 @@ def named_splits(root: Path, is_there: Callable[[str], bool]) -> dict[str, str]:
         is_there: whether there is something of a name.
 
     Raises:
-        DataError: both `val` and `validation` are there.
+        DataError: a split has two names there, such as `val` and `validation`.
     """
     named: dict[str, str] = {}
     for name, split in SPLIT_OF_NAME.items():
         if is_there(name) and named.setdefault(split, name) != name:
             raise DataError(
-                "both val and validation are there", subject=shown(root), hint="keep one of them"
+                f"both {named[split]} and {name} are there",
+                subject=shown(root),
+                hint="keep one of them",
             )
     return named
 

@@ -59,7 +59,7 @@ _SAME_WITH: Mapping[str, tuple[Json, ...]] = {
     "threshold": (None, 0.5, 0.0),
     "top_k": (None,),
     "beta": (1.0,),
-    "ignore_class": (None,),
+    "label_smoothing": (0.0, None),
     "target_class_ids": (None, [0, 1]),
     "class_aggregation": ("uniform_average",),
     "num_regressors": (0,),
@@ -126,12 +126,23 @@ class Compiled:
         """Return the metrics that shrink has, by its names, and the stored names of the others."""
         known: list[str] = []
         others: list[str] = []
+        # Elements that the loss ignores are in no metric.
+        ignored = [_named(loss)[1].get("ignore_class") for loss in _flat(self.loss)]
+        same = {**_SAME_WITH, "ignore_class": (None, *ignored)}
         for value in _flat(self.metrics):
             stored, config = _named(value)
-            if (key := _metric(_plain(stored), config)) is not None:
+            key = _metric(_plain(stored), config)
+            other = [
+                f"{name} {config[name]}"[:_MOST_TOLD]
+                for name, values in same.items()
+                if config.get(name, values[0]) not in values
+            ]
+            if key in ("roc_auc", "average_precision"):  # whose thresholds are points of one curve
+                other = []
+            if key is not None and not other:
                 known.append(key)
             elif stored:
-                others.append(stored)
+                others.append(f"{stored} ({', '.join(other)})" if other else stored)
         return list(dict.fromkeys(known)), list(dict.fromkeys(others))
 
 
@@ -237,6 +248,8 @@ def _loss(value: Json, by_run: bool) -> CompiledLoss | None:
         for key, value in neutral.items()
         if key not in known and config.get(key, value) not in (value, None)
     )
+    if stored == "Huber" and not by_run and "delta" not in config:
+        other = (*other, "a delta that Keras 3 does not store")
     return CompiledLoss(stored, name, stated if isinstance(stated, bool) else None, other)
 
 
@@ -247,9 +260,9 @@ def _metric(plain: str, config: Mapping[str, Json]) -> str | None:
         key = "top5_accuracy" if k == 5 else f"top_k_{k}"
         return key if metric_of(key) is not None else None
     found = _METRICS.get(plain)
-    if found is None or plain == "auc":  # whose thresholds are points of one curve
-        return "average_precision" if found and config.get("curve") == "PR" else found
-    if any(config.get(name, same[0]) not in same for name, same in _SAME_WITH.items()):
+    if found == "roc_auc":
+        return "average_precision" if config.get("curve") == "PR" else found
+    if found is None:
         return None
     average, class_id = config.get("average"), config.get("class_id")
     if average in ("macro", "micro", "weighted"):

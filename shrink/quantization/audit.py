@@ -14,7 +14,7 @@ from shrink.base.errors import StageError
 from shrink.contract.details import Agreement, Audit
 from shrink.measure.layers import layer_paths
 from shrink.measure.size import operator_table
-from shrink.quantization.bias_correction import layer_errors
+from shrink.quantization.bias_correction import layer_errors, noise_figures, noise_sums
 from shrink.quantization.source import FloatModel
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.interpreter import load
@@ -129,12 +129,7 @@ def compare_with_micro(
 
 def agreement(output: int, compared: str, reference: np.ndarray, other: np.ndarray) -> Agreement:
     """Compare two arrays of one shape; the first is the signal."""
-    signal = reference.astype(np.float64).ravel()
-    changed = other.astype(np.float64).ravel()
-    power, noise = float(signal @ signal), float(np.sum((signal - changed) ** 2))
-    lengths = np.linalg.norm(signal) * np.linalg.norm(changed)
-    cosine = float(signal @ changed / lengths) if lengths else float(noise == 0)
-    snr = 10 * float(np.log10(power / noise)) if noise and power else None
+    snr, cosine = noise_figures(*noise_sums(reference, other))
     return Agreement(output=output, compared=compared, snr_db=snr, cosine=cosine)
 
 

@@ -53,10 +53,10 @@ def layer_errors(
             end = min(start + _BATCH, count)
             rows = {name: array[start:end] for name, array in inputs.items()}
             outputs = zip(first.predict(rows, _BATCH), second.predict(rows, _BATCH), strict=True)
-            totals += [_sums(a, b) for a, b in outputs]
+            totals += [noise_sums(a, b) for a, b in outputs]
     except ShrinkError:
         return {}
-    return {o: _figures(*row) for o, row in zip(operators, totals.tolist(), strict=True)}
+    return {o: noise_figures(*row) for o, row in zip(operators, totals.tolist(), strict=True)}
 
 
 def matching_tensors(graph: Subgraph, original: Subgraph) -> dict[int, int]:
@@ -88,15 +88,20 @@ def _examples(graph: Subgraph, tensors: list[int], most: int) -> int:
     return max(1, min(most, _MOST_BYTES // max(each, 1)))
 
 
-def _sums(signal: np.ndarray, other: np.ndarray) -> list[float]:
-    finite = np.isfinite(signal)  # what a guard discards has no error
+def noise_sums(signal: np.ndarray, other: np.ndarray) -> list[float]:
+    """Return the arguments of `noise_figures` over the elements that are finite in both arrays.
+
+    A guard such as `where(s > 0, x / s, 0)` discards the other elements.
+    """
+    finite = np.isfinite(signal) & np.isfinite(other)
     a, b = signal[finite].astype(np.float64), other[finite].astype(np.float64)
     return [float(a @ a), float(np.sum((a - b) ** 2)), float(a @ b), float(b @ b)]
 
 
-def _figures(
+def noise_figures(
     power: float, noise: float, product: float, other: float
 ) -> tuple[float | None, float]:
+    """Return signal to noise in dB (None: no difference) and the cosine."""
     snr = 10 * float(np.log10(power / noise)) if power and noise else None
     lengths = float(np.sqrt(power * other))
     return snr, product / lengths if lengths else float(noise == 0)

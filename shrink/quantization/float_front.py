@@ -17,6 +17,7 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base.types import Array
 from shrink.quantization.calibration import Batches, portions, tensor_values
 from shrink.quantization.edge_quantizer import MATRIX_OPERATORS, Weighted, weighted_operators
+from shrink.quantization.float_islands import islands
 from shrink.quantization.heads import FEW_STEPS, places
 from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.interpreter import Runner, load
@@ -47,6 +48,8 @@ _SCALING = frozenset({"ADD", "SUB", "MUL", "DIV", "MINIMUM", "MAXIMUM"})
 _UNARY = frozenset({"LOG", "SQRT", "ABS", "NEG", "SQUARE", "EXP"})
 _PARTIAL = frozenset({"DIV", "LOG", "RSQRT", "SQRT", "POW", "EXP"})
 """Operators whose results may not be finite."""
+_NEAR_ZERO = 2
+"""Steps of int8: examples to come may have smaller divisors than those of calibration."""
 _JOINING = frozenset({"CONCATENATION", "PACK"})
 _RESHAPING = frozenset({"RESHAPE", "EXPAND_DIMS", "SQUEEZE", "TRANSPOSE", *_JOINING})
 
@@ -61,6 +64,8 @@ class CoarseInput:
         snr_db: signal to noise of the outputs if nothing else is rounded.
         columns: those with the fewest values, as text: places on the last axis, or names of inputs.
         values: how many values the widest of these has.
+        is_narrow: whether these are few beside the values of the integer type; otherwise the model
+            itself amplifies the rounding.
         front: names of the tensors of the operators that scale it, in order; empty without.
     """
 
@@ -69,15 +74,16 @@ class CoarseInput:
     snr_db: float
     columns: str
     values: int
+    is_narrow: bool
     front: tuple[str, ...]
 
     def __str__(self) -> str:
         several = len(self.names) > 1
         who = f"inputs {', '.join(self.names)} share" if several else f"input {self.names[0]!r} has"
         return (
-            f"the {who} one scale, {self.scale:.3g}, which leaves at most {self.values} values for "
-            f"{self.columns}; this rounding alone leaves the outputs "
-            f"{self.snr_db:.1f} dB"
+            f"the {who} one scale, {self.scale:.3g}"
+            + (f", which leaves at most {self.values} values for {self.columns}" * self.is_narrow)
+            + f"; this rounding alone leaves the outputs {self.snr_db:.1f} dB"
         )
 
 
@@ -105,21 +111,38 @@ def coarse_inputs(content: bytes, batches: Batches, bits: int) -> list[CoarseInp
         if noise > 10 ** (-(LEAST_DB if narrow else LEAST_DB_ALIKE) / 10):
             front = tuple(scaling_in_front(graph, group))
             snr = -10 * float(np.log10(noise))
-            found.append(CoarseInput(tuple(own), scale, snr, columns, values, front))
+            found.append(CoarseInput(tuple(own), scale, snr, columns, values, narrow, front))
     return found
 
 
 def undefined_tensors(content: bytes, batches: Batches) -> list[str]:
-    """Return the names of the activations with values that are not finite.
+    """Return the names of the activations that int8 cannot divide for.
 
-    Integers have none, and their kernels divide by zero. A model may discard these values, as
-    `where(s > 0, x / s, 0)` does, so that floats up to the WHERE are enough.
+    Some have values that are not finite. A model may discard these, as `where(s > 0, x / s, 0)`
+    does, so that floats up to the WHERE are enough. The others belong to a division whose divisor
+    comes within `_NEAR_ZERO` steps of 0: integer kernels stop at a divisor of 0.
     """
-    if _PARTIAL.isdisjoint(operator.name for operator in read(content)[0].operators):
+    graph = read(content)[0]
+    if _PARTIAL.isdisjoint(operator.name for operator in graph.operators):
         return []
+    divisors = {
+        graph.tensors[operator.inputs[1]].name: graph.tensors[operator.outputs[0]].name
+        for operator in graph.operators
+        if operator.name == "DIV" and not graph.tensors[operator.inputs[1]].constant
+    }
     found: dict[str, None] = {}
+    least, low, high = (dict.fromkeys(divisors, start) for start in (np.inf, 0.0, 0.0))
     for values in tensor_values(content, portions(content, batches)):
         found |= {name: None for name, array in values.items() if not np.isfinite(array).all()}
+        for name in divisors.keys() & values.keys():
+            finite = values[name][np.isfinite(values[name])]
+            least[name] = min(least[name], float(np.abs(finite).min(initial=np.inf)))
+            low[name] = min(low[name], float(finite.min(initial=0.0)))
+            high[name] = max(high[name], float(finite.max(initial=0.0)))
+    near = {divisors[n] for n in divisors if least[n] < _NEAR_ZERO * (high[n] - low[n]) / 255}
+    for island in islands(graph, {"DIV"}):
+        if near & set(island.outputs):
+            found |= dict.fromkeys(island.outputs)
     return list(found)
 
 

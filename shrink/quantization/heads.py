@@ -18,8 +18,8 @@ from shrink.base.types import Array
 FEW_STEPS = 16
 """Values of an integer output that a channel takes at most, where that is worth a warning."""
 _MOST_NAMED = 10
-_ENOUGH_STEPS = 64
-"""Values that another channel of the output takes at least: else all of it is coarse."""
+_UNLIKE = 4
+"""How many times as many values another channel takes: else the output is coarse as a whole."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def mixed_ranges(output: str, values: Array, scale: float) -> MixedRanges | None
     steps = np.floor((high - low) / scale).astype(np.int64) + 1
     # What is the same for all examples needs no second value.
     few = np.flatnonzero((steps <= FEW_STEPS) & (high > low))
-    if not len(few) or steps.max() < _ENOUGH_STEPS:
+    if not len(few) or steps.max() < _UNLIKE * steps[few].max():
         return None
     return MixedRanges(
         output,

@@ -262,7 +262,14 @@ class _Resolver:
                     "set task.metrics to the metrics that matter",
                 )
             )
-        if "classes" in kinds and {"precision", "recall"} & set(named):
+        if self._stored_by == "compiled" and kinds == {"labels"} and not single:
+            # Keras counts them over all labels.
+            named = [f"{n}_micro" if n in ("precision", "recall") else n for n in named]
+        if (
+            self._stored_by == "compiled"
+            and "classes" in kinds
+            and {"precision", "recall"} & set(named)
+        ):
             self._warnings.append(
                 TaskWarning(
                     "compiled-metrics",

@@ -103,6 +103,7 @@ def test_shown_is_printable_when_a_name_is_not_utf8() -> None:
         (("a/notes.txt",), "no images"),
         (("1.png",), "no images .* in folders by class"),
         (("train/a/1.png", "val/a/1.png", "validation/a/1.png"), "both val and validation"),
+        (("train/a/1.png", "valid/a/1.png", "validation/a/1.png"), "both validation and valid"),
     ],
 )
 def test_find_images_raises_data_error_when_folders_are_wrong(

@@ -144,6 +144,35 @@ def test_metric_names_go_by_class_and_settings(
     assert len(stored.metric_names()[1]) == (key is None)
 
 
+def test_a_metric_that_ignores_what_the_loss_ignores_is_the_same() -> None:
+    metric = {"class_name": "MeanIoU", "config": {"num_classes": 3, "ignore_class": 255}}
+    loss = {"class_name": "SparseCategoricalCrossentropy", "config": {"ignore_class": 255}}
+    assert Compiled(loss, [metric]).metric_names() == (["mean_iou"], [])
+    assert Compiled("mse", [metric]).metric_names() == ([], ["MeanIoU (ignore_class 255)"])
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "stored"),
+    [
+        ("CategoricalCrossentropy", {"label_smoothing": 0.1}, "label_smoothing 0.1"),
+        ("Precision", {"thresholds": 0.3}, "thresholds 0.3"),
+    ],
+)
+def test_metric_names_say_which_setting_makes_it_another_metric(
+    name: str, setting: dict[str, float], stored: str
+) -> None:
+    metric = {"class_name": name, "config": setting}
+    assert Compiled("mse", [metric]).metric_names() == ([], [f"{name} ({stored})"])
+
+
+def test_a_delta_that_keras_3_did_not_store_is_unknown() -> None:
+    keras3 = pytest.importorskip("keras")
+    config = keras3.losses.Huber(delta=2.0).get_config()
+    (stored,) = Compiled({"class_name": "Huber", "config": config}).losses(["out"])
+    assert stored is not None
+    assert stored.other == ("a delta that Keras 3 does not store",)
+
+
 @pytest.mark.parametrize("k", [-1, 0, 2.5, True, "all", [3], None])
 def test_metric_names_refuse_settings_that_keras_never_writes(k: Any) -> None:
     top = {"class_name": "TopKCategoricalAccuracy", "config": {"k": k}}

@@ -78,6 +78,14 @@ def test_agreement_is_20_db_when_a_tenth_is_added() -> None:
     assert agreement(0, "a to b", reference, np.array([[4.0, 3.0]])).cosine == pytest.approx(0.0)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_agreement_is_of_the_values_that_are_finite_in_both(bad: float) -> None:
+    reference, other = np.array([[3.0, -4.0, bad, 1.0]]), np.array([[3.3, -4.4, 1.0, bad]])
+    found = agreement(0, "a to b", reference, other)
+    assert found.snr_db == pytest.approx(20.0)
+    assert found.cosine == pytest.approx(1.0)
+
+
 def test_audit_compares_keras_with_float_with_quantized(tmp_path: Path) -> None:
     source = FloatModel(cnn())
     content = static(source.float32.content)

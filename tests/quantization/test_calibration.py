@@ -194,6 +194,24 @@ def test_ranges_leave_out_what_a_guard_discards(first: int) -> None:
     assert np.isfinite(list(ranges.values())).all()
 
 
+@pytest.mark.parametrize(("offset", "in_float"), [(0.01, ["ABS", "ADD", "DIV"]), (3.0, [])])
+def test_int8_divides_in_float_where_int8_rounds_the_divisor_to_0(
+    offset: float, in_float: list[str]
+) -> None:
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((6,), name="x")
+    above, below = keras.layers.Dense(4)(inputs), keras.layers.Dense(4)(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(3)(above / (tf.abs(below) + offset)))
+    x = np.random.default_rng(0).normal(size=(200, 6)).astype(np.float32)
+    source, calibration = FloatModel(model), calibrated_on(x)
+    config = QuantizeConfig.model_validate({"scheme": "static_wi8_ai8"})
+    context: Any = SimpleNamespace(warn=lambda *_: None)
+    config, _ = with_float_front(config, source, context, calibration)
+    content = SCHEMES["static_wi8_ai8"](source, calibration, config).content
+    assert float_operators(content) == in_float
+    assert np.isfinite(load(content).predict({"x": x})[0]).all()
+
+
 def test_int8_divides_in_float_where_a_guard_discards_the_quotient() -> None:
     x, model = spectra(), guarded()
     source, calibration = FloatModel(model), calibrated_on(x)

@@ -64,6 +64,13 @@ def test_softplus_of_a_wide_range_stays_float() -> None:
     assert told.warnings == []
 
 
+def test_an_operator_that_costs_17_db_stays_float() -> None:
+    source, calibration = FloatModel(depth(3.0)), calibrated_on(examples(150, 0))
+    first, _ = with_best_scales(source, calibration, INT8)
+    (note,) = keep_islands_float(source, first, calibration, INT8, context())
+    assert "20.7 to 38.2 dB" in note
+
+
 def test_outputs_that_must_be_integers_stay_integers() -> None:
     model, x = depth(10.0), examples(150, 0)
     source, calibration = FloatModel(model), calibrated_on(x)

@@ -21,6 +21,13 @@ def test_mixed_ranges_names_the_channels_that_few_steps_are_left_for() -> None:
     assert "channels 2 to 4" in str(found)
 
 
+def test_mixed_ranges_names_a_channel_beside_one_far_from_zero() -> None:
+    kelvin, share = np.linspace(280, 320, 40), np.linspace(0, 1, 40)
+    found = mixed_ranges("y", np.stack([kelvin, share], 1), 320 / 255)
+    assert found is not None
+    assert (found.channels, found.values) == ((1,), 1)
+
+
 @pytest.mark.parametrize(
     ("high", "scale"),
     [(0.5, 1 / 255), (1.0, 0.0), (1e-3, 0.1)],

@@ -432,6 +432,19 @@ def test_resolve_task_warns_of_what_it_cannot_take_over(
 
 
 @pytest.mark.parametrize(
+    ("by", "metrics"),
+    [("compiled", ("precision_micro", "recall_micro")), ("run", ("precision", "recall"))],
+)
+def test_precision_of_several_labels_is_that_of_keras(
+    by: Any, metrics: tuple[str, ...], tmp_path: Path
+) -> None:
+    tags = L.Dense(SEVERAL.shape[1], activation="sigmoid")
+    interface, dataset = keras_interface(model_of(tags)), dataset_of(tmp_path, SEVERAL)
+    stored = Compiled("binary_crossentropy", ["precision", "recall"], by=by)
+    assert resolve_task(TaskConfig(), dataset, interface, stored).metrics[:2] == metrics
+
+
+@pytest.mark.parametrize(
     ("row", "value", "words"),
     [(77, 4, r"y\[77\]: a label of the train split is 4"), (3, -1, r"y\[3\]: a label .* is -1")],
 )

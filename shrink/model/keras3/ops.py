@@ -70,12 +70,15 @@ def _binary(layer: type[keras.layers.Layer] | None, function: _Op) -> _Op:
             and (x1.shape.rank, x1.dtype) == (x2.shape.rank, x2.dtype)
         ):
             return layer(dtype=x1.dtype.name)([x1, x2])
-        return function(_constant(x1), _constant(x2))
+        return function(_constant(x1, x2), _constant(x2, x1))
 
     return call
 
 
-def _constant(value: _Operand) -> _Operand:
+def _constant(value: _Operand, other: _Operand) -> _Operand:
+    """TensorFlow reads the 1 of `1 - x` as an int32 tensor, whatever the dtype of x is."""
+    if isinstance(value, int) and _is_tensor(other) and other.dtype.is_floating:
+        return float(value)
     return np.asarray(value, np.float32) if isinstance(value, list | tuple) else value
 
 

@@ -130,14 +130,18 @@ def with_float_front(
                 f"first kernels undo the scaling: {coarse}"
             )
         else:
-            context.warn("mixed-ranges", str(coarse), _COARSE_INPUT_HINT)
+            hint = _COARSE_INPUT_HINT if coarse.is_narrow else _FINER_HINT
+            context.warn("mixed-ranges", str(coarse), hint)
     if floats:
         config = config.model_copy(update={"input_type": "float32"})
     undefined: Sequence[str] = ()
     if len(config.legal_types) > 1:  # else activations are float
         undefined = undefined_tensors(source.float32.content, calibration.batches())
     if undefined:
-        notes.append(f"{', '.join(undefined)} stays float32: values are not finite on examples")
+        notes.append(
+            f"{', '.join(undefined)} stays float32: on examples values are not finite, or divisors "
+            "are 0 in int8"
+        )
     source.floats = frozenset({*floats, *undefined})
     return config, notes
 
@@ -175,10 +179,11 @@ def truncated_inputs(graph: Subgraph) -> list[str]:
 _TRIED_ON = 4
 _PROBABILITIES = frozenset({"SOFTMAX", "LOGISTIC"})
 _ROUNDED_ON = 200
-_FINE_NOISE = 0.01
-"""Noise of the outputs, as a part of their variance, that no operator is blamed for: 20 dB."""
+_FINE_NOISE = 10**-2.5
+"""Noise of the outputs, as a part of their variance, that no operator is blamed for: 25 dB."""
 _LEAST_GAIN = 0.5
 """Noise with floats, as a part of that without, that is worth them: 3 dB less."""
+_FINER_HINT = "try scheme static_wi8_ai16 or dynamic_wi8_afp32, or rewrite the layer"
 _COARSE_INPUT_HINT = (
     "let the model begin with a Normalization layer, adapted to the training examples, and train "
     "the layers behind it: it stays float; or give the model columns of one size "
@@ -436,7 +441,7 @@ def keep_islands_float(
         "coarse-operators",
         f"the outputs of the int8 model have an SNR of {-10 * np.log10(lost):.1f} dB; most noise "
         f"comes from {texts}",
-        "try scheme static_wi8_ai16 or dynamic_wi8_afp32, or rewrite the layer",
+        _FINER_HINT,
     )
     return ()
 

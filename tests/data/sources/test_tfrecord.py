@@ -98,6 +98,7 @@ def test_open_dataset_takes_parts_from_names(tmp_path: Path) -> None:
         (["train/a.tfrec", "test/b.tfrec"], "*/*.tfrec"),
         (["digits_train.tfrecords", "digits_test.tfrecords"], "digits_*"),
         (["d.train.TFRecord", "d.test.TFRecord"], "d.*"),
+        (["training.tfrecord", "testing.tfrecord"], "*.tfrecord"),
     ],
 )
 @pytest.mark.parametrize("by_pattern", [False, True])

@@ -237,6 +237,12 @@ def states() -> Any:
     return keras.Model([a, b], L.LSTM(4, return_sequences=True)(b, initial_state=[h, c]))
 
 
+def whole_numbers() -> Any:
+    x = keras.Input((5,))
+    gate = 1 - L.Dense(4, activation="sigmoid")(x)
+    return keras.Model(x, ops.maximum(0, 2 * gate) + 2 / (1 + ops.abs(gate)) + ops.power(2, gate))
+
+
 def residual_net() -> Any:
     """Return a small residual network with 10 classes."""
     x = image = keras.Input((8, 8, 3))
@@ -297,6 +303,7 @@ SPECIAL: dict[str, Build] = {
     "nested_models": nested_models,
     "named_outputs": named_outputs,
     "states": states,
+    "whole_numbers": whole_numbers,
     "residual_net": residual_net,
     "names_of_added_layers": names_of_added_layers,
     "layers_of_applications": layers_of_applications,
