@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import re
 import threading
 import time
 import traceback
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from shrink.base.child import Channel, serve_plain
-from shrink.base.errors import InternalError, ResourceError, ShrinkError, first_line
+from shrink.base.errors import DataError, InternalError, ResourceError, ShrinkError, first_line
 from shrink.base.files import reached
 from shrink.base.packages import missing_package
 from shrink.base.types import JsonObject
@@ -88,6 +89,10 @@ def _tick(channel: Channel) -> None:
         time.sleep(_TICK_S)
 
 
+_BEYOND_TABLE = re.compile(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)")
+"""What TensorFlow says of an index that a table of that many rows does not have."""
+
+
 def as_shrink_error(error: Exception, stage: str) -> ShrinkError:
     """Return `error` itself, or the typed error that says what it means."""
     if isinstance(error, ShrinkError):
@@ -100,6 +105,14 @@ def as_shrink_error(error: Exception, stage: str) -> ShrinkError:
             f"out of memory: {first_line(error) or type(error).__name__}",
             subject=stage,
             hint="set a smaller training.micro_batch_size, or training.precision: mixed_bfloat16",
+        )
+    if found := _BEYOND_TABLE.search(str(error)):
+        return DataError(
+            f"{found[1]} is looked up in a table of {found[2]} rows (an Embedding, or a gather): "
+            f"it takes 0 to {int(found[2]) - 1}",
+            subject=stage,
+            hint="give the layer a larger input_dim, or correct the inputs: whole numbers, without "
+            "data.normalize",
         )
     where = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{Path(where.filename).name}:{where.lineno}"

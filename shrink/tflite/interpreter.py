@@ -77,7 +77,7 @@ class Session:
             try:
                 self._interpreter = _allocated(content, batch, _WITHOUT_DELEGATES)
             except RuntimeError as error:
-                raise _cannot_prepare(error) from error
+                raise _cannot_prepare(error, content) from error
         try:
             self._describe()
         except ValueError as error:  # names that are no UTF-8
@@ -159,11 +159,15 @@ def _allocated(content: bytes, batch: int | None, resolver: OpResolverType) -> I
     return interpreter
 
 
-def _cannot_prepare(error: RuntimeError) -> ModelError:
+def _cannot_prepare(error: RuntimeError, content: bytes) -> ModelError:
     """Return what LiteRT says, in fewer words where it lacks a custom operator."""
     custom = re.search(r"unresolved custom op: (.+?)\. See", _brief(error))
     if custom is None:
-        return ModelError(f"LiteRT cannot prepare the model: {_brief(error)}")
+        graph = read(content)[0]
+        opened = [graph.tensors[i].name for i in graph.inputs if graph.tensors[i].open_dimensions]
+        hint = "convert the model again with an input of a fixed shape" if opened else None
+        why = f" (the shape of {', '.join(opened)} is open)" if opened else ""
+        return ModelError(f"LiteRT cannot prepare the model{why}: {_brief(error)}", hint=hint)
     return ModelError(
         f"LiteRT has no kernel for the custom operator {custom[1]}",
         hint="`shrink inspect FILE` lists its operators; give the file as it was before it was "

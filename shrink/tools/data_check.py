@@ -76,11 +76,12 @@ def _target_notes(dataset: Dataset) -> list[str]:
         return []
     specs = tf.nest.flatten(dataset.train.target_spec)
     shapes = tuple(tuple(spec.shape) for spec in specs)
-    return [
-        f"targets of shape {shape} are "
-        f"{'one-hot labels' if one.one_hot else 'zeros and ones' if one.yes_or_no else 'numbers'}"
-        for one, shape in zip(targets_of(dataset, shapes), shapes, strict=True)
-    ]
+    notes = []
+    for one, spec, shape in zip(targets_of(dataset, shapes), specs, shapes, strict=True):
+        numbers = "whole numbers" if spec.dtype.is_integer else "numbers"
+        kind = "one-hot labels" if one.one_hot else "zeros and ones" if one.yes_or_no else numbers
+        notes.append(f"targets of shape {shape} are {kind}")
+    return notes
 
 
 class _Counter:

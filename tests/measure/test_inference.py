@@ -84,6 +84,13 @@ def test_latency_runs_the_examples_that_it_is_given(tmp_path: Path) -> None:
     assert timed.made_up is None
 
 
+def test_latency_fills_a_batch_of_its_own_with_an_example(tmp_path: Path) -> None:
+    path, inputs = tmp_path / "four.tflite", keras.layers.Input(batch_shape=(4, 3))
+    path.write_bytes(to_float32(keras.Model(inputs, keras.layers.Dense(2)(inputs))))
+    timed = latency(path, inputs=[np.ones((3, 3), np.float32)])
+    assert (timed.p50_ms.value or 0) > 0, timed.p50_ms.reason
+
+
 def test_latency_uses_zeros_where_random_numbers_cannot_be_run(tmp_path: Path) -> None:
     path = tmp_path / "table.tflite"
     inputs = keras.layers.Input((4,))

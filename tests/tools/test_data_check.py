@@ -23,6 +23,7 @@ LABELS = np.arange(40) % 4
         (np.eye(4)[LABELS], {}, ["targets of shape (4,) are one-hot labels"]),
         (np.tile([1, 1, 0], (40, 1)), {}, ["targets of shape (3,) are zeros and ones"]),
         (np.full((40, 2), 0.5), {}, ["targets of shape (2,) are numbers"]),
+        (np.full((40, 3, 3), 7), {}, ["targets of shape (3, 3) are whole numbers"]),
         (np.eye(4)[LABELS], {"target": "input"}, []),
     ],
 )

@@ -336,17 +336,22 @@ def _make_comparable(original: keras3.Model) -> str:
     return " and ".join(sorted(coarse))
 
 
+_LOOKING_UP = (keras.layers.Embedding, keras.layers.CategoryEncoding)
+
+
 def random_inputs(model: keras.Model) -> list[Array]:
     """Return two random examples for each input; open dimensions are 8 long.
 
-    Integers are indices, of which 0 and 1 are always there.
+    Integers are indices, of which 0 and 1 are always there. So are all numbers of a model that
+    looks something up.
     """
     random = np.random.default_rng(0)
+    looked_up = any(isinstance(layer, _LOOKING_UP) for layer in model._flatten_layers())
     arrays = []
     for tensor in model.inputs:
         shape = [2, *(length or _OPEN_LENGTH for length in tensor.shape[1:])]
         dtype = tensor.dtype.as_numpy_dtype
-        integer = np.issubdtype(dtype, np.integer)
+        integer = looked_up or np.issubdtype(dtype, np.integer)
         values = random.choice([0, 1], shape) if integer else random.normal(size=shape)
         arrays.append(values.astype(dtype))
     return arrays

@@ -105,7 +105,9 @@ def test_snake_case_writes_names_as_keras3_does(name: str, expected: str) -> Non
     assert snake_case(name) == expected
 
 
-@pytest.mark.parametrize("name", ["residual_net", "named_outputs", "shared_layer"])
+@pytest.mark.parametrize(
+    "name", ["residual_net", "named_outputs", "shared_layer", "embedded_floats", "whole_numbers"]
+)
 def test_compare_import_says_how_near_an_import_is(name: str, zoo: Path) -> None:
     path = zoo / f"{name}.keras"
     said = re.search(r"agree to (\S+) of the largest one$", compare_import(load_model(path), path))
@@ -231,6 +233,9 @@ def unbuilt():
 
 def layer():
     return keras.layers.Dense(3)
+
+
+model = sequential()
 """
 
 
@@ -255,6 +260,7 @@ def test_load_source_rebuilds_what_a_builder_makes_with_keras3(tmp_path: Path) -
         ("subclassed", "subclassed model has no graph of layers"),
         ("layer", "Dense, not a Keras model"),
         ("unbuilt", "Keras 3"),
+        ("model", "model is a model, not a function"),
     ],
 )
 def test_load_source_refuses_other_things_of_keras3(

@@ -237,6 +237,12 @@ def states() -> Any:
     return keras.Model([a, b], L.LSTM(4, return_sequences=True)(b, initial_state=[h, c]))
 
 
+def embedded_floats() -> Any:
+    """Return a text classifier whose input has the default dtype."""
+    words = keras.Input((7,), name="words")
+    return keras.Model(words, L.Dense(2)(L.Flatten()(L.Embedding(20, 5)(words))))
+
+
 def whole_numbers() -> Any:
     x = keras.Input((5,))
     gate = 1 - L.Dense(4, activation="sigmoid")(x)
@@ -304,6 +310,7 @@ SPECIAL: dict[str, Build] = {
     "named_outputs": named_outputs,
     "states": states,
     "whole_numbers": whole_numbers,
+    "embedded_floats": embedded_floats,
     "residual_net": residual_net,
     "names_of_added_layers": names_of_added_layers,
     "layers_of_applications": layers_of_applications,
@@ -350,8 +357,8 @@ def example(tensor: Any, seed: int) -> Any:
     """Return 3 examples for an input."""
     random = np.random.default_rng(seed)
     shape = (3, *tensor.shape[1:])
-    if "int" in str(tensor.dtype):
-        return random.integers(0, 5, shape).astype("int32")
+    if "int" in str(tensor.dtype) or "words" in tensor.name:
+        return random.integers(0, 5, shape).astype(tensor.dtype)
     return random.normal(0.0, 1.0, shape).astype("float32")
 
 
