@@ -10,6 +10,7 @@ from pathlib import Path
 
 from shrink.base.errors import DataError, did_you_mean
 from shrink.data.config import DataConfig, ask_source
+from shrink.data.folders import named_splits
 from shrink.data.shards import described
 from shrink.data.slice_config import SliceConfig
 from shrink.data.table import feature_columns, is_parquet, read_header
@@ -69,7 +70,6 @@ def open_archive(path: Path) -> zipfile.ZipFile:
         ) from error
 
 
-_SPLIT_NAMES = ("train", "validation", "test")
 _MOST_LISTED = 12
 
 
@@ -85,7 +85,8 @@ def layout(path: Path, names: Collection[str], inputs: tuple[str, ...]) -> dict[
         DataError: there is no training split, or two that could be meant.
     """
     first = inputs[0]
-    stored = {split: f"_{split}" for split in _SPLIT_NAMES if f"{first}_{split}" in names}
+    named = named_splits(path, lambda split: f"{first}_{split}" in names)
+    stored = {split: f"_{name}" for split, name in named.items()}
     expected = f"{first}_train, y_train, {first}_test and y_test, or {first} and y"
     if first in names and stored:
         raise DataError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import sys
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,6 +15,8 @@ from shrink.base.errors import DataError, hint_for
 from shrink.data.config import DataConfig
 from shrink.data.folders import SPLIT_OF_NAME
 
+INDEX_COLUMNS = ("", "Unnamed: 0")
+"""Names of the row numbers that pandas writes; these are no inputs unless `data.inputs` says so."""
 PARQUET_ENDINGS = (".parquet", ".pq")
 _LIST_HINT = "the first line is: path,label (and may have a column split)"
 
@@ -35,9 +38,12 @@ def lists_images(path: Path) -> bool:
 def numbered_rows(stream: TextIO) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of a CSV file that are not blank, each with the line where it begins.
 
-    Lines count from 1, and a value in quotes may hold several of them.
+    Lines count from 1, and a value in quotes may hold several of them. Values are separated by what
+    the first line has most of: commas, semicolons or tabs.
     """
-    reader = csv.reader(stream, strict=True)
+    first = next(iter(stream), "")
+    delimiter = max(",;\t", key=first.count)
+    reader = csv.reader(itertools.chain([first], stream), delimiter=delimiter, strict=True)
     line = 1
     for row in reader:
         if row:
@@ -163,7 +169,8 @@ def feature_columns(
         DataError: a column is missing, or nobody can know which is the target.
     """
     targets = _target_columns(path, columns, config)
-    features = config.inputs or tuple(c for c in columns if c not in (*targets, SPLIT))
+    left_out = (*targets, SPLIT, *INDEX_COLUMNS)
+    features = config.inputs or tuple(c for c in columns if c not in left_out)
     check_columns(path, columns, features)
     return features, targets
 

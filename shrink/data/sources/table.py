@@ -17,7 +17,7 @@ from shrink.data.folders import ALL, class_order
 from shrink.data.parquet import read_cells
 from shrink.data.slices import listed_values
 from shrink.data.splits import chosen_rows
-from shrink.data.table import SPLIT, Table, feature_columns, split_names
+from shrink.data.table import INDEX_COLUMNS, SPLIT, Table, feature_columns, split_names
 
 _MOST_INTEGERS = 1_000_000
 
@@ -45,6 +45,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     x = np.stack([numbers(path, name, table) for name in features], axis=1)
     names, y = _targets(path, table, targets, config)
     notes = [f"columns: {', '.join(features)} in, {', '.join(targets) or 'nothing'} out"]
+    if not config.inputs and set(INDEX_COLUMNS) & set(table.cells):
+        notes.append("row numbers, a column without a name, are no input")
     rows = chosen_rows(listed_splits(path, table), y, seed, config, path)
     given = given_splits(rows)
     train = np.concatenate([own for split, (_, own) in rows.items() if split not in given])

@@ -53,9 +53,11 @@ def test_open_dataset_reads_the_given_test_split(tmp_path: Path, compressed: boo
     assert dataset.train.target_spec == tf.TensorSpec((), tf.int64)
 
 
-def test_open_dataset_keeps_a_given_validation_split(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["validation", "val", "valid"])
+def test_open_dataset_keeps_a_given_validation_split(tmp_path: Path, name: str) -> None:
     arrays = _given()
-    path = _save(tmp_path, x_validation=arrays["x_test"], y_validation=arrays["y_test"], **arrays)
+    own = {f"x_{name}": arrays["x_test"], f"y_{name}": arrays["y_test"]}
+    path = _save(tmp_path, **own, **arrays)
     dataset = _open(path)
     assert [len(p) for p in (dataset.train, dataset.validation, dataset.test)] == [20, 8, 8]
 
