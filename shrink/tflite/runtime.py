@@ -535,6 +535,8 @@ def _rows(interpreter: Interpreter, examples: str) -> tuple[Inputs, list[list[Ar
 
 
 def _stored(array: Array, detail: Detail) -> list[Array]:
+    import numpy as np
+
     from shrink.tflite.interpreter import TensorDetail, quantize
 
     scale, zero_point = detail["quantization"]

@@ -71,11 +71,7 @@ def with_exact_inputs(
     """
     if config.artifact_input_type == "float32":
         return config, ()
-    # Without what the converter puts around an input's name.
-    names = [
-        name.removeprefix("serving_default_").partition(":")[0]
-        for name in truncated_inputs(read(source.float32.content)[0])
-    ]
+    names = _looked_up(source)
     if not names:
         return config, ()
     which = ", ".join(names)
@@ -152,7 +148,15 @@ def _coarse(
     if len(config.legal_types) == 1:  # activations are float
         return []
     bits = 16 if config.scheme == "static_wi8_ai16" else 8
-    return coarse_inputs(source.float32.content, calibration.batches(_ROUNDED_ON), bits)
+    found = coarse_inputs(source.float32.content, calibration.batches(_ROUNDED_ON), bits)
+    exact = set(_looked_up(source))  # stay float32 anyway
+    return [coarse for coarse in found if not exact.issuperset(coarse.names)]
+
+
+def _looked_up(source: FloatModel) -> list[str]:
+    """Return the inputs of whole numbers, without what the converter puts around their names."""
+    truncated = truncated_inputs(read(source.float32.content)[0])
+    return [name.removeprefix("serving_default_").partition(":")[0] for name in truncated]
 
 
 def _may_be_float(config: QuantizeConfig) -> bool:

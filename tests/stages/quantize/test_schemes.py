@@ -15,7 +15,7 @@ from shrink.quantization.source import FloatModel
 from shrink.stages.quantize import schemes as static
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.mixed import mixed_artifact
-from shrink.stages.quantize.run import truncated_inputs, with_exact_inputs
+from shrink.stages.quantize.run import truncated_inputs, with_exact_inputs, with_float_front
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
@@ -174,6 +174,15 @@ def test_an_embedding_of_floats_has_no_form_with_16_bit_activations() -> None:
     config, _ = with_exact_inputs(QuantizeConfig(scheme="static_wi8_ai16"), source)
     with pytest.raises(StageError, match="CAST has no version with 16-bit activations"):
         artifact(source, config, x)
+
+
+def test_rounding_numbers_that_are_looked_up_is_no_warning() -> None:
+    x = np.random.default_rng(0).integers(0, ROWS, (100, 6)).astype("float32")
+    calibration = CalibrationExamples(UnlabelledExamples(x), 100, 0)
+    warned: list[str] = []
+    context: Any = SimpleNamespace(warn=lambda *words: warned.extend(words))
+    with_float_front(QuantizeConfig(), embedded("float32"), context, calibration)
+    assert warned == []
 
 
 def test_a_type_that_changes_indices_is_refused() -> None:
