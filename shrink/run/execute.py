@@ -278,7 +278,8 @@ def _details(outcome: StageResult, shown: JsonObject) -> Details:
         own |= to_plain(outcome.later())
     # The audit of a quantized artifact has the same table, with the layers it was made of.
     kept = {k: v for k, v in shown.items() if k != "operators" or "audit" not in own}
-    return from_plain(Details, {**kept, **own})
+    blank = to_plain(Details())
+    return from_plain(Details, {**kept, **{k: v for k, v in own.items() if v != blank.get(k)}})
 
 
 def _shown(
