@@ -254,8 +254,8 @@ def predict_in_micro(
         raise StageError(
             f"TFLite Micro cannot run the artifact: {why}",
             subject=_first_written(content, refused_operator(why)),
-            hint="its int8 kernels are the most: scheme static_wi8_ai8, and without masks and "
-            "loops where it is that already; or target: litert, to run it in LiteRT only",
+            hint="replace that layer (GELU by relu or swish, say), take scheme static_wi8_ai8, for "
+            "which TFLite Micro has most kernels, or run it in LiteRT only (target: litert)",
         )
     # TFLite Micro gives them in the file's order, which need not be the model's.
     stacked = [found[MICRO][position] for position in runner.output_positions]

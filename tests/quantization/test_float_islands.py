@@ -71,6 +71,18 @@ def test_an_operator_that_costs_17_db_stays_float() -> None:
     assert "20.7 to 38.2 dB" in note
 
 
+def test_noise_that_is_left_beside_float_operators_is_a_warning() -> None:
+    keras.utils.set_random_seed(0)
+    inputs = L.Input((6,), name="x")
+    logarithm = tf.math.log(tf.maximum(tf.square(L.Dense(8)(inputs)), 1e-6))
+    model = keras.Model(inputs, L.Dense(3)(logarithm))
+    source, calibration, told = FloatModel(model), calibrated_on(examples(150, 0)), context()
+    first, _ = with_best_scales(source, calibration, INT8)
+    (note,) = keep_islands_float(source, first, calibration, INT8, told)
+    assert "stays float" in note
+    assert told.warnings == ["coarse-operators"]
+
+
 def test_outputs_that_must_be_integers_stay_integers() -> None:
     model, x = depth(10.0), examples(150, 0)
     source, calibration = FloatModel(model), calibrated_on(x)

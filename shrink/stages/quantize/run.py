@@ -433,21 +433,23 @@ def keep_islands_float(
     before, texts = source.floats, ", ".join(map(str, found))
     source.floats = before | {name for island in found for name in island.outputs}
     gained = noise(SCHEMES[config.scheme](source, calibration, config), source, few)
-    if gained <= _LEAST_GAIN * lost:
-        decibels = f"{-10 * np.log10(lost):.1f} to {-10 * np.log10(gained):.1f} dB"
-        written = borders & {name for island in found for name in island.outputs}
-        return (
-            f"int8 is too coarse for {texts}, so it stays float; SNR of the outputs: {decibels}"
-            + (", outputs become float32" if written else ""),
+    helps = gained <= _LEAST_GAIN * lost
+    if (left := gained if helps else lost) >= _FINE_NOISE:
+        context.warn(
+            "coarse-operators",
+            f"the outputs of the int8 model have an SNR of {-10 * np.log10(left):.1f} dB; most "
+            f"noise comes from {texts}{', or from what these read' if helps else ''}",
+            _FINER_HINT,
         )
-    source.floats = before
-    context.warn(
-        "coarse-operators",
-        f"the outputs of the int8 model have an SNR of {-10 * np.log10(lost):.1f} dB; most noise "
-        f"comes from {texts}",
-        _FINER_HINT,
+    if not helps:
+        source.floats = before
+        return ()
+    decibels = f"{-10 * np.log10(lost):.1f} to {-10 * np.log10(gained):.1f} dB"
+    written = borders & {name for island in found for name in island.outputs}
+    return (
+        f"int8 is too coarse for {texts}, so it stays float; SNR of the outputs: {decibels}"
+        + (", outputs become float32" if written else ""),
     )
-    return ()
 
 
 def keep_float_for_micro(
