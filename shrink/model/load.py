@@ -215,12 +215,6 @@ def build_model(
         ModelError: the function raises, or returns no functional or sequential model.
     """
     build = function_of(path, function)
-    if "Layer" in {each.__name__ for each in type(build).__mro__}:
-        raise ModelError(
-            f"{function} is a model, not a function that builds one",
-            subject=path,
-            hint=f"add `def build(): return {function}` and name build, or save the model",
-        )
     try:
         model = build(**arguments)
     except ShrinkError:

@@ -65,7 +65,7 @@ def function_of(path: Path, name: str) -> Callable[..., object]:
     """Return a function of a Python file.
 
     Raises:
-        ModelError: there is none of that name.
+        ModelError: there is none of that name, or it is a model.
     """
     module = imported(path)
     function: Callable[..., object] | None = getattr(module, name, None)
@@ -73,6 +73,12 @@ def function_of(path: Path, name: str) -> Callable[..., object]:
         public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
         raise ModelError(
             f"it has no function {name!r}; there are {', '.join(public) or 'none'}", subject=path
+        )
+    if "Layer" in {each.__name__ for each in type(function).__mro__}:
+        raise ModelError(
+            f"{name} is a model, not a function that builds one",
+            subject=path,
+            hint=f"add `def build(): return {name}` and name build, or save the model",
         )
     named = function
 
