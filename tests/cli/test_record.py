@@ -269,7 +269,7 @@ def test_a_gate_against_other_labels_is_missed(root: Path) -> None:
     (root / "gated.yaml").write_text(json.dumps(recipe), encoding="utf-8")
     words = ("run", "gated.yaml", "--output", "copied", "--dry-run")
     preview = shrink(*words, cwd=root, store=root / "store").stdout
-    assert preview.count("in the store") == 2
+    assert preview.count("in the cache") == 2
     assert "nothing to compute" in preview
 
 

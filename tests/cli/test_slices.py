@@ -57,5 +57,6 @@ def test_a_run_reports_slices_and_names_the_one_that_misses_a_gate(tmp_path: Pat
     (gate,) = report["gates"]
     assert (gate["by"], gate["passed"]) == ("place", False)
     assert gate["slice"] in counts
-    assert f"Accuracy of place = {gate['slice']} in quantize" in done.stdout
+    sentence = f"Gate worst_slice_drop of quantize missed: place = {gate['slice']}: "
+    assert sentence in done.stdout
     assert "quantize: largest losses by slice" in done.stdout
