@@ -397,4 +397,4 @@ def _conclusion(diff: Changes) -> str:
     groups = {figure_of(change.name).group for stage in compared for change in stage.figures}
     if "metrics" not in groups:
         return ends
-    return f"{ends}; changes of metrics come without intervals, as two runs share no scores"
+    return f"{ends}; metric changes have no intervals, because the runs share no scores by example"

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _DRAWN = 60
 """Random candidates per round."""
-_ROUNDS = 4
+_ROUNDS = 8
 """Rounds of one choice; each computes the exact sizes of at most one candidate."""
 _MIXED = 0.5
 """Fraction of the candidates that are crossed with a trial of the front, and of their settings."""
@@ -554,7 +554,8 @@ class Chooser:
         """Return the trial with the largest expected improvement per second.
 
         Trials that end in time go before others. While the most promising candidate has predicted
-        sizes, its exact sizes are computed, and all candidates are ranked again.
+        sizes, its exact sizes are computed, and all candidates are ranked again. After `_ROUNDS`
+        rounds the trial may have predicted sizes; its worker computes the exact ones.
         """
         pool: dict[str, Candidate] = {}
         rejected: dict[str, Candidate] = {}
@@ -577,8 +578,9 @@ class Chooser:
                 if outline.stage_failed or self._goal.broken_by(outline):
                     rejected[recipe] = pool.pop(recipe)
                     promising = [other for other in promising if other != recipe]
-        exact = [r for r in promising if not sized or pool[r].outline is not None]
-        return Proposal(pool[exact[0]].settings if exact else None, [*rejected.values()])
+        else:
+            promising, _ = self._ranked(history, pool)
+        return Proposal(pool[promising[0]].settings if promising else None, [*rejected.values()])
 
     def _ranked(
         self, history: History, pool: Mapping[str, Candidate]

@@ -269,6 +269,17 @@ def test_candidates_beyond_a_limit_or_that_would_fail_are_rejected(choices: Any)
     assert len(choice.rejected) == 2
 
 
+def test_a_candidate_is_proposed_while_any_promises_more_than_those_that_broke_a_limit(
+    choices: Any,
+) -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 40_000, 0.98)]
+    sizes = [float(size) for size in range(10_000, 11_200, 100)]
+    wrong = {s: Outline(figures={}, error="no such layer", stage_failed=True) for s in sizes}
+    choice, asked = choices(FRONT, known, *sizes, wrong=wrong)
+    assert len(asked.asked) == len(choice.rejected) == choose._ROUNDS
+    assert choice.settings in [{"size": size} for size in set(sizes) - {*asked.asked}]
+
+
 def test_only_promising_candidates_are_sized_before_a_trial_is_chosen(choices: Any) -> None:
     known = [trial(n, size, 0.99) for n, size in enumerate((80_000, 60_000, 40_000, 30_000))]
     choice, sizes = choices(FRONT, known, *range(10_000, 29_000, 1_000))
