@@ -6,7 +6,6 @@ import functools
 import io
 import os
 import re
-import struct
 import warnings
 import zlib
 from collections.abc import Sequence
@@ -116,14 +115,18 @@ def decoded(
 
 
 def _check_png(content: bytes) -> None:
-    """Raise `ValueError` for a wrong checksum, which Pillow passes over (PNG, section 5.3)."""
-    at = len(_PNG)
-    while at < len(content):
-        (size,) = struct.unpack_from(">I", content, at)
-        (checksum,) = struct.unpack_from(">I", content, at + 8 + size)
-        if zlib.crc32(memoryview(content)[at + 4 : at + 8 + size]) != checksum:
+    """Raise `ValueError` for a wrong checksum, which Pillow passes over (PNG, section 5.3).
+
+    Chunks end with IEND; what is behind it is no part of the image.
+    """
+    at, kind = len(_PNG), b""
+    while at < len(content) and kind != b"IEND":
+        kind, end = content[at + 4 : at + 8], at + 8 + int.from_bytes(content[at : at + 4])
+        if end + 4 > len(content):
+            raise ValueError("the PNG file is cut off")
+        if zlib.crc32(memoryview(content)[at + 4 : end]) != int.from_bytes(content[end : end + 4]):
             raise ValueError("a checksum of the PNG file is wrong")
-        at += 12 + size
+        at = end + 4
 
 
 def read_image(

@@ -142,7 +142,9 @@ def _check_files(config: DataConfig, send: Send, said_size: tuple[int, int] | No
 def _header(path: str) -> tuple[str, int, int]:
     """Return format, height and width of an image."""
     with Image.open(path) as image:
-        return str(image.format), image.height, image.width
+        # MPO is a JPEG with a second picture behind the first, as phones write them.
+        form = "JPEG" if image.format == "MPO" else str(image.format)
+        return form, image.height, image.width
 
 
 def _size_notes(headers: Iterable[tuple[str, int, int]]) -> list[str]:
@@ -158,7 +160,7 @@ def _size_notes(headers: Iterable[tuple[str, int, int]]) -> list[str]:
 
 
 def _wrong_ending(path: str, image_format: str) -> str | None:
-    if path.lower().endswith(_ENDINGS[image_format]):
+    if path.lower().endswith(_ENDINGS.get(image_format, "")):
         return None
     return f"{shown(path)}: the content is {image_format}, whatever the name says"
 

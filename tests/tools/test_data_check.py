@@ -52,3 +52,22 @@ def test_data_check_takes_images_of_several_sizes(tmp_path: Path) -> None:
     assert "broken.png" in found.bad[0]
     assert sum(split.examples for split in found.splits.values()) == 40
     assert any("40 sizes, from 9 x 20 to 47 x 20" in note for note in found.notes)
+
+
+def test_data_check_takes_photos_with_a_second_picture_for_jpeg(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0)
+    for index in range(20):
+        photo, second = (
+            Image.fromarray(noise.integers(0, 256, (16, 16, 3), np.uint8)) for _ in range(2)
+        )
+        path = tmp_path / "photos" / f"class{index % 2}" / f"{index:02}.{'jpg' if index else 'png'}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        photo.save(path, "MPO", save_all=True, append_images=[second])
+    config = DataConfig.model_validate({"source": "images", "path": str(tmp_path / "photos")})
+    job = CheckJob(name="d", data=config.model_dump(mode="json"))
+    found = data_check(job, lambda *words, **fields: None)
+    assert not found.bad
+    assert sum(split.examples for split in found.splits.values()) == 20
+    assert [text.partition("00.png: ")[2] for text in found.suspicious] == [
+        "the content is JPEG, whatever the name says"
+    ]

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from numpy.testing import assert_array_equal
 from PIL import Image
 
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.decoding import decoded
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
@@ -312,6 +314,25 @@ def test_open_dataset_skips_bad_images_up_to_the_limit(tmp_path: Path) -> None:
 def test_explain_is_none_when_all_is_well(tmp_path: Path) -> None:
     train = _open(write_folders(tmp_path)).train
     assert train.explain(np.arange(len(train))) is None
+
+
+@pytest.mark.parametrize("behind", [b"\n", bytes(11), bytes(16), b"\xff" * 40])
+def test_decoded_ignores_what_is_behind_the_end_of_a_png(tmp_path: Path, behind: bytes) -> None:
+    write_image(tmp_path / "a.png")
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 5, 3), np.uint8)
+    assert_array_equal(decoded((tmp_path / "a.png").read_bytes() + behind), pixels)
+
+
+def test_decoded_refuses_a_png_that_is_cut_off_or_has_a_flipped_bit(tmp_path: Path) -> None:
+    write_image(tmp_path / "a.png")
+    content = (tmp_path / "a.png").read_bytes()
+    damaged = [content[:-cut] for cut in (1, 4, 5, 8, 9, 11, 13, 16, 40, len(content) - 10)]
+    damaged += [
+        content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :] for at in range(len(content))
+    ]
+    for bad in damaged:
+        with pytest.raises(DataError, match=r"not an image that can be decoded: (?!unpack)"):
+            decoded(bad)
 
 
 @pytest.mark.parametrize("content", [b"", b"no image", b"\x89PNG\r\n\x1a\n"])
