@@ -259,7 +259,7 @@ def named_classes(
             f"data.classes has {len(wanted)} names, and the labels go up to {count - 1}",
             subject=path,
         )
-    # Raise `DataError` where labels that the data stores have names in another order.
+    # Labels that the data stores keep their numbers: names in another order would mislabel them.
     moved = any(name in wanted and list(wanted).index(name) != i for i, name in enumerate(names))
     numbers = list(names) == [str(label) for label in range(len(names))]
     if moved and (not numbers or set(names) == set(wanted)):  # 1, 2, 3 may be what 0, 1, 2 mean

@@ -186,7 +186,8 @@ def _target_columns(path: Path, columns: Collection[str], config: DataConfig) ->
         raise DataError(
             f"which column is the target? There are {', '.join(columns)}",
             subject=path,
-            hint="name it in data.targets (--data-targets COLUMN), or call it y",
+            hint="call it y, or name it in a recipe's data.targets (commands that run a stage: "
+            "--data-targets COLUMN)",
         )
     return (candidates[0],)
 

@@ -102,7 +102,7 @@ def check_config(config: Json, path: Path, trust: Trust = NO_TRUST) -> list[Decl
     for key, value, where in _items(config, "", "model", 0, path):
         if isinstance(value, dict):
             if isinstance(value.get("layers"), list):
-                # Raise `ModelError` where tf-keras would wait without end for an input of a layer.
+                # In a cycle tf-keras would wait without end for an input of a layer.
                 layers = [each for each in value["layers"] if isinstance(each, dict)]
                 calls = {
                     _name(each): _nodes(each)
@@ -117,13 +117,10 @@ def check_config(config: Json, path: Path, trust: Trust = NO_TRUST) -> list[Decl
                         for other, index in references:
                             if other not in calls:  # an input, or a name that Keras itself refuses
                                 continue
-                            own = int(
-                                other in models
-                            )  # of a model the first node may be its own graph's
-                            if (
-                                not isinstance(index, int)
-                                or not 0 <= index < len(calls[other]) + own
-                            ):
+                            # Of a model the first node may be its own graph's.
+                            own = int(other in models)
+                            most = len(calls[other]) + own
+                            if not isinstance(index, int) or not 0 <= index < most:
                                 raise refused(
                                     "inbound_nodes name a missing node", f"{where}/{name}", path
                                 )

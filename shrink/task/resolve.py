@@ -103,7 +103,6 @@ class _Resolver:
         self._check_functions(losses)
         metrics, metrics_by = self._metrics(losses, loss_by)
         check_classes(metrics, losses, dataset.class_names, model.outputs)
-        # Raise `RecipeError` for an accuracy where outputs have several labels and no classes.
         pairs = zip(losses, self._model.outputs, strict=True)
         labels = [kind_of_loss(loss) == "labels" and shape[-1:] != (1,) for loss, shape in pairs]
         if "accuracy" in metrics and all(labels):

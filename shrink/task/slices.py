@@ -97,13 +97,8 @@ class ClassCounts:
             example * self.classes + own, return_inverse=True, return_counts=True
         )
         hits = np.bincount(inverse, weights=found, minlength=len(keys))
-        summed = (
-            keys // self.classes + self._examples,
-            keys % self.classes,
-            hits,
-            counts.astype(np.float64),
-        )
-        self._rows.append((*summed,))
+        example, own = keys // self.classes + self._examples, keys % self.classes
+        self._rows.append((example, own, hits, counts.astype(np.float64)))
         self._examples += one.count
 
     def sums(self) -> Iterator[tuple[int, Sums]]:

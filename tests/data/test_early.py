@@ -78,7 +78,7 @@ def test_check_early_looks_for_the_arrays_of_a_large_file(
 @pytest.mark.parametrize(
     ("text", "keys", "words"),
     [
-        ("a,b\n1,2\n", {}, "which column is the target"),
+        ("a,b\n1,2\n", {}, r"which column is the target(?s:.*)name it in a recipe's data\.targets"),
         ("a,y\n1,2\n", {"inputs": ["c"]}, "no column 'c'"),
         ("a,y\n1,2\n\n1\n", {}, "line 4 has 1 values"),
         ("a,y\n", {}, "no rows"),

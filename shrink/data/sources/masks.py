@@ -53,8 +53,10 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     size = decoder.height, decoder.width
 
     def read_masks(chosen: np.ndarray) -> np.ndarray:
-        read = (read_mask(f"{root}/{masks[row]}") for row in chosen.tolist())
-        return np.stack([np.zeros(size, np.uint8), *(resized_mask(one, *size) for one in read)])[1:]
+        values = np.empty((len(chosen), *size), np.uint8)
+        for mask, row in zip(values, chosen.tolist(), strict=True):
+            mask[:] = resized_mask(read_mask(f"{root}/{masks[row]}"), *size)
+        return values
 
     highest = max((one.value for one in extremes if one.value != VOID), default=0)
     dataset = dataset_of(

@@ -18,11 +18,7 @@ class NoExamples(Examples):
 
     def arrays(self, indices: np.ndarray) -> Batch:
         """Raise `DataError`: there is nothing to read."""
-        raise DataError(
-            WHY_NO_METRICS,
-            subject="data.source",
-            hint="name a source, a folder of images, or a file of arrays or records",
-        )
+        raise _no_data()
 
 
 def no_examples() -> Dataset:
@@ -33,5 +29,12 @@ def no_examples() -> Dataset:
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
     """Raise `DataError`: whoever opens data wants to see examples."""
-    NoExamples().arrays(np.arange(0))
-    return no_examples()
+    raise _no_data()
+
+
+def _no_data() -> DataError:
+    return DataError(
+        WHY_NO_METRICS,
+        subject="data.source",
+        hint="name a source, a folder of images, or a file of arrays or records",
+    )

@@ -88,7 +88,8 @@ def _of_table(path: Path, config: DataConfig) -> Texts:
         raise DataError(
             f"which column is the text? There are {', '.join(features)}",
             subject=path,
-            hint="name it in data.inputs (--data-inputs COLUMN), or call it text",
+            hint="call it text, or name it in a recipe's data.inputs (commands that run a stage: "
+            "--data-inputs COLUMN)",
         )
     column, target = features[0], next(iter(targets), "")
     for line, text in zip(table.lines, table.cells[column], strict=True):

@@ -202,7 +202,7 @@ class ExampleParser(Parser):
     @property
     def label_feature(self) -> str:
         """How the label is stored, as text."""
-        return repr(repr(self._features.get(str(self.label))))
+        return repr(self._features.get(str(self.label)))
 
     def parse(self, records: tf.Tensor) -> Batch:
         """Return `(x, y)` of serialized examples (n,); can be traced.
