@@ -15,7 +15,7 @@ from shrink.base import files
 from shrink.base.cache import cache_root, mark_used
 from shrink.base.errors import ModelError, first_line
 from shrink.base.foreign import Json, JsonObject
-from shrink.contract.usage import record_of, write_record
+from shrink.contract.usage import cached_record, identity, write_record
 
 _SHARED = "shared_object_id"
 _DAY = (1980, 1, 1, 0, 0, 0)
@@ -56,10 +56,13 @@ def saved_model(model: object) -> Path:
         if getattr(model, "optimizer", None) is not None:
             # Optimizer and metrics have weights in the file, which hide what model it is.
             with contextlib.suppress(Exception):  # not every subclass has a configuration
-                plain = type(model).from_config(model.get_config())  # type: ignore[attr-defined]
-                plain.set_weights(model.get_weights())  # type: ignore[attr-defined]
-                _save(plain, path)
-                write_record(target, record_of(path))
+                remembered = target.with_suffix(".identity")
+                if not remembered.is_file():
+                    plain = type(model).from_config(model.get_config())  # type: ignore[attr-defined]
+                    plain.set_weights(model.get_weights())  # type: ignore[attr-defined]
+                    _save(plain, path)
+                    files.write_text(remembered, identity(path))
+                write_record(target, cached_record(remembered.read_text(encoding="utf-8")))
     return target
 
 

@@ -191,8 +191,17 @@ def record_path(artifact: Path) -> Path:
 
 def record_of(artifact: Path) -> JsonObject:
     """Return what all entries say of an artifact; nothing where there are none."""
+    return _merged(entries(artifact))
+
+
+def cached_record(known_as: str) -> JsonObject:
+    """Return what the cache says of the artifacts of an `identity`."""
+    return _merged(_artifacts(lineage_path(cache_root(), known_as)))
+
+
+def _merged(several: Iterable[JsonObject]) -> JsonObject:
     found: JsonObject = {}
-    for entry in entries(artifact):
+    for entry in several:
         found |= {key: one for key, one in entry.items() if found.get(key) is None}
     return found
 

@@ -28,13 +28,25 @@ def save(library: str, store: str) -> dict[str, Any]:
     joined = layers.Add(name="sum")([shared(left), shared(right)])
     model = factory.Model([left, right], joined, name="two arms")
     model.compile("adam", "mse")
-    first, again = saved_model(model), saved_model(model)
+    kind, saves = type(model), list[str]()
+    save_one = kind.save
+
+    def counted(self: Any, path: str) -> None:
+        saves.append(path)
+        save_one(self, path)
+
+    kind.save = counted
+    first = saved_model(model)
+    before_again = len(saves)
+    again = saved_model(model)
+    saved_again = len(saves) - before_again
     before = model.get_weights()
     model.set_weights([weight + 1 for weight in before])
     changed = saved_model(model)
     weights = [w.tolist() for w in factory.models.load_model(first).get_weights()]
     return {
         "paths": [str(path) for path in (first, again, changed)],
+        "saved again": saved_again,
         "kept": weights == [w.tolist() for w in before],
         "is": is_keras_model(model),
     }
@@ -48,6 +60,7 @@ def test_a_model_is_saved_once_and_alike_in_every_process(library: str, tmp_path
     assert first == again
     assert first.name == "two-arms.keras"
     assert changed != first
+    assert told[0]["saved again"] == 1
     assert told[0]["kept"]
     assert told[0]["is"]
     other = Path(told[1]["paths"][0])
@@ -84,6 +97,8 @@ def record(folder: str) -> dict[str, Any]:
     check("compiled")
     model.evaluate(np.zeros((4, 4), np.float32), np.zeros((4, 2)), verbose=0)
     check("evaluated")
+    write_record(made, {"recipe": "newer"})
+    check("recorded anew")
     weights = model.get_weights()
     model.set_weights([weights[0] + 1, *weights[1:]])
     check("other weights")
@@ -99,6 +114,7 @@ def test_a_loaded_model_has_its_record_until_layers_or_weights_change(tmp_path: 
         "frozen": ["own", "own"],
         "compiled": ["own", "own"],  # the file is known since it was given as an object
         "evaluated": ["own", "own"],
+        "recorded anew": ["newer", "newer"],
         "other weights": [None, None],
         "other layers": [None, None],
     }
