@@ -25,7 +25,7 @@ from shrink.base.errors import (
 )
 from shrink.base.removed import replacement
 from shrink.cli import cache, data, recipes, reports, search, tools, verbs
-from shrink.cli.options import HELP_ALL, meant, without_values
+from shrink.cli.options import HELP_ALL, help_hint, meant, without_values
 
 _USAGE_CODE = RecipeError.exit_code
 _ENVIRONMENT = {
@@ -147,9 +147,7 @@ def as_shrink_error(error: Exception) -> ShrinkError:
             if instead := replacement(*removed):
                 removed_name = message.removeprefix("No such command").split(". ")[0]
                 message, near = f"Removed command{removed_name}", instead
-        return RecipeError(
-            message, subject=command, hint=near or f"`{command} --help` lists what it takes"
-        )
+        return RecipeError(message, subject=command, hint=near or help_hint(command))
     if isinstance(error, ModuleNotFoundError):
         from shrink.base.packages import missing_package
 

@@ -34,7 +34,7 @@ def compact_file(
     from shrink.compact.targets.names import PLACED
     from shrink.contract.findings import Placing, Rewriting
     from shrink.contract.job import CompactJob
-    from shrink.contract.usage import record_of, write_record
+    from shrink.contract.usage import check_record_place, keep_record, record_of
     from shrink.model.reference import parse_model_reference, refuse_idle_trust
     from shrink.run.tool import run_tool
 
@@ -42,10 +42,13 @@ def compact_file(
     reference = parse_model_reference(model, Path.cwd())
     refuse_idle_trust(trust, [reference])
     known = record_of(reference.path)  # before the target may take its place
+    target = free_path(output, force)
+    if known:
+        check_record_place(target, force)
     job = CompactJob(
         name=str(reference),
         model=reference.source(),
-        target=free_path(output, force),
+        target=target,
         arena_bytes=config.arena_bytes,
         max_extra_macs=config.max_extra_macs,
         int8_io=config.int8_io,
@@ -54,11 +57,11 @@ def compact_file(
     )
     if config.target in PLACED:
         placed = run_tool(job, Placing, console)
-        write_record(job.target, known, same_tensors=False)
+        keep_record(target, known, console.warn, same_tensors=False)
         _show(placed, console, placed_lines)
     else:
         rewritten = run_tool(job, Rewriting, console)
-        write_record(job.target, known, same_tensors=False)
+        keep_record(target, known, console.warn, same_tensors=False)
         _show(rewritten, console, lines_of)
 
 
@@ -75,6 +78,7 @@ def _show(result: T, console: Console, lines: Callable[[T], list[str]]) -> None:
 def _config(model: str, stage: JsonObject) -> CompactConfig:
     """Return the stage's configuration, refused in the words of a recipe where it is wrong."""
     from shrink.base.errors import RecipeError
+    from shrink.cli.options import help_hint
     from shrink.data.config import NO_DATA
     from shrink.recipe.load import recipe_from_mapping
     from shrink.recipe.plan import build_plan
@@ -85,7 +89,7 @@ def _config(model: str, stage: JsonObject) -> CompactConfig:
     try:
         config = build_plan(recipe_from_mapping(value, "shrink compact")).recipe.stages[0]
     except RecipeError as error:
-        error.hint = error.hint or "`shrink compact --help` lists what it takes"
+        error.hint = error.hint or help_hint("shrink compact")
         raise
     assert isinstance(config, CompactConfig), "the recipe has this stage"
     return config

@@ -204,6 +204,12 @@ def shown_flags(command: str, words: Sequence[str]) -> tuple[str, ...] | None:
     return None if HELP_ALL in words or "COMP_WORDS" in os.environ else SHOWN[command]
 
 
+def help_hint(command: str) -> str:
+    """Return a hint that names the help with every flag of a command, such as `shrink prune`."""
+    flag = HELP_ALL if command.rpartition(" ")[2] in SHOWN else "--help"
+    return f"`{command} {flag}` lists what it takes"
+
+
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "run": (
         "shrink run digits",

@@ -326,6 +326,7 @@ def _run(
     common: _Common,
 ) -> None:
     from shrink.base.console import Console
+    from shrink.cli.options import help_hint
     from shrink.recipe.resolved import recipe_text
     from shrink.recipe.single import portable
     from shrink.run.options import RunOptions
@@ -338,7 +339,7 @@ def _run(
     console = Console(as_json=common.json_, quiet=common.quiet, verbose=common.verbose)
     said = f"shrink {verb}"
     value = VerbCall(verb, model, stages, sections, common.data, common.custom_objects).recipe()
-    plan = plan_verb(value, said, f"`{said} --help` lists what it takes")
+    plan = plan_verb(value, said, help_hint(said))
     if common.emit_recipe:
         written = portable(value, Path.cwd())
         if common.json_:

@@ -8,7 +8,7 @@ what is foreign. A dataclass is an object with a key for each field, in the orde
     class Example:
         name: str
         note: str | None = left_out(None)    # no key where it is None
-            others: Mapping[str, Any] = unknown_keys()
+        others: Mapping[str, Any] = unknown_keys()
 """
 
 from __future__ import annotations

@@ -15,13 +15,13 @@ import functools
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from shrink.base import files
 from shrink.base.cache import cache_root, keep, key_of, lineage_path
-from shrink.base.errors import ReportWarning
+from shrink.base.errors import RecipeError, ReportWarning, ResourceError
 from shrink.base.foreign import JsonObject
 from shrink.contract.codec import ContractError, from_plain, to_plain
 from shrink.contract.details import Details, Usage
@@ -141,7 +141,10 @@ def identity(artifact: Path) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _layers_and_weights(archive: Path, sha256: str) -> str:
-    """Hash what is the same when Keras saves a model again, with or without `compile`."""
+    """Hash what is the same when Keras saves a model again without the weights of an optimizer.
+
+    Those are in the same HDF5 file. It may come from anywhere, and only workers parse such files.
+    """
     try:
         with zipfile.ZipFile(archive) as members:
             # Keras packs nothing, so that no more than the file is read.
@@ -151,14 +154,7 @@ def _layers_and_weights(archive: Path, sha256: str) -> str:
             with members.open("model.weights.h5") as file:
                 weights = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
             return key_of(json.dumps(config, sort_keys=True), weights)
-    except (
-        zipfile.BadZipFile,
-        KeyError,
-        ValueError,
-        RecursionError,
-        NotImplementedError,
-        EOFError,
-    ):
+    except _DAMAGED:
         return sha256
 
 
@@ -226,6 +222,37 @@ def write_record(artifact: Path, known: JsonObject, *, same_tensors: bool = True
     files.write_json(record_path(artifact), document)
     cached = lineage_path(cache_root(), identity(artifact))
     files.write_json(cached, {**files.read_mapping(cached), **document})
+
+
+def check_record_place(artifact: Path, force: bool) -> None:
+    """Refuse to write a file where `write_record` would replace a file that is no record.
+
+    Raises:
+        RecipeError: there is one, and `force` is not set.
+    """
+    place = record_path(artifact)
+    if place.exists() and not force and not any("sha256" in one for one in _artifacts(place)):
+        raise RecipeError(
+            f"the file exists, and the record of {artifact.name} would replace it",
+            subject=place,
+            hint="choose --output, or --force to overwrite",
+        )
+
+
+def keep_record(
+    artifact: Path, known: JsonObject, warn: Callable[[str], None], *, same_tensors: bool = True
+) -> None:
+    """Write the record of a file that is complete; where that fails, warn and go on."""
+    try:
+        write_record(artifact, known, same_tensors=same_tensors)
+    except (OSError, ResourceError) as error:
+        where = "beside it"
+        hint = "write it to another folder, or state how its inputs are made where you use it"
+        if str(cache_root()) in str(error):
+            where = "in the cache, which knows copies"
+            hint = "copy the file with its record, or choose another place with SHRINK_CACHE_DIR"
+        why = str(error).partition("\n")[0]  # its own hint is about the file
+        warn(f"{artifact} is written, but not its record {where}: {why}\n  hint: {hint}")
 
 
 def stale_record(artifact: Path) -> tuple[ReportWarning, ...]:

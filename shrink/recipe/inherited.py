@@ -51,9 +51,10 @@ def inherit(loaded: LoadedRecipe, reference: ModelReference) -> Inherited:
         DataError: the recipe's classes cannot be those of the model's outputs.
     """
     usage = read_usage(reference.path) if reference.trained else None
-    stale = stale_record(reference.path) if reference.trained else ()
+    if usage is None and reference.trained:
+        return Inherited(loaded, warnings=stale_record(reference.path))
     if usage is None or usage.data is None or loaded.recipe.data.source == NO_DATA:
-        return Inherited(loaded, usage, warnings=stale)
+        return Inherited(loaded, usage)
     recipe = loaded.recipe
     recorded = _recorded(usage, recipe.data, reference.path)
     _check_classes(recipe.data.classes, usage.labels, loaded)
@@ -64,7 +65,7 @@ def inherit(loaded: LoadedRecipe, reference: ModelReference) -> Inherited:
         task = type(task).model_validate({**task.model_dump(exclude_none=True), "decode": decode})
         given = (*given, "task.decode")
     recipe = recipe.model_copy(update={"data": filled, "task": task})
-    return Inherited(replace(loaded, recipe=recipe), usage, given, (*stale, *warnings))
+    return Inherited(replace(loaded, recipe=recipe), usage, given, warnings)
 
 
 def check_named(
@@ -88,8 +89,10 @@ def check_named(
         ModelError: it was made with another vocabulary or front end than the recipe states.
     """
     usage, data = read_usage(reference.path), loaded.recipe.data
-    if usage is None or usage.data is None or data.source == NO_DATA:
+    if usage is None:
         return stale_record(reference.path)
+    if usage.data is None or data.source == NO_DATA:
+        return ()
     called = "student" if role == "model" else "teacher"
     recorded = _recorded(usage, data, reference.path)
     stated = data.model_dump(mode="json", exclude_unset=True, exclude_none=True)

@@ -338,8 +338,11 @@ def _worse_than_saved(
         return result
     if then is None or then.value is None or then.growing:
         if not why:
-            missing = f"it has no stage {now.stage} at an end"
-            found = then.reason if then and then.reason else missing
+            found = f"it has no stage {now.stage} at an end"
+            if then is not None and then.growing:
+                found = "its run did not finish"
+            elif then is not None and then.reason:
+                found = then.reason
             why = f"nothing to compare with in the saved report: {found}"
             excused = gate.missing == "pass"
         reason = Note.read(why)

@@ -8,12 +8,12 @@ from typing import Literal
 
 from shrink.base import files
 from shrink.base.console import Console
-from shrink.base.errors import ModelError, RecipeError, ResourceError
+from shrink.base.errors import ModelError, RecipeError
 from shrink.contract.details import Usage
 from shrink.contract.findings import Exported, Firmware
 from shrink.contract.job import ExportJob, FirmwareFactsJob
 from shrink.contract.model_source import NO_TRUST, Trust
-from shrink.contract.usage import read_usage, record_of, record_path, write_record
+from shrink.contract.usage import check_record_place, keep_record, read_usage, record_of
 from shrink.model.reference import ModelReference
 from shrink.run.tool import run_tool
 from shrink.tflite.cc_array import array_paths, cc_array
@@ -61,7 +61,10 @@ def export_model(
     target = output or stem.with_name(f"{stem.name}-{_ENDINGS[format_name]}")
     if suffix and target.suffix != suffix:
         raise RecipeError("a Keras file's name ends in .keras", subject=target)
-    _check_free([target, record_path(target)], force)
+    _check_free([target], force)
+    known = record_of(reference.path)
+    if known:
+        check_record_place(target, force)
     job = ExportJob(
         name=str(reference),
         model=reference.source(trust),
@@ -69,10 +72,7 @@ def export_model(
         target=target.resolve(),
     )
     run_tool(job, Exported, console)
-    try:
-        write_record(target, record_of(reference.path))
-    except (OSError, ResourceError) as error:  # the file itself is whole
-        console.warn(f"{target} has no record of how it is used: {error}")
+    keep_record(target, known, console.warn)
     return [str(target)]
 
 

@@ -17,7 +17,7 @@ from shrink.base.errors import RecipeError, ShrinkError
 from shrink.base.foreign import Json
 from shrink.contract.codec import to_plain
 from shrink.contract.model_source import Trust
-from shrink.contract.usage import record_of, write_record
+from shrink.contract.usage import check_record_place, keep_record, record_of
 from shrink.model.reference import ModelReference, refuse_idle_trust
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import resolved_recipe
@@ -172,6 +172,8 @@ def perform(
     store = Store(cache_root(), console.warn)
     alone = names_artifact(options.output)
     final = only_artifact(plan, options) if alone else None
+    if alone:
+        check_record_place(options.output, options.force)
     refuse_idle_trust(Trust(everything=options.trust_model), _references(plan))
     guard_models(plan, Trust(plan.custom_objects, options.trust_model))
     if options.trust_model:
@@ -187,17 +189,17 @@ def perform(
         with leading(runner, store.root, place):
             result = runner.run()
         _tell_trackers(trackers or Trackers(), result, console)
-        return result if final is None else _keep_artifact(result, final, options.output)
+        return result if final is None else _keep_artifact(result, final, options.output, console)
 
 
-def _keep_artifact(result: RunResult, final: Step, target: Path) -> RunResult:
+def _keep_artifact(result: RunResult, final: Step, target: Path, console: Console) -> RunResult:
     """Copy one step's artifact out of a run folder that goes; a failed run leaves none."""
     kept, stages = None, []
     for stage in result.report.stages:
         if stage.name == final.name and stage.artifact and result.error is None:
             files.make_folder(target.parent)
             files.copy(result.folder / stage.artifact, target)
-            write_record(target, record_of(result.folder / stage.artifact))
+            keep_record(target, record_of(result.folder / stage.artifact), console.warn)
             kept = str(target.resolve())
         stages.append(replace(stage, artifact=kept))
     report = replace(result.report, stages=tuple(stages))

@@ -43,6 +43,7 @@ from shrink.contract.model_source import Trust
 from shrink.contract.report import Figures, Stage
 from shrink.contract.result import Evidence, scores_from_plain, scores_to_plain
 from shrink.contract.searched import SEARCH_NAME, Best, Searched, Trial, TrialStatus
+from shrink.contract.usage import check_record_place, keep_record, record_of
 from shrink.recipe.plan import Plan
 from shrink.recipe.resolved import recipe_sha256
 from shrink.report.content import stage_figures
@@ -348,6 +349,7 @@ class Search:
                     subject=self.artifact,
                     hint="choose another name with --output, or overwrite it with --force",
                 )
+            check_record_place(self.artifact, self.options.force)
         if self.jobs > 1 and self.candidates.timed and self.config.latency is None:
             raise RecipeError(
                 "latency would be measured on this host while other workers train",
@@ -467,6 +469,8 @@ class Search:
                     files.make_folder(self.artifact.parent)
                     with files.replacing(self.artifact) as temporary:
                         shutil.copyfile(self.folder / best.artifact, temporary)
+                    known = record_of(self.folder / best.artifact)
+                    keep_record(self.artifact, known, self.console.warn)
             except (Interrupted, Terminated) as error:
                 self.stop = error
             except ShrinkError as error:  # the trials are kept all the same

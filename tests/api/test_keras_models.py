@@ -97,6 +97,9 @@ def record(folder: str) -> dict[str, Any]:
     check("compiled")
     model.evaluate(np.zeros((4, 4), np.float32), np.zeros((4, 2)), verbose=0)
     check("evaluated")
+    plain = Path(folder, "evaluated.keras")
+    tf_keras.models.load_model(plain, compile=False).save(plain)
+    found["without compile"] = [record_of(plain).get("recipe")]
     write_record(made, {"recipe": "newer"})
     check("recorded anew")
     weights = model.get_weights()
@@ -112,6 +115,7 @@ def test_a_loaded_model_has_its_record_until_layers_or_weights_change(tmp_path: 
     assert forks.call(__name__, "record", folder=str(tmp_path)) == {
         "loaded": ["own", "own"],
         "frozen": ["own", "own"],
+        "without compile": ["own"],
         "compiled": ["own", "own"],  # the file is known since it was given as an object
         "evaluated": ["own", "own"],
         "recorded anew": ["newer", "newer"],

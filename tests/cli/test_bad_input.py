@@ -145,7 +145,7 @@ def test_run_refuses_a_wrong_override(folder: Path, text: str, words: list[str])
         (["run", "toy.yaml", "--set"], ["'--set' requires an argument"]),
         (["run", "toy.yaml", "--from", "trian"], ["--from", "trian", "did you mean train?"]),
         (["train", "toy.py"], ["--data", "no data was named"]),
-        (["quantize", "toy.py", "--aware"], ["`shrink quantize --help`"]),
+        (["quantize", "toy.py", "--aware"], ["`shrink quantize --help-all`"]),
         (["data", "check", "--seed"], ["`shrink data check --help`"]),
         (["train", "toy.py", "--data", "digtis"], ["did you mean digits?"]),
         (["train", "toy.py", "--data", "digits", "--epochs", "x"], ["epochs", "integer", "'x'"]),

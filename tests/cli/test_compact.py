@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shrink.base.files import sha256
 from shrink.cli.compact import lines_of
 from shrink.contract.compaction import MemoryMap, RuntimeEquality, StoredKernels
 from shrink.contract.findings import Rewriting
@@ -44,6 +45,25 @@ def test_compact_writes_a_file_and_says_what_became_of_it(model: Path) -> None:
     assert found["file_bytes"] == len(written.read_bytes())
     again = run(*command, model=model, expect=2)
     assert "the file exists" in again.stderr
+
+
+def test_compact_leaves_a_file_that_is_no_record(model: Path) -> None:
+    entry = {"file": model.name, "sha256": sha256(model), "recipe": "own"}
+    record = {"artifacts": [entry]}
+    model.with_name("model.tflite.json").write_text(json.dumps(record), encoding="utf-8")
+    mine = model.parent / "small.tflite.json"
+    mine.write_text("mine", encoding="utf-8")
+    refused = run("compact", "model.tflite", *SMALL, model=model, expect=2)
+    assert "small.tflite.json: the file exists" in refused.stderr
+    assert "--force" in refused.stderr
+    assert mine.read_text(encoding="utf-8") == "mine"
+    assert not (model.parent / "small.tflite").exists()
+    # What cannot be written beside the file takes nothing from the file.
+    mine.unlink()
+    mine.mkdir()
+    done = run("compact", "model.tflite", *SMALL, "--force", model=model)
+    assert "is written, but not its record beside it" in done.stderr
+    assert (model.parent / "small.tflite").is_file()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from shrink.base import files
 from shrink.base.errors import DataError, ModelError
-from shrink.contract.usage import record_path
+from shrink.contract.usage import record_path, write_record
 from shrink.data.token_config import TokensConfig
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
@@ -200,6 +200,19 @@ def test_a_changed_file_has_no_record(tmp_path: Path) -> None:
         (tmp_path / "artifacts" / "metadata.json").read_text(), encoding="utf-8"
     )
     plan = planned(own, {"source": "images"})
+    assert plan.inherited is not None
+    assert (plan.recipe.data.image_size, plan.inherited.warnings) == ((8, 8), ())
+
+
+def test_a_stale_record_is_no_matter_where_the_cache_knows_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    model = recorded(tmp_path, data=IMAGES)
+    model.write_bytes(b"another")
+    write_record(model, {"data": IMAGES})
+    record_path(model).unlink()
+    plan = planned(model, {"source": "images"})
     assert plan.inherited is not None
     assert (plan.recipe.data.image_size, plan.inherited.warnings) == ((8, 8), ())
 

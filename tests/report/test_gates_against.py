@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,17 @@ def test_check_gates_misses_when_the_saved_figure_is_unknown() -> None:
     (result,) = check_gates(stages, gates, saved={"arena_bytes": then}, **settings)
     assert result["passed"] is False
     assert result["reason"].startswith("nothing to compare with in the saved report")
+
+
+@pytest.mark.parametrize("name", ["duration_s", "training_peak_bytes"])
+def test_check_gates_says_that_the_saved_run_did_not_finish(name: str) -> None:
+    train, quantize = run(96, 10)
+    then = [train, replace(quantize, status="failed")]
+    (result,) = check({name: {"against": "m"}}, run(96, 10), then)
+    assert (result["value"], result["passed"]) == (None, False)
+    assert result["reason"] == (
+        "nothing to compare with in the saved report: its run did not finish"
+    )
 
 
 @pytest.mark.parametrize(

@@ -107,5 +107,11 @@ def test_output_of_tflite_leaves_that_file_alone(folder: Path) -> None:
         cwd=folder, store=folder / "store",
     )  # fmt: skip
     after = {p for p in folder.rglob("*") if "store" not in p.parts}
-    assert after - before == {folder / "new", folder / "new" / "x.tflite"}
+    record = folder / "new" / "x.tflite.json"
+    assert after - before == {folder / "new", folder / "new" / "x.tflite", record}
     assert done.stdout.splitlines()[-1] == str(folder / "new" / "x.tflite")
+    record.write_text("mine", encoding="utf-8")
+    words = ("quantize", "runs/train-toy", "--output", "new/x.tflite")
+    refused = shrink(*words, cwd=folder, store=folder / "store", expect=2)
+    assert "x.tflite.json: the file exists" in refused.stderr
+    assert record.read_text(encoding="utf-8") == "mine"

@@ -15,7 +15,9 @@ import pytest
 from shrink.base import yaml
 from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, ResourceError, StageError
+from shrink.base.files import read_mapping, sha256
 from shrink.contract.job import Outline
+from shrink.contract.usage import record_path
 from shrink.recipe.load import load_recipe
 from shrink.run.options import RunOptions
 from shrink.search import session
@@ -353,6 +355,8 @@ def test_the_best_is_copied_to_a_file_where_the_output_names_one(
     assert made.run() == 0
     assert made.folder == Path("runs/r-search")
     assert file.read_bytes() == (made.folder / "best/artifacts/02-quantize.tflite").read_bytes()
+    (entry,) = read_mapping(record_path(file))["artifacts"]
+    assert (entry["file"], entry["sha256"]) == ("best.tflite", sha256(file))
     with pytest.raises(RecipeError, match="file exists"):
         search(tmp_path, {"trials": 2}, FakeAttempt(), output=file).run()
 
