@@ -124,6 +124,9 @@ class Compiled:
 
     def metric_names(self) -> tuple[list[str], list[str]]:
         """Return the metrics that shrink has, by its names, and the stored names of the others."""
+        if self.by == "run":  # a record has shrink's own names
+            names = [str(name) for name in _flat(self.metrics)]
+            return [n for n in names if metric_of(n)], [n for n in names if not metric_of(n)]
         known: list[str] = []
         others: list[str] = []
         # Elements that the loss ignores are in no metric.

@@ -234,7 +234,9 @@ def _since_origin(report: Report, stage: Stage, metric: str | None) -> str:
     if before and after:
         changes.append(f"{format_value(before, 'bytes')} became {format_value(after, 'bytes')}")
     delta = metric_delta(stage.delta_origin, metric) if metric else None
-    if metric and delta:
+    if metric and delta and not report.chain.same_examples:
+        changes.append(f"{metric} is not comparable: the test examples differ")
+    elif metric and delta:
         changes.append(f"{metric} {_change(metric, delta)}")
     since = f"Since {origin.stage} of {origin.run}"
     return f"{since}: {', '.join(changes)}." if changes else ""

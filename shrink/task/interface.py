@@ -135,7 +135,9 @@ def describe_usage(
         normalize=data.normalize.model_dump() if data.normalize is not None else None,
         front_end=front_end_of(dataset, data),
         decode=None if task.decode is None else task.decode.model_dump(mode="json"),
-        data=usage_section(data.model_copy(update={"inputs": dataset.columns or data.inputs})),
+        data=usage_section(
+            data.model_copy(update={"inputs": tuple(dataset.columns) or data.inputs})
+        ),
     )
 
 

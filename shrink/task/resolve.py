@@ -256,11 +256,14 @@ class _Resolver:
             self._warnings.append(
                 TaskWarning(
                     "compiled-metrics",
-                    f"the model was compiled with {', '.join(others)}, which shrink does not "
-                    "have for these outputs; the report leaves them out",
+                    f"the model was {'measured' if self._stored_by == 'run' else 'compiled'} with "
+                    f"{', '.join(others)}, which shrink does not have for these outputs; the "
+                    "report leaves them out",
                     "set task.metrics to the metrics that matter",
                 )
             )
+        if self._stored_by == "run" and named:
+            return tuple(named), "run"
         if self._stored_by == "compiled" and kinds == {"labels"} and not single:
             # Keras counts them over all labels.
             named = [f"{n}_micro" if n in ("precision", "recall") else n for n in named]

@@ -329,6 +329,17 @@ def test_resolve_task_says_what_would_do_where_targets_do_not_fit(
     assert hint in str(caught.value.hint)
 
 
+def test_metrics_of_a_record_keep_their_names_and_get_no_company(tmp_path: Path) -> None:
+    interface = keras_interface(model_of(L.Dense(5, activation="softmax")))
+    dataset = dataset_of(tmp_path, CLASSES)
+    names = ["balanced_accuracy", "f1_macro", "roc_auc", "log_loss"]
+    stored = Compiled("sparse_categorical_crossentropy", [*names, "/a/own.py:mine"], by="run")
+    task = resolve_task(TaskConfig(), dataset, interface, stored)
+    assert (task.metrics, task.metrics_by) == (tuple(names), "run")
+    (warning,) = [one for one in task.warnings if one.code == "compiled-metrics"]
+    assert "measured with /a/own.py:mine" in warning.message
+
+
 def test_resolve_task_takes_what_the_model_was_compiled_with(tmp_path: Path) -> None:
     interface = keras_interface(model_of(L.Dense(3, activation="sigmoid")))
     dataset = dataset_of(tmp_path, SEVERAL)
