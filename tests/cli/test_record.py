@@ -6,11 +6,12 @@ import json
 import random
 import shutil
 import wave
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import h5py
+import lmdb
 import numpy as np
 import pytest
 import tf_keras as keras
@@ -40,6 +41,9 @@ def digit():
 def forecast():
     i = L.Input((6, 2))
     return k.Model(i, L.Reshape((1, 2))(L.Dense(2)(L.Flatten()(i))))
+def segments():
+    i = L.Input((8, 8, 3))
+    return k.Model(i, L.Conv2D(3, 1)(L.Conv2D(8, 1, activation="relu")(i)))
 def text():
     i = L.Input((6,), dtype="int32")
     return k.Model(i, L.Dense(2)(L.GlobalAveragePooling1D()(L.Embedding(40, 8)(i))))
@@ -88,16 +92,45 @@ def write_sounds(root: Path) -> None:
                 file.writeframes(samples.tobytes())
 
 
+def serialized(x: np.ndarray, y: np.ndarray) -> Iterator[bytes]:
+    import tensorflow as tf
+
+    for values, label in zip(x, y, strict=True):
+        numbers = tf.train.Feature(float_list=tf.train.FloatList(value=values))
+        kind = tf.train.Feature(int64_list=tf.train.Int64List(value=[label]))
+        features = tf.train.Features(feature={"x": numbers, "y": kind})
+        yield tf.train.Example(features=features).SerializeToString()
+
+
 def write_records(path: Path, x: np.ndarray, y: np.ndarray) -> None:
     import tensorflow as tf
 
     path.mkdir()
     with tf.io.TFRecordWriter(str(path / "all.tfrecord")) as writer:
-        for values, label in zip(x, y, strict=True):
-            numbers = tf.train.Feature(float_list=tf.train.FloatList(value=values))
-            kind = tf.train.Feature(int64_list=tf.train.Int64List(value=[label]))
-            features = tf.train.Features(feature={"x": numbers, "y": kind})
-            writer.write(tf.train.Example(features=features).SerializeToString())
+        for example in serialized(x, y):
+            writer.write(example)
+
+
+def write_database(path: Path, x: np.ndarray, y: np.ndarray) -> None:
+    with (
+        lmdb.open(str(path), subdir=False, map_size=1 << 20) as environment,
+        environment.begin(write=True) as transaction,
+    ):
+        for number, example in enumerate(serialized(x, y)):
+            transaction.put(f"{number:05}".encode(), example)
+
+
+def write_scans(root: Path) -> None:
+    """Pictures of four squares in three colours, and the colour of each pixel."""
+    noise = np.random.default_rng(0)
+    colours = np.array([(30, 220, 30), (220, 30, 30), (30, 30, 220)])
+    for name in ("images", "masks"):
+        (root / name).mkdir(parents=True)
+    for index in range(60):
+        mask = noise.integers(0, 3, (2, 2)).repeat(4, 0).repeat(4, 1).astype(np.uint8)
+        pixels = (colours[mask] + noise.normal(0, 25, (8, 8, 3))).clip(0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(root / "images" / f"{index}.png")
+        Image.fromarray(mask).save(root / "masks" / f"{index}.png")
 
 
 def write_series(path: Path) -> None:
@@ -140,6 +173,16 @@ SECTIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
             "features": {"x": {"type": "float32", "shape": [4]}, "y": {"type": "int64"}},
         },
     ),
+    "lmdb": (
+        "dense",
+        "numbers.lmdb",
+        {
+            "source": "lmdb",
+            "normalize": SCALED,
+            "features": {"x": {"type": "float32", "shape": [4]}, "y": {"type": "int64"}},
+        },
+    ),
+    "masks": ("segments", "scans", {"source": "masks", "normalize": {"scale": 1 / 255}}),
     "hdf5": ("dense", "numbers.h5", {"source": "hdf5", "normalize": SCALED, "inputs": ["values"]}),
     "audio": ("sound", "sounds", {"source": "audio", "audio": CLIPS}),
     "series": (
@@ -167,6 +210,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file["values"], file["y"] = x, y
     (folder / "load.py").write_text(LOAD, encoding="utf-8")
     write_records(folder / "records", x, y)
+    write_database(folder / "numbers.lmdb", x, y)
+    write_scans(folder / "scans")
     write_sounds(folder / "sounds")
     write_series(folder / "waves.csv")
     rows = [f"{','.join(map(str, one))},k{label}" for one, label in zip(x, y, strict=True)]
