@@ -95,7 +95,7 @@ def decoded(
                     hint="convert it to RGB with its colour profile",
                 )
             if image.format == "PNG":
-                _check_png(content)
+                check_png(content)
             is_gray = image.mode in _GRAY_MODES and image.format != "GIF"
             has_exif = "exif" in image.info or (image.format == "PNG" and b"eXIf" in content)
             upright = ImageOps.exif_transpose(image) if has_exif else image
@@ -114,7 +114,7 @@ def decoded(
         raise DataError(wrong.message, hint=wrong.hint or _HINT) from error
 
 
-def _check_png(content: bytes) -> None:
+def check_png(content: bytes) -> None:
     """Raise `ValueError` for a wrong checksum, which Pillow passes over (PNG, section 5.3).
 
     Chunks end with IEND; what is behind it is no part of the image.

@@ -13,7 +13,7 @@ from PIL import Image
 
 from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
-from shrink.data.decoding import read_content, read_image, undecodable
+from shrink.data.decoding import check_png, read_content, read_image, undecodable
 from shrink.data.folders import shown
 
 _HINT = "save it as a PNG of class numbers: with a palette, or gray with the number as value"
@@ -49,13 +49,11 @@ def _numbers(content: bytes) -> np.ndarray:
         raise DataError("a mask has to be a PNG file")
     try:
         with Image.open(io.BytesIO(content), formats=("PNG",)) as image:
-            # By what Pillow multiplies gray values of 2 or 4 bits, to fill 8; 1 for all others.
+            check_png(content)
             depth, colour = content[24:26]
-            mode, values = (
-                image.mode,
-                np.asarray(image)
-                // (255 // (2**depth - 1) if colour == _GRAY and depth in (2, 4) else 1),
-            )
+            # Pillow multiplies gray values of 2 or 4 bits to fill 8.
+            factor = 255 // (2**depth - 1) if colour == _GRAY and depth in (2, 4) else 1
+            mode, values = image.mode, np.asarray(image) // factor
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise undecodable(error, "a PNG") from error
     if values.ndim != 2:

@@ -142,6 +142,14 @@ def test_read_mask_gives_the_stored_number_at_every_depth(
     np.testing.assert_array_equal(found, mask)
 
 
+def test_read_mask_refuses_a_flipped_bit_in_any_byte(tmp_path: Path) -> None:
+    whole, path = png(numbers(0), 8, 3), tmp_path / "m.png"
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(DataError):
+            read_mask(str(path))
+
+
 def test_open_dataset_takes_gray_values_of_four_bits_as_class_numbers(tmp_path: Path) -> None:
     write(tmp_path)
     for index in range(COUNT):
