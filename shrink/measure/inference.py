@@ -36,7 +36,6 @@ from shrink.tflite.runtime import (
 )
 
 A = TypeVar("A")
-_LEAST_S = LEAST_S
 
 _LIMIT_S = 120
 """Seconds that the inference of one model may take, its start included."""
@@ -111,7 +110,7 @@ def latency(tflite: Path, threads: int = 1, inputs: Sequence[Array] = ()) -> Lat
     """
     with tempfile.TemporaryDirectory(prefix="shrink-latency-") as folder:
         path = _save(inputs, Path(folder) / "inputs.npz") if len(inputs) else ""
-        result, reason = _timed(LatencyRequest(str(tflite.resolve()), threads, path, _LEAST_S))
+        result, reason = _timed(LatencyRequest(str(tflite.resolve()), threads, path, LEAST_S))
     examples = len(inputs[0]) if len(inputs) else 0
     if result is None:
         none = Measured[float](None, f"latency not measured: {reason}")

@@ -19,7 +19,7 @@ from shrink.base.types import JsonObject
 from shrink.contract.report import Skipped
 from shrink.graph.network import Call, Network, Ref, is_batch_norm, read_network
 from shrink.graph.rebuild import connect
-from shrink.quantization.calibration import Batches, Ranges, least_squares_of, tensor_values
+from shrink.quantization.calibration import Batches, Ranges, least_squares_of, values_of_few
 from shrink.quantization.source import FloatModel
 from shrink.tflite.names import ordered, signature_names
 
@@ -177,9 +177,9 @@ class AwareModel:
             batches: a few examples of the first batch are run.
         """
         source = FloatModel(self.trained())
-        few = [{name: array[:TOLD_BY] for name, array in next(iter(batches)).items()}]
-        (ours,) = _activations(read_network(self.plain), self.aware, few)
-        (theirs,) = tensor_values(source.float32.content, few)
+        few = {name: array[:TOLD_BY] for name, array in next(iter(batches)).items()}
+        (ours,) = _activations(read_network(self.plain), self.aware, [few])
+        theirs = values_of_few(source.float32.content, few)
         indices = {name: same_values(array, ours) for name, array in theirs.items()}
         source.ranges = {
             name: self.ranges[index]

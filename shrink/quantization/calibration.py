@@ -172,7 +172,7 @@ def extreme_ranges(content: bytes, batches: Batches) -> Ranges:
     Raises:
         StageError: as `extremes_of`.
     """
-    return extremes_of(tensor_values(content, portions(content, batches)))
+    return extremes_of(tensor_values(content, batches))
 
 
 def least_squares_ranges(content: bytes, batches: Batches, levels: int = 256) -> Ranges:
@@ -191,9 +191,7 @@ def least_squares_ranges(content: bytes, batches: Batches, levels: int = 256) ->
     """
     graph = read(content)[0]
     borders = {graph.tensors[i].name for i in (*graph.inputs, *graph.outputs)}
-    return least_squares_of(
-        lambda: tensor_values(content, portions(content, batches)), levels, borders
-    )
+    return least_squares_of(lambda: tensor_values(content, batches), levels, borders)
 
 
 def extremes_of(activations: Iterable[Activations]) -> Ranges:
@@ -313,7 +311,7 @@ def portions(content: bytes, batches: Batches) -> Iterator[Named]:
 
 
 def tensor_values(content: bytes, batches: Batches) -> Iterator[dict[str, np.ndarray]]:
-    """Yield the float activations of every batch by name, the model's inputs among them.
+    """Yield the float activations by name, the model's inputs among them, of `portions` of batches.
 
     Args:
         content: a float .tflite model.
@@ -328,7 +326,7 @@ def tensor_values(content: bytes, batches: Batches) -> Iterator[dict[str, np.nda
     runner = load(exposing(content, tensors))
     names = [graph.tensors[i].name for i in (*graph.inputs, *tensors)]
     outputs = {graph.tensors[i].name for i in graph.outputs}
-    for arrays in batches:
+    for arrays in portions(content, batches):
         inputs = ordered(arrays, runner.input_names)
         found = dict(zip(names, [*inputs, *runner.predict(arrays, batch_size=_CHUNK)], strict=True))
         for name in outputs & found.keys():
@@ -339,3 +337,9 @@ def tensor_values(content: bytes, batches: Batches) -> Iterator[dict[str, np.nda
                     hint="shrink data check",
                 )
         yield found
+
+
+def values_of_few(content: bytes, few: Named) -> Activations:
+    """Return what `tensor_values` yields of a few examples, all of it at once."""
+    pieces = list(tensor_values(content, [few]))
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}

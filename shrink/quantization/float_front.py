@@ -15,7 +15,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.quantization.calibration import Batches, portions, tensor_values
+from shrink.quantization.calibration import Batches, tensor_values
 from shrink.quantization.edge_quantizer import MATRIX_OPERATORS, Weighted, weighted_operators
 from shrink.quantization.float_islands import islands
 from shrink.quantization.heads import FEW_STEPS, places
@@ -132,7 +132,7 @@ def undefined_tensors(content: bytes, batches: Batches) -> list[str]:
     }
     found: dict[str, None] = {}
     least, low, high = (dict.fromkeys(divisors, start) for start in (np.inf, 0.0, 0.0))
-    for values in tensor_values(content, portions(content, batches)):
+    for values in tensor_values(content, batches):
         found |= {name: None for name, array in values.items() if not np.isfinite(array).all()}
         for name in divisors.keys() & values.keys():
             finite = values[name][np.isfinite(values[name])]

@@ -12,7 +12,7 @@ from shrink.base.errors import InternalError
 from shrink.contract.trained_range import TrainedRange
 from shrink.graph.network import read_network
 from shrink.quantization.aware_model import TOLD_BY, Flat, flat_model, same_values
-from shrink.quantization.calibration import Batches, Ranges, tensor_values
+from shrink.quantization.calibration import Batches, Ranges, values_of_few
 from shrink.quantization.source import FloatModel
 from shrink.tflite.names import ordered, signature_names
 
@@ -38,7 +38,7 @@ def ranges_of_file(source: FloatModel, trained: Sequence[TrainedRange], batches:
         return {}
     few = {name: array[:TOLD_BY] for name, array in next(iter(batches)).items()}
     ours = _outputs(plain, list(by_layer), few)
-    (theirs,) = tensor_values(source.float32.content, [few])
+    theirs = values_of_few(source.float32.content, few)
     found = {tensor: same_values(array, ours) for tensor, array in theirs.items()}
     return {
         tensor: (min(by_layer[name].low, 0.0), max(by_layer[name].high, 0.0))

@@ -74,10 +74,15 @@ def test_ranges_do_not_depend_on_how_many_activations_are_held_at_once(
 ) -> None:
     content, given = float_cnn(), batches()
     wanted = extreme_ranges(content, given), least_squares_ranges(content, given)
+    (whole,) = calibration.tensor_values(content, given[:1])
     monkeypatch.setattr(calibration, "_MOST_ACTIVATION_BYTES", most_bytes)
-    pieces = [len(next(iter(p.values()))) for p in calibration.portions(content, given)]
+    pieces = [len(next(iter(p.values()))) for p in calibration.tensor_values(content, given)]
     assert sum(pieces) == sum(len(next(iter(b.values()))) for b in given)
     assert max(pieces) < max(len(next(iter(b.values()))) for b in given)
+    few = calibration.values_of_few(content, given[0])
+    assert few.keys() == whole.keys()
+    for name, array in whole.items():
+        np.testing.assert_allclose(few[name], array, rtol=1e-5, atol=1e-6)
     found = extreme_ranges(content, given), least_squares_ranges(content, given)
     for before, after in zip(wanted, found, strict=True):
         assert before.keys() == after.keys()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -59,8 +58,15 @@ def static_int8(
     if isinstance(conversion, StageError):
         conversion = _by_converter(source, calibration, config, "static_int8", conversion)
     elif source.model is not None and noise(conversion, source, few) > _MOST_NOISE:
-        with contextlib.suppress(StageError):
+        try:
             other = _by_converter(source, calibration, config, "static_int8")
+        except StageError as error:
+            why = (
+                "outputs are far from those of the float model, and the TFLite converter cannot "
+                f"quantize it instead: {error.message}"
+            )
+            conversion = Conversion(conversion.content, (*conversion.notes, why))
+        else:
             conversion = min((conversion, other), key=lambda one: noise(one, source, few))
     if config.aware or source.ranges:
         rounded = with_grids_of_kernels(conversion.content, source.float32.content)

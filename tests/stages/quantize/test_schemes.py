@@ -17,6 +17,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.mixed import mixed_artifact
 from shrink.stages.quantize.run import truncated_inputs, with_exact_inputs, with_float_front
 from shrink.stages.quantize.schemes import SCHEMES
+from shrink.tflite.convert import Conversion
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
 from tests.quantization.test_aware_model import residual
@@ -26,9 +27,13 @@ from tests.unlabelled import UnlabelledExamples
 L = keras.layers
 
 
-def quantized(source: FloatModel) -> bytes:
+def conversion_of(source: FloatModel) -> Conversion:
     rows: Any = UnlabelledExamples(images(60))
-    return static.static_int8(source, CalibrationExamples(rows, 60, 0), QuantizeConfig()).content
+    return static.static_int8(source, CalibrationExamples(rows, 60, 0), QuantizeConfig())
+
+
+def quantized(source: FloatModel) -> bytes:
+    return conversion_of(source).content
 
 
 def assert_near(content: bytes, source: FloatModel) -> None:
@@ -38,15 +43,28 @@ def assert_near(content: bytes, source: FloatModel) -> None:
     assert np.abs(difference).max() < 0.06 * np.abs(wanted).max()
 
 
+def far_too_narrow(content: bytes, batches: Batches) -> Ranges:
+    return {n: (a / 50, b / 50) for n, (a, b) in extreme_ranges(content, batches).items()}
+
+
 def test_static_int8_takes_the_converter_where_the_quantizer_gives_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def far_too_narrow(content: bytes, batches: Batches) -> Ranges:
-        return {n: (a / 50, b / 50) for n, (a, b) in extreme_ranges(content, batches).items()}
-
     monkeypatch.setattr(static, "least_squares_ranges", far_too_narrow)
     source = FloatModel(residual(prelu=False))
     assert_near(quantized(source), source)
+
+
+def test_static_int8_reports_that_the_converter_failed_where_the_quantizer_gives_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def aborts(*_: object) -> None:
+        raise StageError("LiteRT cannot run it: killed by SIGABRT")
+
+    monkeypatch.setattr(static, "least_squares_ranges", far_too_narrow)
+    monkeypatch.setattr(static, "check_runs", aborts)
+    (note,) = [n for n in conversion_of(FloatModel(residual(prelu=False))).notes if "SIGABRT" in n]
+    assert note.startswith("outputs are far from those of the float model")
 
 
 def with_outliers(network: keras.Model) -> keras.Model:
