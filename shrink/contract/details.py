@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 from shrink.base.foreign import Json
 from shrink.contract.choices import Choice
@@ -380,3 +380,12 @@ class Details:
     placement: Placement | None = left_out(None)
     choices: tuple[Choice, ...] = left_out(())
     others: Mapping[str, Json] = unknown_keys()
+
+    def filled_by(self, other: Details | None) -> Details:
+        """Return these details with the fields that `other` does not leave empty.
+
+        An audit has the operators, with the layers that they were made of.
+        """
+        empty, given = vars(Details()), vars(other or Details())
+        filled = replace(self, **{k: v for k, v in given.items() if v != empty[k]})
+        return replace(filled, operators=()) if filled.audit else filled

@@ -11,8 +11,7 @@ import tf_keras as keras
 
 from shrink.base.errors import InternalError
 from shrink.base.host import machine
-from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.details import Details
+from shrink.contract.codec import from_plain
 from shrink.contract.events import Send
 from shrink.contract.job import StepJob
 from shrink.contract.model_source import ModelSource
@@ -51,24 +50,27 @@ def measure_again(job: StepJob, send: Send) -> StepDone:
     # The same words come from training, too: what the earlier measuring said is replaced.
     kept = [note for note in before.notes if note not in earlier.notes]
     said = [one for one in before.warnings if one not in earlier.warnings]
-    details = {**shown, **{k: v for k, v in to_plain(before.details).items() if v is not None}}
-    details |= {key: shown[key] for key in ("task", "confusion", "by_output") if key in shown}
-    if "audit" in details:
-        details.pop("operators", None)
+    details = shown.filled_by(before.details)
+    evaluated = measured.evaluated
     training = {k: v for k, v in before.memory.items() if k.startswith(("training_", "stage_"))}
     result = replace(
         before,
         size=measured.size,
         memory={**measured.memory, **training},
-        metrics=measured.evaluated.metrics,
-        slices=measured.evaluated.slices,
-        examples=measured.evaluated.examples,
+        metrics=evaluated.metrics,
+        slices=evaluated.slices,
+        examples=evaluated.examples,
         latency=measured.latency,
-        guess=guessed(job, context, outcome, measured.evaluated),
+        guess=guessed(job, context, outcome, evaluated),
         notes=as_notes([*kept, *own]),
         warnings=(*said, *context.warnings),
         measurement=Measurement(notes=as_notes(own), warnings=tuple(context.warnings)),
-        details=from_plain(Details, details),
+        details=replace(
+            details,
+            task=evaluated.task,
+            confusion=evaluated.confusion,
+            by_output=evaluated.by_output,
+        ),
         measured=MeasuredAt(at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine()),
         timing=replace(before.timing, measure_s=time.perf_counter() - started),
     )

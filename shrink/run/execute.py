@@ -126,7 +126,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
         notes=as_notes(said),
         warnings=tuple(context.warnings),
         measurement=Measurement(notes=as_notes(own), warnings=tuple(context.warnings[of_stage:])),
-        details=_details(outcome, shown),
+        details=shown.filled_by(outcome.details).filled_by(outcome.later and outcome.later()),
         splits=_splits(context),
         measured=MeasuredAt(at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine()),
         timing=Timing(stage_s=stage_s, measure_s=time.perf_counter() - started - stage_s),
@@ -238,8 +238,8 @@ def save_artifact(outcome: StageResult, context: StageContext) -> Path:
 
 def measured_artifact(
     context: StageContext, outcome: StageResult, artifact: Path, job: StepJob
-) -> tuple[ArtifactFigures, JsonObject]:
-    """Return an artifact's figures, and its details as plain data: layers or operators, the task.
+) -> tuple[ArtifactFigures, Details]:
+    """Return an artifact's figures and what its file shows: layers or operators, the task.
 
     Args:
         context: of the stage.
@@ -251,7 +251,7 @@ def measured_artifact(
         ShrinkError: it cannot be converted, or run on the examples.
     """
     if job.measured_on == "nothing":
-        return unmeasured(context), {}
+        return unmeasured(context), Details()
     tflite, notes = artifact, list[str]()
     with ThreadPoolExecutor(1) as beside:  # zlib lets others run, and takes long for large files
         compressed = beside.submit(gzip_bytes, artifact)
@@ -271,32 +271,23 @@ def as_notes(sentences: Iterable[str]) -> tuple[Note, ...]:
     return tuple(note if isinstance(note, Note) else Note(note) for note in once)
 
 
-def _details(outcome: StageResult, shown: JsonObject) -> Details:
-    """Return what the stage said, with what its layers or operators hold and compute."""
-    own = to_plain(outcome.details or {})
-    if outcome.later is not None:
-        own |= to_plain(outcome.later())
-    # The audit of a quantized artifact has the same table, with the layers it was made of.
-    kept = {k: v for k, v in shown.items() if k != "operators" or "audit" not in own}
-    blank = to_plain(Details())
-    return from_plain(Details, {**kept, **{k: v for k, v in own.items() if v != blank.get(k)}})
-
-
 def _shown(
     context: StageContext, outcome: StageResult, tflite: Path, evaluated: Evaluated
-) -> JsonObject:
-    """Return what an artifact's file shows, in the fields of `Details`."""
+) -> Details:
+    """Return what an artifact's file and its evaluation show."""
     content = tflite.read_bytes()
-    own: JsonObject = {"task": to_plain(evaluated.task)}
-    own |= {name: to_plain(getattr(evaluated, name)) for name in ("confusion", "by_output")}
     # A compiled file keeps the inputs and outputs of the file that it was made from.
-    runs = context.input_path().read_bytes() if outcome.not_run else content
-    usage = context.usage(runs)
+    usage = context.usage(context.input_path().read_bytes() if outcome.not_run else content)
     context.warn_of_data(usage)
-    own["interface"] = to_plain(usage)
-    if outcome.model is not None:
-        return {**own, "layers": to_plain(layer_table(outcome.model, content))}
-    return {**own, "operators": to_plain(operator_table(read(content)))}
+    model = outcome.model
+    return Details(
+        task=evaluated.task,
+        confusion=evaluated.confusion,
+        by_output=evaluated.by_output,
+        interface=usage,
+        layers=() if model is None else tuple(layer_table(model, content)),
+        operators=tuple(operator_table(read(content))) if model is None else (),
+    )
 
 
 def _splits(context: StageContext) -> HeldOut:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from shrink.base import files
 from shrink.base.errors import ResourceError
 from shrink.base.packages import versions
-from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.codec import to_plain
 from shrink.contract.details import Details, Usage
 from shrink.contract.job import Section
 from shrink.contract.result import Measurement, StepResult
@@ -284,21 +284,22 @@ def measured_before(
     return found if same else None
 
 
-_MEASURED = ("task", "layers", "confusion", "by_output", "interface")
-"""Details that tell of a model, and not of how it was made."""
-
-
 def _as_baseline(result: StepResult, measurement: Measurement) -> StepResult:
     """Return a stage's result as that of a baseline: the same figures, and nothing was trained."""
-    memory = result.memory.items()
-    details = to_plain(result.details)
+    memory, own = result.memory.items(), result.details or Details()
     return replace(
         result,
         notes=measurement.notes,
         warnings=measurement.warnings,
         measurement=None,
         memory={k: None if k.startswith(("training_", "stage_")) else v for k, v in memory},
-        details=from_plain(Details, {name: details[name] for name in _MEASURED if name in details}),
+        details=Details(
+            task=own.task,
+            layers=own.layers,
+            confusion=own.confusion,
+            by_output=own.by_output,
+            interface=own.interface,
+        ),
         training=None,
         skipped=(),
         duration_s=result.timing.measure_s,
