@@ -18,45 +18,10 @@ from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
 from shrink.compact.graph import Graph
+from shrink.contract.compaction import Int8Border
 from shrink.tflite.model import Operator, Tensor
 
 _NAMES = {"UINT8": "uint8", "FLOAT32": "float32"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Border:
-    """An input or output that is int8 now.
-
-    Attributes:
-        side: whether it is an input.
-        place: among the inputs, or the outputs.
-        name: of the tensor.
-        given_type: of the file that was given, uint8 or float32.
-        scale: of the int8 values: real = scale * (value - zero_point).
-        zero_point: likewise.
-    """
-
-    side: Literal["input", "output"]
-    place: int
-    name: str
-    given_type: str
-    scale: float
-    zero_point: int
-
-    def __str__(self) -> str:
-        """Describe it for a report."""
-        how = ", the same values less 128" if self.given_type == "uint8" else ""
-        return (
-            f"{self.side} {self.name} is int8 in place of {self.given_type}{how}: "
-            f"scale {self.scale:.9g}, zero point {self.zero_point}"
-        )
-
-    def as_given(self, values: Array) -> Array:
-        """Return int8 values (...) as the given file takes them."""
-        wide = values.astype(np.int32)
-        if self.given_type == "uint8":
-            return (wide + 128).astype(np.uint8)
-        return np.float32(self.scale) * (wide - self.zero_point).astype(np.float32)
 
 
 class Bordered(NamedTuple):
@@ -69,16 +34,24 @@ class Bordered(NamedTuple):
     """
 
     graph: Graph
-    borders: tuple[Border, ...] = ()
+    borders: tuple[Int8Border, ...] = ()
     left: tuple[str, ...] = ()
 
     def as_given(self, examples: Sequence[Array]) -> list[Array]:
         """Return inputs (n, ...) of this graph as those of the graph that was given."""
         inputs = {border.place: border for border in self.borders if border.side == "input"}
         return [
-            inputs[place].as_given(values) if place in inputs else values
+            _as_given(inputs[place], values) if place in inputs else values
             for place, values in enumerate(examples)
         ]
+
+
+def _as_given(border: Int8Border, values: Array) -> Array:
+    """Return int8 values (...) as the given file takes them."""
+    wide = values.astype(np.int32)
+    if border.given_type == "uint8":
+        return (wide + 128).astype(np.uint8)
+    return np.float32(border.scale) * (wide - border.zero_point).astype(np.float32)
 
 
 def with_int8_borders(graph: Graph) -> Bordered:
@@ -183,7 +156,14 @@ def _renamed(
     model = copy.copy(graph.model)
     model.signatureDefs = list(_signatures(graph, side, outer, inner))
     graph = dataclasses.replace(graph, tensors=tuple(tensors), model=model)
-    border = Border(side, place, _name(given), _NAMES[given.dtype], *scale)
+    border = Int8Border(
+        side=side,
+        place=place,
+        name=_name(given),
+        given_type=_NAMES[given.dtype],
+        scale=scale[0],
+        zero_point=scale[1],
+    )
     return Bordered(graph, (*found.borders, border), found.left)
 
 

@@ -13,7 +13,7 @@ from shrink.compact.borders import Bordered, with_int8_borders
 from shrink.compact.checks import check_graph
 from shrink.compact.columns import with_columns
 from shrink.compact.cost import graph_macs, graph_tail, temporary_bytes
-from shrink.compact.decode.choice import KERNELS_DENSE
+from shrink.compact.decode.choice import KERNELS_DENSE, kernels_done
 from shrink.compact.decode.choice import decode as in_less_flash
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.memory_map import has_plan, memory_map
@@ -30,7 +30,6 @@ from shrink.compact.schedule import Tiling
 from shrink.compact.search import Candidate, Search
 from shrink.compact.segment import GraphInfo
 from shrink.compact.verify import (
-    Equality,
     compare,
     does_not_run,
     examples_for,
@@ -38,6 +37,8 @@ from shrink.compact.verify import (
     random_examples,
     with_output,
 )
+from shrink.contract.compaction import RuntimeEquality, StoredKernels
+from shrink.contract.record import as_base
 from shrink.tflite.memory import planned_bytes
 from shrink.tflite.model import read
 from shrink.tflite.runtime import MICRO, XNNPACK
@@ -107,23 +108,26 @@ def _in_less_flash(found: Compacted, arena_bytes: int | None) -> Compacted:
     made = in_less_flash(found.content, arena_bytes)
     if not made.changed:
         reason = f"{found.reason}; {made.reason}" if found.reason else ""
-        return dataclasses.replace(found, reason=reason, decode=made)
+        return dataclasses.replace(found, reason=reason, decode=as_base(made, StoredKernels))
     kinds = {o.name for g in read(found.content) for o in g.operators}
     return dataclasses.replace(
         found,
         content=made.content,
+        changed=True,
         reason="",
-        done=(*found.done, *made.done),
+        done=(*found.done, *kernels_done(made)),
         arena_after=made.arena_after,
         bound_bytes=made.bound_bytes,
         new_operators=tuple(sorted({*found.new_operators, *(made.operators - kinds)})),
         equality=_of_both(found.equality, made.equality),
         memory_after=made.memory_after,
-        decode=made,
+        decode=as_base(made, StoredKernels),
     )
 
 
-def _of_both(first: Equality | None, second: Equality | None) -> Equality | None:
+def _of_both(
+    first: RuntimeEquality | None, second: RuntimeEquality | None
+) -> RuntimeEquality | None:
     """Return what two comparisons in a row show of the first file and the last.
 
     Equal is what both found equal: a runtime that the first leaves out is not among them.
@@ -131,7 +135,7 @@ def _of_both(first: Equality | None, second: Equality | None) -> Equality | None
     if first is None or second is None:
         return first or second
     bare = {name: name.removesuffix(KERNELS_DENSE) for name in second.runtimes}
-    return Equality(
+    return RuntimeEquality(
         examples=min(first.examples, second.examples),
         runtimes=tuple(name for name in second.runtimes if bare[name] in first.runtimes),
         different=(*first.different, *second.different),
@@ -311,17 +315,13 @@ def _unchanged(
     macs = graph_macs(graph)
     return Compacted(
         content=model,
+        changed=False,
         reason=reason,
-        done=(),
         macs_before=macs,
         macs_after=macs,
         arena_before=arena,
         arena_after=arena,
-        bound_bytes=None,
-        new_operators=(),
-        equality=None,
         memory_before=memory_map(graph, has_plan(graph)),
-        memory_after=None,
         borders_left=bordered.left,
         target=target,
     )
@@ -354,7 +354,7 @@ def _checked(
     kinds = {operator.name for operator in graph.operators}
     return Compacted(
         content=version.content,
-        reason="",
+        changed=True,
         done=tuple(_done(bordered.graph, version)),
         macs_before=macs,
         macs_after=macs_after,
@@ -377,7 +377,7 @@ def _equality(
     examples: Sequence[Array],
     given: Sequence[Array],
     planned: bool,
-) -> Equality:
+) -> RuntimeEquality:
     """Compare files with what a graph gives.
 
     LiteRT keeps operators whose shapes are computed from XNNPACK, which rounds some in another way
@@ -394,7 +394,7 @@ def _equality(
     if again.different:
         return equality
     runtimes = tuple(name for name in equality.runtimes if name != XNNPACK)
-    return equality._replace(runtimes=runtimes, different=())
+    return dataclasses.replace(equality, runtimes=runtimes, different=())
 
 
 def _done(graph: Graph, version: _Version) -> Iterator[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from shrink.base.errors import StageError
 from shrink.base.types import Array
 from shrink.compact.graph import Graph
+from shrink.contract.compaction import RuntimeEquality
 from shrink.tflite.arena import run_in_runtimes
 from shrink.tflite.model import Tensor
 from shrink.tflite.runtime import LITERT, MICRO
@@ -33,23 +34,6 @@ _DTYPES = {
     "FLOAT32": np.float32,
     "BOOL": np.bool_,
 }
-
-
-class Equality(NamedTuple):
-    """What came out of a comparison.
-
-    Attributes:
-        examples: inputs on which both files ran.
-        runtimes: in which the first file runs.
-        different: those in which an output or the feature map differs, or another file fails.
-        distinct: whether the outputs that are compared differ from one input to another; two files
-            that always answer the same would seem equal whatever they compute.
-    """
-
-    examples: int
-    runtimes: tuple[str, ...]
-    different: tuple[str, ...]
-    distinct: bool
 
 
 def examples_for(macs: int) -> int:
@@ -109,7 +93,7 @@ def compare(
     examples: Sequence[Array],
     given: Sequence[Array] | None = None,
     micro_only: Sequence[bytes] = (),
-) -> Equality:
+) -> RuntimeEquality:
     """Compare the outputs of files on the same inputs: LiteRT's kernels, and TFLite Micro's.
 
     Args:
@@ -141,10 +125,14 @@ def compare(
     if in_micro and MICRO not in wanted:
         different = (*different, MICRO)
     if not wanted:  # no runtime runs the first file: the caller knows what that means
-        return Equality(len(examples[0]), (), different, distinct=False)
+        return RuntimeEquality(
+            examples=len(examples[0]), runtimes=(), different=different, distinct=False
+        )
     last = next(iter(wanted.values()))[-1]
     distinct = len(examples[0]) < 2 or any(not np.array_equal(row, last[0]) for row in last[1:])
-    return Equality(len(examples[0]), tuple(wanted), different, distinct)
+    return RuntimeEquality(
+        examples=len(examples[0]), runtimes=tuple(wanted), different=different, distinct=distinct
+    )
 
 
 def _answers_or_none(job: Future[Answers]) -> Answers:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from shrink.contract.codec import left_out
 from shrink.contract.record import record
 
@@ -43,8 +45,12 @@ class RuntimeEquality:
     """On how many inputs, and in which runtimes, outputs of two files were compared.
 
     Attributes:
-        different: runtimes in which they are not equal to the byte; none of a file that is kept.
-        distinct: whether the inputs give more than one answer.
+        examples: inputs on which both files ran.
+        runtimes: in which the first file runs.
+        different: runtimes in which an output or the feature map is not equal to the byte, or
+            another file fails; none of a file that is kept.
+        distinct: whether the inputs give more than one answer; two files that always answer the
+            same would seem equal whatever they compute.
     """
 
     examples: int
@@ -55,7 +61,14 @@ class RuntimeEquality:
 
 @record
 class Int8Border:
-    """An input or output that is int8 now; see `shrink.compact.borders.Border`."""
+    """An input or output that is int8 now.
+
+    Attributes:
+        side: input or output.
+        place: among the inputs, or the outputs.
+        given_type: of the given file, uint8 or float32.
+        scale, zero_point: of the int8 values: real = scale * (value - zero_point).
+    """
 
     side: str
     place: int
@@ -63,6 +76,14 @@ class Int8Border:
     given_type: str
     scale: float
     zero_point: int
+
+    def __str__(self) -> str:
+        """Describe it for a report."""
+        how = ", the same values less 128" if self.given_type == "uint8" else ""
+        return (
+            f"{self.side} {self.name} is int8 in place of {self.given_type}{how}: "
+            f"scale {self.scale:.9g}, zero point {self.zero_point}"
+        )
 
 
 @record
@@ -86,7 +107,14 @@ class StoredKernel:
 
 @record
 class StoredKernels:
-    """What became of a file's kernels; `shrink.compact.decode.choice.Decoding` tells of each."""
+    """What became of a file's kernels.
+
+    Attributes:
+        reason: why the file is unchanged; empty where it is changed.
+        file_bytes_before, arena_before: of the file before its kernels were stored otherwise; see
+            `Compaction` for arenas.
+        layers: the kernels, largest first.
+    """
 
     changed: bool
     reason: str
@@ -99,17 +127,26 @@ class StoredKernels:
 
 @record
 class Compaction:
-    """What became of a file's memory; `shrink.compact.compact.Compacted` tells of each.
+    """What became of a file's memory.
 
     Attributes:
+        changed: whether it is another file.
+        reason: why it is unchanged; empty where it is changed.
+        done: what was done, a line each.
+        macs_before, macs_after: multiply-accumulates of the given file, and of the new one.
+        arena_before, arena_after: bytes of the smallest arena in which TFLite Micro's PyPI build
+            allocates each file; for the target litert, the bytes of activations.
+        bound_bytes: the arena with activations that take no more than the most bytes that are live
+            at once; no plan of the new file is lower. Null where the file is unchanged.
+        equality: how both files were compared; null where the file is unchanged.
         memory_before: of the given file, whose tensors TFLite Micro keeps whole if it has no plan.
         memory_after: of the new one, whose plan frees each byte after its last use; null where
             there is none.
-        new_operators: kinds that the given file does not have.
+        new_operators: kinds that a firmware's resolver needs and the given file does not have.
         borders: inputs and outputs that are int8 now.
         borders_left: why others are not.
         target: the runtime whose arena it is.
-        decode: what became of kernels, where they were looked at.
+        decode: how kernels are stored, where that was requested.
     """
 
     changed: bool | None = None
@@ -128,6 +165,19 @@ class Compaction:
     borders_left: tuple[str, ...] = ()
     target: str | None = None
     decode: StoredKernels | None = left_out(None)
+
+
+@record
+class Rewritten(Compaction):
+    """A `Compaction` as it is made: a report that is read may lack these figures."""
+
+    changed: bool = dataclasses.field()
+    macs_before: int = dataclasses.field()
+    macs_after: int = dataclasses.field()
+    arena_before: int = dataclasses.field()
+    arena_after: int = dataclasses.field()
+    memory_before: MemoryMap = dataclasses.field()
+    target: str = dataclasses.field()
 
 
 @record

@@ -8,13 +8,7 @@ from typing import Literal
 from shrink.base.errors import ReportWarning
 from shrink.base.foreign import Json
 from shrink.contract.codec import left_out
-from shrink.contract.compaction import (
-    Int8Border,
-    MemoryMap,
-    Placement,
-    RuntimeEquality,
-    StoredKernels,
-)
+from shrink.contract.compaction import Placement, Rewritten
 from shrink.contract.details import OperatorRow, TensorType
 from shrink.contract.record import record
 from shrink.contract.report import Skipped
@@ -309,26 +303,10 @@ class Firmware:
 
 
 @record
-class Rewriting:
-    """What became of a file; see `shrink.compact.compact.Compacted`."""
+class Rewriting(Rewritten):
+    """What became of a file that `shrink compact` wrote."""
 
     path: str
-    changed: bool
-    reason: str
-    done: tuple[str, ...]
-    macs_before: int
-    macs_after: int
-    arena_before: int
-    arena_after: int
-    bound_bytes: int | None
-    new_operators: tuple[str, ...]
-    equality: RuntimeEquality | None
-    memory_before: MemoryMap
-    memory_after: MemoryMap | None
-    borders: tuple[Int8Border, ...]
-    borders_left: tuple[str, ...]
-    target: str
-    decode: StoredKernels | None = left_out(None)
     file_bytes_before: int
     file_bytes: int
 

@@ -7,7 +7,7 @@ report would take longer than all that `shrink diff` does with them. These share
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, cast, dataclass_transform
 
 if TYPE_CHECKING:
     from shrink.base.foreign import Record
@@ -26,6 +26,12 @@ def record(kind: type[T]) -> type[T]:
     for method in (__init__, __setattr__, __delattr__, __eq__, __repr__):
         setattr(kind, method.__name__, method)
     return dataclasses.dataclass(init=False, repr=False, eq=False)(kind)
+
+
+def as_base(value: object, kind: type[T]) -> T:
+    """Return the part of a record that a class which it inherits from has."""
+    names = (one.name for one in dataclasses.fields(cast("Any", kind)))
+    return kind(**{name: getattr(value, name) for name in names})
 
 
 def __init__(self: Record, **arguments: object) -> None:

@@ -6,10 +6,11 @@ from shrink.base import files
 from shrink.compact.compact import compact
 from shrink.compact.targets.names import PLACED
 from shrink.compact.targets.place import place
-from shrink.contract.codec import from_plain, to_plain
+from shrink.contract.compaction import Rewritten
 from shrink.contract.events import Send
 from shrink.contract.findings import Placing, Rewriting
 from shrink.contract.job import CompactJob
+from shrink.contract.record import as_base
 
 
 def compact_file(job: CompactJob, send: Send) -> Rewriting | Placing:
@@ -41,5 +42,9 @@ def compact_file(job: CompactJob, send: Send) -> Rewriting | Placing:
     )
     files.sweep(job.target.parent)
     files.write_bytes(job.target, compacted.content)
-    sizes = {"file_bytes_before": len(content), "file_bytes": len(compacted.content)}
-    return from_plain(Rewriting, {"path": str(job.target), **to_plain(compacted.details), **sizes})
+    return Rewriting(
+        **vars(as_base(compacted, Rewritten)),
+        path=str(job.target),
+        file_bytes_before=len(content),
+        file_bytes=len(compacted.content),
+    )

@@ -25,6 +25,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from shrink.base.errors import ShrinkError
 from shrink.compact.compact import compact
+from shrink.contract.codec import to_plain
 from tests.benchmarks.compact_models import MODELS, stored_file
 from tests.benchmarks.harness import by_turns, say, say_json
 
@@ -68,7 +69,7 @@ def measured(
         "extra_macs": round(found.macs_after / found.macs_before - 1, 4),
         "file_bytes": [len(content), len(found.content)],
         "time_ratio": round(time_ratio(content, found.content), 3) if found.changed else 1.0,
-        "equality": None if found.equality is None else found.equality._asdict(),
+        "equality": None if found.equality is None else to_plain(found.equality),
         "reason": found.reason,
         "seconds": round(seconds, 1),
         "processor_seconds": {"own": round(own, 1), "children": round(others, 1)},

@@ -8,7 +8,7 @@ import pytest
 from shrink.compact import compact as whole
 from shrink.compact import search
 from shrink.compact.compact import compact
-from shrink.compact.verify import Equality
+from shrink.contract.compaction import RuntimeEquality
 from shrink.tflite.arena import litert_arena_bytes as arena_bytes
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import PLAN_ENTRY, read_metadata
@@ -63,7 +63,9 @@ def test_a_file_that_litert_holds_no_better_comes_back_as_it_is() -> None:
 def test_floats_that_would_come_out_otherwise_are_left_as_they_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    different = Equality(2, ("LiteRT reference",), ("LiteRT XNNPACK",), distinct=True)
+    different = RuntimeEquality(
+        examples=2, runtimes=("LiteRT reference",), different=("LiteRT XNNPACK",), distinct=True
+    )
     monkeypatch.setattr(whole, "compare", lambda *_: different)
     content = wide()
     found = compact(content, target="litert")

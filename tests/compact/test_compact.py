@@ -20,7 +20,8 @@ from shrink.compact.plan import Plan, plan
 from shrink.compact.result import Compacted
 from shrink.compact.rows import rule_of
 from shrink.compact.segment import GraphInfo
-from shrink.compact.verify import Equality, compare, random_examples
+from shrink.compact.verify import compare, random_examples
+from shrink.contract.compaction import RuntimeEquality
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import packed, read, unpacked
 from tests.compact.runs import allocates, outputs_of
@@ -255,7 +256,9 @@ def test_a_file_whose_stored_batch_is_false_comes_back_as_it_is() -> None:
 def test_a_rewritten_file_that_fails_the_comparison_is_not_handed_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    different = Equality(4, ("TFLite Micro",), ("TFLite Micro",), distinct=True)
+    different = RuntimeEquality(
+        examples=4, runtimes=("TFLite Micro",), different=("TFLite Micro",), distinct=True
+    )
     monkeypatch.setattr(whole, "compare", lambda *_: different)
     found = compact(wide())
     assert found.content == wide()

@@ -18,7 +18,7 @@ from shrink.compact.compact import compact
 from shrink.compact.decode.choice import Decoding, decode
 from shrink.compact.decode.kernels import kernels, with_decode
 from shrink.compact.graph import read_graph, write_graph
-from shrink.compact.verify import Equality
+from shrink.contract.compaction import RuntimeEquality
 from shrink.graph.macs import macs_figure
 from shrink.tflite.interpreter import load
 from shrink.tflite.litert_twin import DECODE, dense_twin, has_decode
@@ -264,12 +264,14 @@ def test_equal_is_what_both_rewritings_found_equal(
 ) -> None:
     """Where XNNPACK gives other bytes once a file is compacted, decoding does not mend that."""
     plain = whole_file.compact(pruned, arena_bytes=60_000)
-    without = Equality(4, ("LiteRT reference", "TFLite Micro"), (), distinct=False)
-    first = dataclasses.replace(plain, reason="", equality=without)
+    without = RuntimeEquality(
+        examples=4, runtimes=("LiteRT reference", "TFLite Micro"), different=(), distinct=False
+    )
+    first = dataclasses.replace(plain, changed=True, reason="", equality=without)
     monkeypatch.setattr(whole_file, "_in_less_memory", lambda *_: first)
     found = compact(pruned, arena_bytes=60_000, decode=True).equality
     wanted = ("LiteRT reference (kernels dense)", "TFLite Micro")
-    assert found == Equality(4, wanted, (), distinct=False)
+    assert found == RuntimeEquality(examples=4, runtimes=wanted, different=(), distinct=False)
 
 
 def test_a_file_that_stores_kernels_so_is_not_rewritten_again(whole: Decoding) -> None:

@@ -20,7 +20,7 @@ from shrink.compact.decode import choice as decode_choice
 from shrink.compact.decode.kernels import kernels, with_decode
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import plan
-from shrink.compact.verify import Equality
+from shrink.contract.compaction import RuntimeEquality
 from shrink.tflite.arena import ArenaFigure
 from shrink.tflite.litert_twin import dense_twin
 from shrink.tflite.memory import planned_bytes
@@ -110,7 +110,7 @@ def without_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
     def estimated(content: bytes, target: Target = "tflm") -> int:
         return planned_bytes(read(content)[0]) + 1000
 
-    same = Equality(1, (MICRO,), (), distinct=True)
+    same = RuntimeEquality(examples=1, runtimes=(MICRO,), different=(), distinct=True)
     for module in (whole, arena):
         monkeypatch.setattr(module, "allocated_bytes", estimated)
     monkeypatch.setattr(whole, "compare", lambda *_: same)

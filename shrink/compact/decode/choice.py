@@ -9,9 +9,9 @@ microcontrollers have about four times as much flash as memory.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from shrink.base.errors import InternalError
@@ -23,7 +23,6 @@ from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.memory_map import memory_map
 from shrink.compact.plan import Plan, plan
 from shrink.compact.verify import (
-    Equality,
     compare,
     does_not_run,
     examples_for,
@@ -31,7 +30,8 @@ from shrink.compact.verify import (
     random_examples,
     with_output,
 )
-from shrink.contract.compaction import MemoryMap, StoredKernel, StoredKernels
+from shrink.contract.compaction import MemoryMap, RuntimeEquality, StoredKernel, StoredKernels
+from shrink.contract.record import record
 from shrink.tflite.litert_twin import DECODE, NOT_IN_LITERT, dense_twin
 from shrink.tflite.memory import aligned, live_bytes
 from shrink.tflite.runtime import MICRO
@@ -52,78 +52,46 @@ _RATES = (0, 1, FLASH_OF_ARENA, 8, 16)
 """Bytes of flash that a byte of what lasts in the arena may cost, all of which are tried."""
 
 
-@dataclass(frozen=True)
-class Decoding:
-    """What became of a file's kernels.
+@record
+class Decoding(StoredKernels):
+    """A file with kernels stored for TFLM_DECODE, or the given file where nothing is gained.
 
     Attributes:
-        content: the .tflite file; the one that was given where nothing is gained.
-        reason: why it is unchanged; empty where it is changed.
-        file_bytes_before: of the file that was given.
-        file_bytes: of this one.
-        arena_before: bytes of the smallest arena in which TFLite Micro's PyPI build allocates it.
-        arena_after: and this one.
-        layers: the kernels, largest first.
-        bound_bytes: what the arena would be with activations that take no more than the most bytes
-            that are live at once; None where it is unchanged, as are those that follow.
-        equality: how both files were compared; LiteRT ran the file with its kernels dense.
-        memory_after: live bytes by operator.
-        operators: kinds of operators of the file.
+        content: the .tflite file.
+        bound_bytes, equality, memory_after: see `Compaction`; LiteRT ran the file with its kernels
+            dense.
+        operators: kinds of operators of the new file.
     """
 
     content: bytes
-    reason: str
-    file_bytes_before: int
-    file_bytes: int
-    arena_before: int
-    arena_after: int
-    layers: tuple[StoredKernel, ...]
     bound_bytes: int | None = None
-    equality: Equality | None = None
+    equality: RuntimeEquality | None = None
     memory_after: MemoryMap | None = None
     operators: frozenset[str] = frozenset()
 
-    @property
-    def changed(self) -> bool:
-        """Whether it is another file."""
-        return not self.reason
 
-    @property
-    def details(self) -> StoredKernels:
-        """What a report keeps of it."""
-        return StoredKernels(
-            changed=self.changed,
-            reason=self.reason,
-            file_bytes_before=self.file_bytes_before,
-            file_bytes=self.file_bytes,
-            arena_before=self.arena_before,
-            arena_after=self.arena_after,
-            layers=self.layers,
-        )
-
-    @property
-    def done(self) -> tuple[str, ...]:
-        """What was done, a line for each kernel that is stored in another way."""
-        return tuple(_sentence(one) for one in self.layers if one.parts)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a report says of it."""
-        if not self.changed:
-            return (f"no kernel is stored for {DECODE}: {self.reason}",)
-        saved = self.file_bytes / self.file_bytes_before - 1
-        return (
-            f"kernels stored for {DECODE}: the file fell from {self.file_bytes_before:,} to "
-            f"{self.file_bytes:,} bytes ({saved:+.1%}), the arena went from "
-            f"{self.arena_before:,} to {self.arena_after:,}; {NOT_IN_LITERT}: metrics are of the "
-            "same file with its kernels dense, whose outputs are equal to the byte",
-            *self.done,
-        )
+def kernels_done(found: StoredKernels) -> tuple[str, ...]:
+    """Return a line for each kernel that is stored in another way."""
+    return tuple(
+        f"{one.layer}: {one.bytes_before:,} -> {one.bytes_after:,} bytes, {one.form}"
+        + (f", decoded in {one.parts} parts" if one.parts > 1 else "")
+        for one in found.layers
+        if one.parts
+    )
 
 
-def _sentence(one: StoredKernel) -> str:
-    parts = f", decoded in {one.parts} parts" if one.parts > 1 else ""
-    return f"{one.layer}: {one.bytes_before:,} -> {one.bytes_after:,} bytes, {one.form}{parts}"
+def kernel_notes(found: StoredKernels) -> tuple[str, ...]:
+    """Return what a report says of stored kernels."""
+    if not found.changed:
+        return (f"no kernel is stored for {DECODE}: {found.reason}",)
+    saved = found.file_bytes / found.file_bytes_before - 1
+    return (
+        f"kernels stored for {DECODE}: the file fell from {found.file_bytes_before:,} to "
+        f"{found.file_bytes:,} bytes ({saved:+.1%}), the arena went from "
+        f"{found.arena_before:,} to {found.arena_after:,}; {NOT_IN_LITERT}: metrics are of the "
+        "same file with its kernels dense, whose outputs are equal to the byte",
+        *kernels_done(found),
+    )
 
 
 class _Option(NamedTuple):
@@ -179,6 +147,7 @@ def decode(content: bytes, arena_bytes: int | None = None) -> Decoding:
             continue
         return Decoding(
             content=tried.content,
+            changed=True,
             reason="",
             file_bytes_before=len(content),
             file_bytes=len(tried.content),
@@ -190,16 +159,15 @@ def decode(content: bytes, arena_bytes: int | None = None) -> Decoding:
             memory_after=memory_map(tried.graph, planned=True),
             operators=frozenset(operator.name for operator in tried.graph.operators),
         )
-    reason = _why_nothing(options, choices, arena_bytes)
-    layers = _layers(graph, found, others, {})
     return Decoding(
         content=content,
-        reason=reason,
+        changed=False,
+        reason=_why_nothing(options, choices, arena_bytes),
         file_bytes_before=len(content),
         file_bytes=len(content),
         arena_before=before,
         arena_after=before,
-        layers=layers,
+        layers=_layers(graph, found, others, {}),
     )
 
 
@@ -315,7 +283,7 @@ def _tried(graph: Graph, found: Sequence[Kernel], parts: Mapping[int, int]) -> _
     return None if arena is None else _Tried(changed, planned, content, arena)
 
 
-def _compared(graph: Graph, tried: _Tried) -> Equality:
+def _compared(graph: Graph, tried: _Tried) -> RuntimeEquality:
     """Compare outputs and the last feature map: LiteRT runs the file with its kernels dense."""
     feature = last_feature_map(graph, tried.graph)
     shown = with_output(tried.graph, feature)
@@ -330,7 +298,7 @@ def _compared(graph: Graph, tried: _Tried) -> Equality:
         runtimes = ", ".join(equality.different)
         raise InternalError(f"the file does not give the same outputs in {runtimes}")
     named = (name if name == MICRO else f"{name}{KERNELS_DENSE}" for name in equality.runtimes)
-    return equality._replace(runtimes=tuple(named))
+    return dataclasses.replace(equality, runtimes=tuple(named))
 
 
 def _layers(
