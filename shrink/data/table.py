@@ -183,13 +183,24 @@ def _target_columns(path: Path, columns: Collection[str], config: DataConfig) ->
         return config.targets
     candidates = [name for name in _TARGET_NAMES if name in columns]
     if len(candidates) != 1:
+        no_header = all(map(is_number, columns))
         raise DataError(
             f"which column is the target? There are {', '.join(columns)}",
             subject=path,
-            hint="call it y, or name it in a recipe's data.targets (commands that run a stage: "
+            hint=("these are numbers, but the first line must name the columns; " * no_header)
+            + "call it y, or name it in a recipe's data.targets (commands that run a stage: "
             "--data-targets COLUMN)",
         )
     return (candidates[0],)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell holds a number; `nan` and `inf` are some."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def check_columns(

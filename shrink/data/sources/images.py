@@ -18,9 +18,9 @@ from shrink.data.decoding import ImageDecoder, read_image
 from shrink.data.folders import ALL, IMAGES, FileKind, class_order, find_images, shown
 from shrink.data.membership import file_contents
 from shrink.data.slices import listed_values, path_values
-from shrink.data.sources.table import is_number, listed_splits, numbers
+from shrink.data.sources.table import listed_splits, numbers
 from shrink.data.splits import chosen_rows
-from shrink.data.table import Table, read_listing
+from shrink.data.table import Table, is_number, read_listing
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,14 @@ from shrink.data.folders import ALL, class_order
 from shrink.data.parquet import read_cells
 from shrink.data.slices import listed_values
 from shrink.data.splits import chosen_rows
-from shrink.data.table import INDEX_COLUMNS, SPLIT, Table, feature_columns, split_names
+from shrink.data.table import (
+    INDEX_COLUMNS,
+    SPLIT,
+    Table,
+    feature_columns,
+    is_number,
+    split_names,
+)
 
 _MOST_INTEGERS = 1_000_000
 
@@ -98,15 +105,6 @@ def _targets(
 
 def _is_whole(cell: str) -> bool:
     return cell.isdecimal() and int(cell) < _MOST_INTEGERS
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell holds a number; `nan` and `inf` are some."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_finite(cell: str) -> bool:
