@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shrink.api.given import (
@@ -21,13 +19,13 @@ from shrink.api.given import (
 )
 from shrink.api.results import SearchResult
 from shrink.api.session import console_of, working
-from shrink.base.errors import Position, RecipeError
+from shrink.base.errors import Position
 from shrink.base.fields import named_fields
 from shrink.recipe.load import SEARCH, RawRecipe
 from shrink.recipe.overrides import Override
 from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
 from shrink.run.options import RunOptions
-from shrink.search.candidates import Candidates, is_recipe
+from shrink.search.candidates import Candidates
 from shrink.search.output import headline_of, warnings_of
 from shrink.search.session import Search
 
@@ -85,17 +83,5 @@ def _candidates(
             place = Position(f"{name}={given[name]!r}", 0, 0)
             overrides.append(Override((SEARCH, *keys), plain(given[name]), name, place))
     code = path_of(given.get("custom_objects"), "custom_objects")
-    named = isinstance(model, str | os.PathLike) and is_recipe(os.fspath(model))
-    if not named and not isinstance(model, Mapping):
-        return Candidates.of_model(model_text(model), data_named(data), code, overrides)
-    for key, value in (("data", data), ("custom_objects", code)):
-        if value is not None:
-            raise RecipeError(
-                "a recipe names this itself",
-                subject=key,
-                hint="leave it out, or change it by `set`",
-            )
-    if isinstance(model, Mapping):
-        raw = RawRecipe(recipe_with_files(model), {}, {})
-        return Candidates.read(raw, Path("recipe"), overrides)
-    return Candidates.of_recipe(model_text(model), overrides)
+    recipe = RawRecipe(recipe_with_files(model), {}, {}) if isinstance(model, Mapping) else None
+    return Candidates.of(recipe or model_text(model), overrides, data_named(data), code)

@@ -34,7 +34,7 @@ def compact_file(
     from shrink.compact.targets.names import PLACED
     from shrink.contract.findings import Placing, Rewriting
     from shrink.contract.job import CompactJob
-    from shrink.contract.usage import check_record_place, keep_record, record_of
+    from shrink.contract.usage import check_free, keep_record, record_of
     from shrink.model.reference import parse_model_reference, refuse_idle_trust
     from shrink.run.tool import run_tool
 
@@ -42,9 +42,8 @@ def compact_file(
     reference = parse_model_reference(model, Path.cwd())
     refuse_idle_trust(trust, [reference])
     known = record_of(reference.path)  # before the target may take its place
-    target = free_path(output, force)
-    if known:
-        check_record_place(target, force)
+    target = output.resolve()
+    check_free(target, force, has_record=bool(known))
     job = CompactJob(
         name=str(reference),
         model=reference.source(),
@@ -93,18 +92,6 @@ def _config(model: str, stage: JsonObject) -> CompactConfig:
         raise
     assert isinstance(config, CompactConfig), "the recipe has this stage"
     return config
-
-
-def free_path(output: Path, force: bool) -> Path:
-    """Return where to write a file; raise `RecipeError` where there is one that is to stay."""
-    from shrink.base.errors import RecipeError
-
-    target = output.resolve()
-    if target.exists() and not force:
-        raise RecipeError(
-            "the file exists", subject=target, hint="choose --output, or --force to overwrite"
-        )
-    return target
 
 
 def placed_lines(result: Placing) -> list[str]:

@@ -37,7 +37,7 @@ OutputOption = Annotated[
 ]
 ForceFlag = Annotated[
     bool,
-    typer.Option("--force", help="Write into a folder of another recipe's run or of other files."),
+    typer.Option("--force", help="Write over another recipe's run, or over other files."),
 ]
 NoCacheFlag = Annotated[
     bool, typer.Option("--no-cache", help="Compute every stage again and store it anew.")

@@ -89,7 +89,7 @@ def search(
 ) -> None:
     """Find the recipe for a device: the smallest file, or the most accurate, within limits."""
     from shrink.base.console import Console
-    from shrink.base.errors import Position, RecipeError
+    from shrink.base.errors import Position
     from shrink.base.fields import named_fields
     from shrink.base.yaml import parse_scalar
     from shrink.recipe.load import SEARCH
@@ -97,7 +97,7 @@ def search(
     from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
     from shrink.run.options import RunOptions
     from shrink.run.process import preload
-    from shrink.search.candidates import Candidates, is_recipe
+    from shrink.search.candidates import Candidates
     from shrink.search.session import Search
 
     preload()
@@ -107,17 +107,7 @@ def search(
         if (text := flags.get(keys)) is not None:
             place = Position(f"--{name.replace('_', '-')} {text}", 0, 0)
             overrides.append(Override((SEARCH, *keys), parse_scalar(text), text, place))
-    if is_recipe(model):
-        for flag, value in (("--data", data), ("--custom-objects", custom_objects)):
-            if value is not None:
-                raise RecipeError(
-                    "a recipe names this itself",
-                    subject=flag,
-                    hint="leave it out, or change it by --set",
-                )
-        candidates = Candidates.of_recipe(model, overrides)
-    else:
-        candidates = Candidates.of_model(model, data, custom_objects, overrides)
+    candidates = Candidates.of(model, overrides, data, custom_objects)
     folder = output or candidates.folder
     options = RunOptions(output=folder, force=force, trust_model=trust_model)
     made = Search(candidates, options, console)

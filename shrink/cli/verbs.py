@@ -172,7 +172,7 @@ def _compact(
     """Rewrite a .tflite file to take less memory, its outputs equal to the byte."""
     from shrink.base.console import Console
     from shrink.base.errors import RecipeError
-    from shrink.cli.compact import compact_file, free_path
+    from shrink.cli.compact import compact_file
     from shrink.contract.model_source import Trust
     from shrink.run.session import names_artifact
 
@@ -194,22 +194,21 @@ def _compact(
         trust = Trust(common.custom_objects, common.trust_model)
         compact_file(model, sections.stage, output, common.force, trust, console)
         return
-    if output is not None and names_artifact(output) and not common.emit_recipe:
-        free_path(output, common.force)
     _run("compact", model, [{"compact": sections.stage}], sections, common)
 
 
 def _copied_demo() -> str:
     """Copy the bundled model into the current folder and return its name."""
     from shrink.base import files
-    from shrink.cli.compact import free_path
+    from shrink.contract.usage import check_free
     from shrink.recipe.bundle import bundled_root
 
     name = "demo.tflite"
     content = (bundled_root() / "models" / name).read_bytes()
     path = Path(name)
     if not path.is_file() or path.read_bytes() != content:
-        files.write_bytes(free_path(path, force=False), content)
+        check_free(path, force=False, has_record=False)
+        files.write_bytes(path, content)
     return name
 
 

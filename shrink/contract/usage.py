@@ -224,19 +224,29 @@ def write_record(artifact: Path, known: JsonObject, *, same_tensors: bool = True
     files.write_json(cached, {**files.read_mapping(cached), **document})
 
 
-def check_record_place(artifact: Path, force: bool) -> None:
-    """Refuse to write a file where `write_record` would replace a file that is no record.
+def check_free(
+    artifact: Path, force: bool, *, has_record: bool = True, recipe: str | None = None
+) -> None:
+    """Refuse to write a file where that would replace a file of the user's.
+
+    Args:
+        artifact: the file to write, or the folder of a SavedModel.
+        force: whether to replace files.
+        has_record: whether `write_record` is to write its record.
+        recipe: the name of the recipe that makes it. An artifact of the same recipe is replaced,
+            so that the same command can run again.
 
     Raises:
-        RecipeError: there is one, and `force` is not set.
+        RecipeError: the file exists, or the place of its record is taken by another file.
     """
-    place = record_path(artifact)
-    if place.exists() and not force and not any("sha256" in one for one in _artifacts(place)):
-        raise RecipeError(
-            f"the file exists, and the record of {artifact.name} would replace it",
-            subject=place,
-            hint="choose --output, or --force to overwrite",
-        )
+    place, hint = record_path(artifact), "choose --output, or --force to overwrite"
+    if force:
+        return
+    if artifact.exists() and (recipe is None or record_of(artifact).get("recipe") != recipe):
+        raise RecipeError("the file exists", subject=artifact, hint=hint)
+    if has_record and place.exists() and not any("sha256" in one for one in _artifacts(place)):
+        why = f"the file exists, and the record of {artifact.name} would replace it"
+        raise RecipeError(why, subject=place, hint=hint)
 
 
 def keep_record(

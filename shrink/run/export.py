@@ -13,7 +13,7 @@ from shrink.contract.details import Usage
 from shrink.contract.findings import Exported, Firmware
 from shrink.contract.job import ExportJob, FirmwareFactsJob
 from shrink.contract.model_source import NO_TRUST, Trust
-from shrink.contract.usage import check_record_place, keep_record, read_usage, record_of
+from shrink.contract.usage import check_free, keep_record, read_usage, record_of
 from shrink.model.reference import ModelReference
 from shrink.run.tool import run_tool
 from shrink.tflite.cc_array import array_paths, cc_array
@@ -61,10 +61,8 @@ def export_model(
     target = output or stem.with_name(f"{stem.name}-{_ENDINGS[format_name]}")
     if suffix and target.suffix != suffix:
         raise RecipeError("a Keras file's name ends in .keras", subject=target)
-    _check_free([target], force)
     known = record_of(reference.path)
-    if known:
-        check_record_place(target, force)
+    check_free(target, force, has_record=bool(known))
     job = ExportJob(
         name=str(reference),
         model=reference.source(trust),
@@ -96,7 +94,8 @@ def _export_array(
         stem = name or output.stem
         source = output.with_suffix(".cc") if output.suffix == ".h" else output
         paths = (output.with_suffix(".h"), source)
-    _check_free(list(paths), force)
+    for path in paths:
+        check_free(path, force, has_record=False)
     job = FirmwareFactsJob(name=str(reference), model=reference.source())
     usage = read_usage(reference.path) or Usage()
     firmware = replace(
@@ -114,11 +113,3 @@ def _array_name(artifact: Path) -> str:
     """Return the name of the run that an artifact lies in, else that of its file."""
     usage = read_usage(artifact)
     return (usage and usage.recipe) or artifact.stem
-
-
-def _check_free(paths: list[Path], force: bool) -> None:
-    for path in paths:
-        if path.exists() and not force:
-            raise RecipeError(
-                "the file exists", subject=path, hint="choose --output, or --force to overwrite"
-            )

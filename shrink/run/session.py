@@ -17,7 +17,7 @@ from shrink.base.errors import RecipeError, ShrinkError
 from shrink.base.foreign import Json
 from shrink.contract.codec import to_plain
 from shrink.contract.model_source import Trust
-from shrink.contract.usage import check_record_place, keep_record, record_of
+from shrink.contract.usage import check_free, keep_record, record_of
 from shrink.model.reference import ModelReference, refuse_idle_trust
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolved import resolved_recipe
@@ -173,7 +173,7 @@ def perform(
     alone = names_artifact(options.output)
     final = only_artifact(plan, options) if alone else None
     if alone:
-        check_record_place(options.output, options.force)
+        check_free(options.output, options.force, recipe=plan.recipe.name)
     refuse_idle_trust(Trust(everything=options.trust_model), _references(plan))
     guard_models(plan, Trust(plan.custom_objects, options.trust_model))
     if options.trust_model:

@@ -50,7 +50,7 @@ class Candidates:
 
     @classmethod
     def read(cls, raw: RawRecipe, source: Path, overrides: Sequence[Override]) -> Candidates:
-        """Return what a recipe asks for.
+        """Return the candidates of a recipe.
 
         Args:
             raw: the recipe; changed by the overrides.
@@ -91,25 +91,38 @@ class Candidates:
         return cls(raw, source, space, config, gates)
 
     @classmethod
-    def of_recipe(cls, name: str, overrides: Sequence[Override]) -> Candidates:
-        """Return what a recipe's file, or a bundled recipe, asks for; see `read`."""
-        path = find_recipe(name)
-        return cls.read(read_raw(path), path, overrides)
-
-    @classmethod
-    def of_model(
+    def of(
         cls,
-        model: str,
-        data: str | NamedData | None,
-        custom_objects: Path | None,
+        model: str | RawRecipe,
         overrides: Sequence[Override],
+        data: str | NamedData | None = None,
+        custom_objects: Path | None = None,
     ) -> Candidates:
-        """Return what is searched for a model with its data, as the command line names them.
+        """Return the candidates of a recipe, or of a model with its data.
+
+        Args:
+            model: a recipe, its file, a bundled recipe's name; or a model as the command line
+                names it.
+            overrides: changes of the recipe's keys, those of `search` too.
+            data: of a model; a recipe names its own.
+            custom_objects: of a model, likewise.
 
         Raises:
             ModelError: not a Keras model.
-            RecipeError: as `read`.
+            RecipeError: as `read`, or a recipe comes with data or custom objects.
         """
+        if isinstance(model, RawRecipe) or _is_recipe(model):
+            for flag, given in (("--data", data), ("--custom-objects", custom_objects)):
+                if given is not None:
+                    raise RecipeError(
+                        "a recipe names this itself",
+                        subject=flag,
+                        hint="leave it out, or change it by --set",
+                    )
+            if isinstance(model, RawRecipe):
+                return cls.read(model, Path("recipe"), overrides)
+            path = find_recipe(model)
+            return cls.read(read_raw(path), path, overrides)
         reference = parse_model_reference(model, Path.cwd())
         if reference.form != "keras":
             raise ModelError(
@@ -212,7 +225,7 @@ class Candidates:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def is_recipe(name: str) -> bool:
+def _is_recipe(name: str) -> bool:
     """Whether a word names a recipe, not a model."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml") or name == "-":

@@ -562,9 +562,9 @@ class Chooser:
         promising: list[str] = []
         sized = any(name in UNTRAINED for name in self._goal.names)
         for number in range(_ROUNDS):
-            for settings in [] if promising else self._draw(history, number):
-                one = self._candidate(settings)
-                if one is not None and one.recipe not in {*history.recipes, *rejected}:
+            drawn = () if promising else self._draw(history, number)
+            for one in filter(None, map(self._candidate, drawn)):
+                if one.recipe not in history.recipes and one.recipe not in rejected:
                     pool.setdefault(one.recipe, one)
             promising, smallest = self._ranked(history, pool)
             if promising and (not sized or pool[promising[0]].outline is not None):

@@ -43,7 +43,7 @@ from shrink.contract.model_source import Trust
 from shrink.contract.report import Figures, Stage
 from shrink.contract.result import Evidence, scores_from_plain, scores_to_plain
 from shrink.contract.searched import SEARCH_NAME, Best, Searched, Trial, TrialStatus
-from shrink.contract.usage import check_record_place, keep_record, record_of
+from shrink.contract.usage import check_free, keep_record, record_of
 from shrink.recipe.plan import Plan
 from shrink.recipe.resolved import recipe_sha256
 from shrink.report.content import stage_figures
@@ -343,13 +343,7 @@ class Search:
             )
         if self.artifact is not None:
             only_artifact(self.plan, replace(self.options, output=self.artifact))
-            if self.artifact.exists() and not self.options.force:
-                raise RecipeError(
-                    "file exists",
-                    subject=self.artifact,
-                    hint="choose another name with --output, or overwrite it with --force",
-                )
-            check_record_place(self.artifact, self.options.force)
+            check_free(self.artifact, self.options.force, recipe=self.plan.recipe.name)
         if self.jobs > 1 and self.candidates.timed and self.config.latency is None:
             raise RecipeError(
                 "latency would be measured on this host while other workers train",

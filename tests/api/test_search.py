@@ -70,8 +70,9 @@ def test_mistakes_speak_of_keywords(
     with pytest.raises(shrink.RecipeError, match="no stopping criterion") as raised:
         shrink.search(recipe)
     assert raised.value.subject == "time"
-    with pytest.raises(shrink.RecipeError, match="a recipe names this itself"):
+    with pytest.raises(shrink.RecipeError, match="a recipe names this itself") as raised:
         shrink.search(recipe, "digits", trials=1)
+    assert raised.value.subject == "data"
     with pytest.raises(shrink.RecipeError, match="neither limited nor an objective"):
         shrink.search({**recipe, "search": {"latency": {"command": "echo 1"}}}, trials=1)
     with pytest.raises(shrink.StageError, match="no trial keeps the limits"):

@@ -165,7 +165,7 @@ def _of_recipe(
         say(f"workers are fresh processes: {why}")
     changes = [f"search.objectives={json.dumps(OBJECTIVES)}", f"search.seed={seed}"]
     changes += [f"search.constraints.tflite_bytes={flash}", f"search.time={time_s}", *settings]
-    candidates = Candidates.of_recipe(recipe, [Override.parse(one) for one in changes])
+    candidates = Candidates.of(recipe, [Override.parse(one) for one in changes])
     return Search(candidates, RunOptions(output=folder / "out"), Console(quiet=True))
 
 

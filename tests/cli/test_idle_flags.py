@@ -194,13 +194,12 @@ def test_what_is_about_examples_needs_some(outcome: Callable[[Sequence[str]], st
         assert key in found
 
 
-@pytest.mark.parametrize(("data", "handed"), [("", "CompactJob"), ("--data toy.npz", "Plan(")])
 def test_a_file_that_is_there_is_overwritten_by_force_alone(
-    data: str, handed: str, outcome: Callable[[Sequence[str]], str]
+    outcome: Callable[[Sequence[str]], str],
 ) -> None:
-    words = f"compact some.tflite --output there.tflite {data}".split()
+    words = ["compact", "some.tflite", "--output", "there.tflite"]
     assert "the file exists" in outcome(words)
-    assert handed in outcome([*words, "--force"])
+    assert "CompactJob" in outcome([*words, "--force"])
 
 
 @pytest.mark.parametrize(

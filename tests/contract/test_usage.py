@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import RecipeError
-from shrink.contract.usage import check_record_place, keep_record, record_of
+from shrink.contract.usage import check_free, keep_record, record_of, record_path
 
 
 @pytest.mark.parametrize(
@@ -25,16 +25,38 @@ def test_a_record_replaces_no_file_but_a_record(
     tmp_path: Path, content: str, is_record: bool
 ) -> None:
     place = tmp_path / "m.tflite.json"
-    check_record_place(tmp_path / "m.tflite", force=False)
+    check_free(tmp_path / "m.tflite", force=False)
     place.write_text(content, encoding="utf-8")
-    check_record_place(tmp_path / "m.tflite", force=True)
+    check_free(tmp_path / "m.tflite", force=True)
+    check_free(tmp_path / "m.tflite", force=False, has_record=False)
     if is_record:
-        check_record_place(tmp_path / "m.tflite", force=False)
+        check_free(tmp_path / "m.tflite", force=False)
         return
     with pytest.raises(RecipeError, match=r"the record of m\.tflite would replace it") as refused:
-        check_record_place(tmp_path / "m.tflite", force=False)
+        check_free(tmp_path / "m.tflite", force=False)
     assert (refused.value.subject, refused.value.exit_code) == (str(place), 2)
     assert "--force" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("has_record_beside", [True, False])
+def test_only_an_artifact_of_the_same_recipe_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_record_beside: bool
+) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    artifact = tmp_path / "m.tflite"
+    artifact.write_bytes(b"model")
+    keep_record(artifact, {"recipe": "own"}, pytest.fail)
+    if not has_record_beside:  # the command was killed before it wrote the record
+        record_path(artifact).unlink()
+    check_free(artifact, force=False, recipe="own")
+    for recipe in (None, "another"):
+        with pytest.raises(RecipeError, match="the file exists") as refused:
+            check_free(artifact, force=False, recipe=recipe)
+        assert (refused.value.subject, refused.value.exit_code) == (str(artifact), 2)
+        check_free(artifact, force=True, recipe=recipe)
+    artifact.write_bytes(b"a file of the user's")
+    with pytest.raises(RecipeError, match="the file exists"):
+        check_free(artifact, force=False, recipe="own")
 
 
 @pytest.mark.parametrize(

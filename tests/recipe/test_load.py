@@ -194,4 +194,4 @@ def test_what_a_value_is_most_like_says_what_is_wrong_with_it(
     path = tmp_path / "r.yaml"
     path.write_text("name: r\nmodel: m.py:b\ndata: {source: digits}\nstages: [quantize: {}]\n")
     with pytest.raises(RecipeError, match=message):
-        Candidates.of_recipe(str(path), [Override.parse(setting)])
+        Candidates.of(str(path), [Override.parse(setting)])

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from shrink.base.console import Console
 from shrink.base.errors import RecipeError
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
 from shrink.recipe.resolved import resolved_recipe_text
 from shrink.recipe.single import Sections, single_recipe
 from shrink.run.options import RunOptions
-from shrink.run.session import free_name, names_artifact, only_artifact
+from shrink.run.session import free_name, names_artifact, only_artifact, perform
 from tests.cli.shell import shrink
 from tests.cli.toy import write_toy
 
@@ -95,6 +96,16 @@ def test_only_artifact_refuses_branches_and_keras_models(folder: Path) -> None:
             only_artifact(plan, RunOptions(Path("x.tflite")))
 
 
+def test_a_run_replaces_no_file_of_the_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(folder / "store"))
+    mine = folder / "mine.tflite"
+    mine.write_bytes(b"mine")
+    with pytest.raises(RecipeError, match="the file exists") as refused:
+        perform(plan_of(folder, "m.keras"), RunOptions(mine), Console(quiet=True))
+    assert refused.value.subject == str(mine)
+    assert mine.read_bytes() == b"mine"
+
+
 @pytest.mark.slow
 def test_output_of_tflite_leaves_that_file_alone(folder: Path) -> None:
     shrink(
@@ -110,8 +121,9 @@ def test_output_of_tflite_leaves_that_file_alone(folder: Path) -> None:
     record = folder / "new" / "x.tflite.json"
     assert after - before == {folder / "new", folder / "new" / "x.tflite", record}
     assert done.stdout.splitlines()[-1] == str(folder / "new" / "x.tflite")
-    record.write_text("mine", encoding="utf-8")
     words = ("quantize", "runs/train-toy", "--output", "new/x.tflite")
+    shrink(*words, cwd=folder, store=folder / "store")
+    record.write_text("mine", encoding="utf-8")
     refused = shrink(*words, cwd=folder, store=folder / "store", expect=2)
     assert "x.tflite.json: the file exists" in refused.stderr
     assert record.read_text(encoding="utf-8") == "mine"

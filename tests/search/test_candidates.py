@@ -25,7 +25,7 @@ def read(folder: Path, section: str, *settings: str) -> Candidates:
     (folder / "model.py").write_text("def build():\n    return 1\n", encoding="utf-8")
     path = folder / "r.yaml"
     path.write_text(RECIPE + section, encoding="utf-8")
-    return Candidates.of_recipe(str(path), [Override.parse(one) for one in settings])
+    return Candidates.of(str(path), [Override.parse(one) for one in settings])
 
 
 def test_set_changes_the_search_and_the_recipe(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_a_search_of_a_model_needs_a_stopping_criterion(tmp_path: Path) -> None:
     model = tmp_path / "m.keras"
     model.touch()
     with pytest.raises(RecipeError, match="no stopping criterion"):
-        Candidates.of_model(str(model), "digits", None, [])
-    found = Candidates.of_model(str(model), "digits", None, [Override.parse("search.time=1m")])
+        Candidates.of(str(model), [], "digits")
+    found = Candidates.of(str(model), [Override.parse("search.time=1m")], "digits")
     assert found.config.time == 60
 
 

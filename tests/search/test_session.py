@@ -357,8 +357,13 @@ def test_the_best_is_copied_to_a_file_where_the_output_names_one(
     assert file.read_bytes() == (made.folder / "best/artifacts/02-quantize.tflite").read_bytes()
     (entry,) = read_mapping(record_path(file))["artifacts"]
     assert (entry["file"], entry["sha256"]) == ("best.tflite", sha256(file))
+    again = search(tmp_path, {"trials": 3}, FakeAttempt(), output=file)
+    assert again.run() == 0
+    assert file.read_bytes() == (made.folder / "best/artifacts/02-quantize.tflite").read_bytes()
+    file.write_bytes(b"mine")
     with pytest.raises(RecipeError, match="file exists"):
-        search(tmp_path, {"trials": 2}, FakeAttempt(), output=file).run()
+        search(tmp_path, {"trials": 4}, FakeAttempt(), output=file).run()
+    assert file.read_bytes() == b"mine"
 
 
 def test_two_workers_train_no_settings_twice_and_no_more_than_asked_for(tmp_path: Path) -> None:
