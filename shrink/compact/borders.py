@@ -2,8 +2,9 @@
 
 Files made for phones or by older tools take uint8 or float32 and begin with a QUANTIZE, and end
 with one or with a DEQUANTIZE. A firmware that has int8 at hand needs neither the operators nor,
-where it is float32, four times the memory. The tensor between border and model becomes the border:
-of uint8 where it is the same values less 128, of float32 with the reported scale and zero point.
+where it is float32, four times the memory. The int8 tensor behind the converting operator becomes
+the input or output: of uint8 where it is the same values less 128, of float32 with the reported
+scale and zero point.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def _reading(operator: Operator, moved: Mapping[int, int]) -> Operator:
 
 
 def _why_not(graph: Graph, outer: int, inner: Sequence[int]) -> str:
-    """Return why int8 tensors cannot stand in the place of a border; nothing where they can."""
+    """Return why int8 tensors cannot replace an input or output; empty where they can."""
     if any(graph.tensors[index].dtype != "INT8" for index in inner):
         return "what stands behind it is not int8"
     scales = {_scale(graph.tensors[index]) for index in inner}
@@ -142,7 +143,7 @@ def _left(found: Bordered, side: str, index: int, why: str) -> Bordered:
 def _renamed(
     found: Bordered, side: Literal["input", "output"], place: int, outer: int, inner: int
 ) -> Bordered:
-    """Return the graph with one more int8 border, under the name of the tensor that it replaces."""
+    """Return the graph with one more int8 input or output, under the name that it had before."""
     graph = found.graph
     tensor, given = graph.tensors[inner], graph.tensors[outer]
     scale = _scale(tensor)

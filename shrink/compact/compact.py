@@ -336,7 +336,7 @@ def _checked(
 ) -> Compacted:
     """Return what became of the file, once outputs and feature maps are equal.
 
-    Where a border is int8 now, the tensor behind it is compared.
+    Where an input or output is int8 now, the int8 tensor of the given file is compared.
     """
     feature = last_feature_map(graph, version.graph)
     with_feature = with_output(version.graph, feature)

@@ -13,6 +13,7 @@ from shrink.compact.graph import Graph
 from shrink.tflite.memory import aligned
 
 _MOST_STATES = 50_000
+"""A graph with more sets of operators that may have run keeps its own order."""
 
 
 class Ordered(NamedTuple):

@@ -4,8 +4,8 @@ First, every segment between places where few tensors are alive is tried in some
 then paths from the first operator to the last one are found, over single operators and tiled
 segments, whose peaks of live bytes are lowest (a shortest-path search with several labels at each
 place). The best of these are placed in an arena, and changed in one thing at a time as long as the
-arena gets smaller. What is counted are schedules and plans, not seconds: every machine finds the
-same.
+arena gets smaller. Limits count schedules and plans, not seconds, so that every machine finds the
+same tiles.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ _MOST_SCHEDULES = 3000
 _USUAL_STEPS = 120
 """Operators; larger graphs and schedules count as several."""
 _MOST_LABELS = 32
-"""Ways to a place that are followed further."""
+"""Paths to each place in the graph that are followed further."""
 _SCHEDULES_REMEMBERED = 400
+"""Least recently used ones are made again, so that memory stays bounded."""
 _STARTS = 4
-"""Choices that are changed; with more of them the best one was seldom another."""
+"""Choices that are changed; more of them seldom gave another best choice."""
 _CHANGES = 500
 """Changes of each start that are judged. Twice as many save less than 1 % of an arena."""
 _MOST_TRIES, _MOST_SCHEDULES_A_START = 8000, 1000
 """Most changes are impossible, or no better even without a plan."""
 _WORSE_NOW_AND_THEN = 0.01
-"""Every eighth change may take so much more, to leave a local minimum."""
+"""Every eighth change may raise the arena by this share, to leave a local minimum."""
 _AT_PEAK = 0.5
 """Share of changes that are made where the peak of live bytes is."""
 _MOST_ALIKE, _MOST_PLANNED = 4, 60
@@ -278,7 +279,7 @@ class Search:
         return [entry[-1] for entry in sorted(found, key=lambda entry: entry[:3])]
 
     def _paths(self, edges: dict[int, list[Candidate]]) -> list[Candidate]:
-        """Return ways through the graph, the lowest bound first."""
+        """Return paths through the graph, the lowest bound first."""
         peaks = self._info.peaks
         labels: list[list[Candidate]] = [[] for _ in range(len(peaks) + 1)]
         labels[0] = [Candidate((), 0, self._info.tail, 0)]
@@ -406,7 +407,7 @@ _CHANGES_OF_ALL = (
     "direction",
     *["cuts"] * 4,
 )
-"""Changes that may be made, as often as they were found to help."""
+"""Changes to pick from; those that help more often are listed more often."""
 
 
 def _arena(found: Found) -> int:
@@ -434,7 +435,7 @@ def _bound(candidate: Candidate, _: int) -> Found:
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Look for no cycles of garbage meanwhile: there are none, and it takes half of the time."""
+    """Pause garbage collection: the search makes no cycles, and finding none takes half its time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

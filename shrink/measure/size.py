@@ -81,7 +81,7 @@ def zeros_note(size: Mapping[str, Measured[int]], tflite: Path) -> list[str]:
 
     Args:
         size: what `measure_sizes` returned.
-        tflite: the file that it looked at.
+        tflite: the file that it measured.
     """
     zeros = 1 - (size["nonzero_parameters"].value or 0) / max(size["parameters"].value or 0, 1)
     if zeros < _MANY_ZEROS:
@@ -120,11 +120,11 @@ def operator_table(graphs: tuple[Subgraph, ...], layers: Collection[str] = ()) -
 
     Args:
         graphs: of a .tflite file; what a loop runs counts as the loop's.
-        layers: paths of the Keras layers that it was made from, to tell the operators' layers.
+        layers: paths of the Keras layers that it was made from, to find the layer of each operator.
 
     Returns:
         `name` (CONV_2D), `layer` or None, `inputs` and `outputs` (types of activations), `weights`
-        (type of the weights, or None), `parameters`, `macs` (None where they cannot be told),
+        (type of the weights, or None), `parameters`, `macs` (None where they are not known),
         `activation_bytes` of the outputs, and `sparsity` of the weights, None where there are none.
     """
     counter, owners, graph = MacsCounter(graphs), Owners(layers), graphs[0]

@@ -100,7 +100,7 @@ def why_not_counted() -> str:
     for block in blocks:
         library.free(block)
     if rise < _TESTED_BLOCKS * _TESTED_BYTES:
-        return "another malloc than that of the C library is in use, which is not asked"
+        return "another malloc than that of the C library is in use, whose blocks cannot be counted"
     return ""
 
 
@@ -125,8 +125,8 @@ class SmallTensorsPeak:
 
     Begin and end a window around steps that are alike, and mark each: within a step, the growth of
     malloc's blocks is added to the bytes that the allocator holds at that moment. Variables, which
-    are held all along, are added at the end. The allocator's own peak, which may be too short for
-    a sample, is asked for.
+    are held all along, are added at the end. The allocator's own peak counts too, as it may be too
+    short for a sample.
 
     Args:
         allocator: counts the large tensors.

@@ -56,7 +56,7 @@ class TrainingPeak(AllocatorPeak):
 
     Args:
         devices: names of logical devices, such as "CPU:0".
-        sampling: how often small tensors are looked at.
+        sampling: how often small tensors are measured.
 
     Attributes:
         small: looks at steps for what the allocator does not count; its note says why it cannot.

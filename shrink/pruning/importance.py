@@ -104,8 +104,8 @@ class Evidence:
 
     Attributes:
         weights: of every layer.
-        gradients: of the mean loss on training examples, like the weights; computed when asked.
-        activity: of what layers are given, by their name; measured when asked.
+        gradients: of the mean loss on training examples, like the weights; computed on first use.
+        activity: of what layers are given, by their name; measured on first use.
         seed: decides what is random.
     """
 
@@ -266,7 +266,7 @@ class Curve:
         channels: of the group.
         ratios: fractions of its channels that were removed, from 0 on.
         losses: the mean loss at each of them, or how much worse than at first `metric` is.
-        metric: what is told of.
+        metric: that `losses` are of.
     """
 
     layers: str

@@ -139,8 +139,8 @@ _SCALED = {
     keras.activations.tanh: (-1.0, 127 / 128),
 }
 """Ranges that the kernels of these functions write, whatever the examples are."""
-TOLD_BY = 8
-"""Examples by whose values tensors are told apart."""
+N_PROBE = 8
+"""Examples used to match Keras tensors to TFLite tensors by value."""
 _SAME = 1e-3  # of the largest: kernels of Keras and of LiteRT add up in another order
 
 
@@ -170,14 +170,14 @@ class AwareModel:
     def source(self, batches: Batches) -> FloatModel:
         """Return `trained()` with the ranges that it was trained with.
 
-        Tensors of the file are told by their values: the converter fuses layers, and names what
+        Tensors of the file are matched by their values: the converter fuses layers, and names what
         they become as it likes.
 
         Args:
             batches: a few examples of the first batch are run.
         """
         source = FloatModel(self.trained())
-        few = {name: array[:TOLD_BY] for name, array in next(iter(batches)).items()}
+        few = {name: array[:N_PROBE] for name, array in next(iter(batches)).items()}
         (ours,) = _activations(read_network(self.plain), self.aware, [few])
         theirs = values_of_few(source.float32.content, few)
         indices = {name: same_values(array, ours) for name, array in theirs.items()}

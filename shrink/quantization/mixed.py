@@ -79,9 +79,9 @@ class Assignment:
     Attributes:
         content: the .tflite file.
         bits: width of the weights of every ranked operator, by name.
-        drop: how much worse the metric is on the validation split; None where it was not looked at.
+        drop: how much worse the metric is on the validation split; None where it was not measured.
         tried: number of artifacts scored.
-        metric: that was looked at.
+        metric: that `drop` is of.
     """
 
     content: bytes

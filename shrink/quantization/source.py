@@ -71,7 +71,7 @@ class FloatModel:
 
     @property
     def converted(self) -> Conversion | None:
-        """`float32`, where something has asked for it; None spares a conversion."""
+        """`float32`, where it was converted before; None spares a conversion."""
         known: Conversion | None = self.__dict__.get("float32")
         return known if self.model is not None else self.float32
 

@@ -11,7 +11,7 @@ import tf_keras as keras
 from shrink.base.errors import InternalError
 from shrink.contract.trained_range import TrainedRange
 from shrink.graph.network import read_network
-from shrink.quantization.aware_model import TOLD_BY, Flat, flat_model, same_values
+from shrink.quantization.aware_model import N_PROBE, Flat, flat_model, same_values
 from shrink.quantization.calibration import Batches, Ranges, values_of_few
 from shrink.quantization.source import FloatModel
 from shrink.tflite.names import ordered, signature_names
@@ -20,8 +20,8 @@ from shrink.tflite.names import ordered, signature_names
 def ranges_of_file(source: FloatModel, trained: Sequence[TrainedRange], batches: Batches) -> Ranges:
     """Return the trained ranges by the names of the tensors of the float file.
 
-    Tensors are told by their values: the converter fuses layers, and names what they become as it
-    likes. Ranges of what the file does not hold are left out. A range that does not hold 0, which
+    Tensors are matched by their values: the converter fuses layers, and names what they become as
+    it likes. Ranges of what the file does not hold are left out. A range that does not hold 0, which
     integers have to, is widened to it.
 
     Args:
@@ -36,7 +36,7 @@ def ranges_of_file(source: FloatModel, trained: Sequence[TrainedRange], batches:
     by_layer = {name: one for one in trained if (name := _name(one, flat)) is not None}
     if not by_layer:
         return {}
-    few = {name: array[:TOLD_BY] for name, array in next(iter(batches)).items()}
+    few = {name: array[:N_PROBE] for name, array in next(iter(batches)).items()}
     ours = _outputs(plain, list(by_layer), few)
     theirs = values_of_few(source.float32.content, few)
     found = {tensor: same_values(array, ours) for tensor, array in theirs.items()}

@@ -42,7 +42,7 @@ class StageConfig(Config):
 
     @property
     def passes(self) -> int:
-        """Passes over the training examples, as far as the recipe tells; 0 where none trains."""
+        """Passes over the training examples, as far as the recipe says; 0 where none trains."""
         return int(getattr(self, "epochs", 0))
 
     @property
@@ -78,7 +78,7 @@ class StageConfig(Config):
     def check_installed(self) -> None:
         """Raise `ResourceError` where a package is missing that only this configuration needs.
 
-        It is asked before anything is computed; by default there is none.
+        Called before anything is computed; by default nothing is needed.
         """
 
     def preserved(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from shrink.tflite.serving import (
     serve_saved_model,
 )
 
-_HINT = "try scheme float32 first: it tells whether the model or the quantization is refused"
+_HINT = "try scheme float32 first: it shows whether the model or the quantization is refused"
 _FLOAT_HINT = (
     "no scheme can convert this model: replace the layer, or of a SavedModel give the Keras model "
     "that it was exported from"
@@ -82,7 +82,7 @@ def explain(error: Exception, precision: str) -> StageError:
 
 
 def _reason(text: str) -> str:
-    """Return why, without the nested locations that MLIR puts before it; empty if none is told."""
+    """Return why, without the nested locations that MLIR puts before it; empty if it gives none."""
     lines = [line for line in text.splitlines() if "error: " in line and "loc(" in line]
     return lines[0].rpartition("): ")[2].removeprefix("error: ").strip()[:300] if lines else ""
 

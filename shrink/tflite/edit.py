@@ -184,7 +184,7 @@ def _named_tensor(name: str, index: int) -> schema.TensorMapT:
 def without_constant_names(content: bytes) -> bytes:
     """Return the model without the names of constants, which no runtime reads: 50 bytes each.
 
-    Activations keep theirs, by which forms of a model are compared and layers are told; so do the
+    Activations keep theirs, by which forms of a model are compared and layers are found; so do the
     constants of the last operators, for a converter names a model's outputs after nothing.
 
     Args:

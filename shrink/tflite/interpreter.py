@@ -49,7 +49,7 @@ class TensorDetail:
 
 
 class _Stored(TypedDict):
-    """What LiteRT tells of an input or output, as far as it is read."""
+    """The keys that are read of LiteRT's description of an input or output."""
 
     name: str
     shape: Array
@@ -254,8 +254,8 @@ class Runner:
     def anew(self) -> Runner:
         """Return a runner of the same file that runs as if nothing had been run yet.
 
-        How many rows an invocation takes depends on what was asked before; what is prepared for
-        one row is shared.
+        The rows of an invocation depend on earlier calls of `predict`; the session for one row is
+        shared.
         """
         other = copy.copy(self)
         other._sessions = []

@@ -1,4 +1,4 @@
-"""A .tflite file: read, looked into, changed and written.
+"""A .tflite file: read, inspected, changed and written.
 
 `unpacked` gives the schema's objects, which edits change and `packed` writes. `read` gives frozen
 views of them for everything that only looks. Both refuse corrupt and hostile files, and both give

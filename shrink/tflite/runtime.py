@@ -155,7 +155,7 @@ def smallest_arena(fits: Callable[[int], bool], enough: int, near: int = 0) -> i
     Args:
         fits: whether an arena of so many bytes is large enough; larger ones then are, too.
         enough: a size that fits.
-        near: a size close to the one that is looked for, which only saves attempts.
+        near: a size close to the result, which only saves attempts.
     """
     low, high = _around(fits, -(-enough // STEP_BYTES), -(-near // STEP_BYTES))
     while high - low > 1:

@@ -65,7 +65,7 @@ class _Encoding:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the values and of what tells their places."""
+        """Bytes of the values and of their indices."""
         return self.values.nbytes + self.sparsity.indices.nbytes + self.sparsity.starts.nbytes
 
 

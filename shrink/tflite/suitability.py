@@ -33,7 +33,7 @@ def check_runs(content: bytes, path: Path) -> None:
     raise StageError(
         f"{failure}, at the operator {operator}",
         subject=layer,
-        hint="try another scheme; float32 tells whether the model itself can run",
+        hint="try another scheme; float32 shows whether the model itself can run",
     )
 
 

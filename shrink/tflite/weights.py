@@ -33,8 +33,8 @@ def parameters(content: bytes) -> int:
 
     Counted are the elements (dense, where stored sparsely) of each constant that an operator
     reads, once per buffer, when it is of a floating type, of a quantized integer type, or an
-    int32/int64 bias (told by its scale). Shapes, axes, paddings and scalars are not weights, nor
-    is what a loop begins with.
+    int32/int64 bias (recognized by its scale). Shapes, axes, paddings and scalars are not weights,
+    nor is what a loop begins with.
     A float32 export has the Keras count, less what folding batch normalization saves, less
     equal constants that the converter stores once, plus a zero bias where a layer had none.
 

@@ -40,14 +40,17 @@ FLASH_OF_ARENA = 4
 """Bytes of flash that a byte of arena may cost, where no arena is to be met."""
 KERNELS_DENSE = " (kernels dense)"
 """Behind the name of a runtime that ran the file with its kernels written out."""
-_LADDER = (1, 2, 3, 4, 6, 8, 10, 14, 20, 30, 40, 60, 80, 100)
+_PARTS = (1, 2, 3, 4, 6, 8, 10, 14, 20, 30, 40, 60, 80, 100)
+"""Numbers of parts that each kernel is tried in."""
 _TRIES = 6
+"""Choices, best by estimate first, whose files are made and allocated."""
 _PLAN_ATTEMPTS = 4000
 _DECODE_FLASH, _PART_FLASH = 190, 300
 """Bytes of a file for each TFLM_DECODE with its tensors, and for each copy of an operator more."""
 _DECODE_TAIL, _PART_TAIL = 210, 60
 """Bytes of arena that last for each TFLM_DECODE, and for each copy more beside its operator."""
 _LEAST_GAIN = 0.01
+"""Less than this share of the file is not worth another operator."""
 _RATES = (0, 1, FLASH_OF_ARENA, 8, 16)
 """Bytes of flash that a byte of what lasts in the arena may cost, all of which are tried."""
 
@@ -239,7 +242,7 @@ def _choice(options: _Options, height: int, peak: int, rate: float) -> _Choice |
 
 def _options(graph: Graph, kernel: Kernel, live: Sequence[int]) -> Iterator[_Option]:
     channels, before = len(kernel.values), kernel.values.nbytes
-    for parts in _LADDER if kernel.splits else (1,):
+    for parts in _PARTS if kernel.splits else (1,):
         if parts > channels:
             return
         spans = bounds(channels, parts)

@@ -62,13 +62,13 @@ def compile_with_vela(content: bytes, target: str) -> tuple[bytes, Placement]:
         with tables[0].open(newline="", encoding="utf-8") as stream:
             figures = next(csv.DictReader(stream))
     reasons = {(m["kind"], m["tensor"]): m["reason"] for m in _LEFT.finditer(run.output)}
-    told = compiled_of(figures)
+    estimates = compiled_of(figures)
     return result, Placement(
         target=target,
-        by=told.compiler,
+        by=estimates.compiler,
         operators=len(graph.operators),
         on_cpu=left_on_cpu(graph, only_subgraph(result), reasons),
-        compiled=told,
+        compiled=estimates,
     )
 
 

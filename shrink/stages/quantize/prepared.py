@@ -18,8 +18,8 @@ from shrink.quantization.source import FloatModel
 from shrink.tflite.edit import with_ranges
 from shrink.tflite.model import read
 
-LOOKED_AT = 100
-"""Examples that tell bounds and variances: those of few are near those of all."""
+BOUND_EXAMPLES = 100
+"""Examples to measure bounds and variances on; more of them change little."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ def prepared(
 
     Args:
         source: the float model.
-        calibration: examples that tell bounds and variances.
+        calibration: examples to measure bounds and variances on.
         norms: whether normalisations are rewritten; 16 bits hold them as they are.
     """
-    batches = calibration.batches(LOOKED_AT)
+    batches = calibration.batches(BOUND_EXAMPLES)
     content, notes = source.float32.content, list(source.float32.notes)
     twice = normalised_twice(content, batches, source.ranges) if norms else None
     if twice is not None:

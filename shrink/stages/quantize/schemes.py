@@ -26,14 +26,14 @@ from shrink.quantization.source import FloatModel
 from shrink.quantization.tables import tabled_model
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.noise import noise
-from shrink.stages.quantize.prepared import LOOKED_AT, MasksWithinConversion, prepared
+from shrink.stages.quantize.prepared import BOUND_EXAMPLES, MasksWithinConversion, prepared
 from shrink.tflite.convert import Conversion, Precision, convert
 from shrink.tflite.edit import with_exact_constants, without_constant_names
 from shrink.tflite.model import read
 from shrink.tflite.suitability import check_runs
 from shrink.tflite.weights import float_operators
 
-# Both models run the same examples, so that few tell the shift of a mean.
+# Both models run the same examples, so that few are enough to see the shift of a mean.
 _CORRECTED_ON = 100
 # Noise above a tenth of the signal's power is no rounding of 8 bits: something went wrong.
 _MOST_NOISE = 0.1
@@ -183,7 +183,7 @@ def _by_converter(
     if source.model is None:
         raise otherwise or InternalError("a .tflite file cannot be converted again")
     types = (config.artifact_input_type, config.artifact_output_type)
-    masks = MasksWithinConversion(calibration.batches(LOOKED_AT))
+    masks = MasksWithinConversion(calibration.batches(BOUND_EXAMPLES))
     made = convert(
         source.model,
         precision,
