@@ -435,7 +435,7 @@ def _bound(candidate: Candidate, _: int) -> Found:
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection: the search makes no cycles, and finding none takes half its time."""
+    """Pause garbage collection: the search makes no cycles, and looking takes half its time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -21,8 +21,8 @@ def ranges_of_file(source: FloatModel, trained: Sequence[TrainedRange], batches:
     """Return the trained ranges by the names of the tensors of the float file.
 
     Tensors are matched by their values: the converter fuses layers, and names what they become as
-    it likes. Ranges of what the file does not hold are left out. A range that does not hold 0, which
-    integers have to, is widened to it.
+    it likes. Ranges of what the file does not hold are left out. A range that does not hold 0,
+    which integers have to, is widened to it.
 
     Args:
         source: of a Keras model.
