@@ -9,13 +9,17 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from shrink.base.errors import DataError, ShrinkError, first_line
+from shrink.base.errors import DataError
 from shrink.base.types import Specs, Tensors
 from shrink.data import boxes
 from shrink.data.config import AugmentConfig
 from shrink.data.examples import Batch
-from shrink.model.user_modules import function_of
+from shrink.model.user_modules import blaming, function_of
 
+_FUNCTION_HINT = (
+    "def augment(image, rng): return an image of the same shape and dtype, such as "
+    "result.astype(image.dtype)"
+)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -343,24 +347,18 @@ class Augmentation:
             DataError: it raises, or returns no image like the one that it got.
         """
         assert self._function is not None, "apply() looks"
+        subject = f"data.augment.function {self._config.function}"
         changed = np.empty_like(images)
         for index, (image, seed) in enumerate(zip(images, seeds, strict=True)):
             generator = np.random.default_rng([int(part * 2.0**24) for part in seed])
             try:
-                returned = np.asarray(self._function(image.copy(), generator))
-                why = _unlike(returned, image)
-            except ShrinkError:
+                with blaming("it raised ", subject, _FUNCTION_HINT, DataError):
+                    returned = np.asarray(self._function(image.copy(), generator))
+                if (why := _unlike(returned, image)) is not None:
+                    raise DataError(why, subject=subject, hint=_FUNCTION_HINT)
+            except DataError as error:
+                self.failure = error
                 raise
-            except Exception as error:
-                why = f"it raised {type(error).__name__}: {first_line(error)}"
-            if why is not None:
-                self.failure = DataError(
-                    why,
-                    subject=f"data.augment.function {self._config.function}",
-                    hint="def augment(image, rng): return an image of the same shape and dtype, "
-                    "such as result.astype(image.dtype)",
-                )
-                raise self.failure
             changed[index] = returned
         return changed
 

@@ -117,7 +117,8 @@ def decoded(
 def check_png(content: bytes) -> None:
     """Raise `ValueError` for a wrong checksum, which Pillow passes over (PNG, section 5.3).
 
-    Chunks end with IEND; what is behind it is no part of the image.
+    Pillow's `verify` needs the file opened once more, and skips the last chunk. Chunks end with
+    IEND; what is behind it is no part of the image.
     """
     at, kind = len(_PNG), b""
     while at < len(content) and kind != b"IEND":

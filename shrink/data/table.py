@@ -183,15 +183,22 @@ def _target_columns(path: Path, columns: Collection[str], config: DataConfig) ->
         return config.targets
     candidates = [name for name in _TARGET_NAMES if name in columns]
     if len(candidates) != 1:
-        no_header = all(map(is_number, columns))
-        raise DataError(
-            f"which column is the target? There are {', '.join(columns)}",
-            subject=path,
-            hint=("these are numbers, but the first line must name the columns; " * no_header)
-            + "call it y, or name it in a recipe's data.targets (commands that run a stage: "
-            "--data-targets COLUMN)",
-        )
+        raise unclear_column(path, "target", columns, "y", "targets")
     return (candidates[0],)
+
+
+def unclear_column(
+    path: Path, role: str, columns: Collection[str], name: str, key: str
+) -> DataError:
+    """Return the error where none, or several, of the columns could have a role."""
+    no_header = all(map(is_number, columns))
+    return DataError(
+        f"cannot infer the {role} column; columns: {', '.join(columns)}",
+        subject=path,
+        hint=("these are numbers, but the first line must name the columns; " * no_header)
+        + f"call it {name}, or name it in a recipe's data.{key} (commands that run a stage: "
+        f"--data-{key} COLUMN)",
+    )
 
 
 def is_number(cell: str) -> bool:

@@ -209,7 +209,7 @@ def _read_boxes(head: Head, outputs: Sequence[tf.Tensor]) -> Candidates:
     if head.settings.scores == "softmax":
         return Candidates(boxes, tf.math.log(tf.maximum(scores, _EPSILON)))
     p = tf.clip_by_value(scores, _EPSILON, 1 - _EPSILON)
-    return Candidates(boxes, (tf.math.log(p) - tf.math.log1p(-p)))
+    return Candidates(boxes, tf.math.log(p) - tf.math.log1p(-p))
 
 
 def _flat(outputs: Sequence[tf.Tensor], width: int) -> tf.Tensor:

@@ -36,7 +36,7 @@ from shrink.engine.objective import (
     masked_outputs,
     weigh_masks,
 )
-from shrink.engine.randomness import RandomSeeds
+from shrink.engine.randomness import RandomSeeds, counter
 from shrink.engine.recompute import steps_in_order
 from shrink.engine.recovery import RecoveringStep, Retries
 
@@ -136,14 +136,7 @@ class MicroBatchTrainer(keras.Model):
         self._looped = micro_batch_size < most_rows or not never_empty
         self._sized_validation = False
         self._sums: Accumulators | None = None
-        self._begun = tf.Variable(
-            0,
-            dtype=tf.int64,
-            trainable=False,
-            name="updates_begun",
-            synchronization=tf.VariableSynchronization.ON_READ,
-            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-        )
+        self._begun = counter("updates_begun")
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:

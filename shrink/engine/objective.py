@@ -7,6 +7,7 @@ number of valid elements of the whole global batch has to be known before any pa
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -105,10 +106,10 @@ def _has_mask(output: tf.Tensor) -> bool:
     return getattr(output, "_keras_mask", None) is not None
 
 
-class Objective:
+class Objective(abc.ABC):
     """The loss of a stage, example by example, so that its mean is exact however it is split."""
 
-    def begin(self, iterations: tf.Variable, total_updates: int) -> None:
+    def begin(self, iterations: tf.Variable, total_updates: int) -> None:  # noqa: B027
         """Called before the loss is traced, for losses that change with the updates.
 
         Args:
@@ -128,13 +129,13 @@ class Objective:
         """Return the loss of each example, (n,), float32 (float64 for float64 outputs)."""
         return self.validation_loss(y, outputs)
 
+    @abc.abstractmethod
     def validation_loss(self, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the loss on the labels alone, (n,), by which epochs are compared."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def metric(self, name: str, y: Tensors, outputs: Tensors) -> tf.Tensor:
         """Return the named metric of each example, (n,)."""
-        raise NotImplementedError
 
     def ignored(self, outputs: int) -> Sequence[int | None]:
         """Return the class number of each output whose elements do not count; None for none."""

@@ -22,6 +22,18 @@ Position: TypeAlias = "tuple[tf.Tensor | None, int]"
 """The forward pass, and the number of draws in it so far."""
 
 
+def counter(name: str) -> tf.Variable:
+    """Return an int64 () of each replica's own, 0 at first; outside of replicas the first's."""
+    return tf.Variable(
+        0,
+        dtype=tf.int64,
+        trainable=False,
+        name=name,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
+    )
+
+
 class RandomSeeds:
     """A seed for each draw: of the run, the position in the model, the forward pass, the replica.
 
@@ -32,14 +44,7 @@ class RandomSeeds:
     """
 
     def __init__(self, seed: int) -> None:
-        self.variable = tf.Variable(
-            0,
-            dtype=tf.int64,
-            trainable=False,
-            name="forward_passes",
-            synchronization=tf.VariableSynchronization.ON_READ,
-            aggregation=tf.VariableAggregation.ONLY_FIRST_REPLICA,
-        )
+        self.variable = counter("forward_passes")
         self._seed = seed
         self._now = _Draws()
 

@@ -32,7 +32,7 @@ from shrink.model.opaque import graph_model, subclassed_model
 from shrink.model.reference import holds_layers
 from shrink.model.scan import check_model_file, keras_version
 from shrink.model.scan_files import check_archive, read_attribute
-from shrink.model.user_modules import custom_objects, function_of
+from shrink.model.user_modules import blaming, custom_objects, function_of
 from shrink.tflite.interpreter import load as load_tflite
 
 if TYPE_CHECKING:
@@ -215,15 +215,8 @@ def build_model(
         ModelError: the function raises, or returns no functional or sequential model.
     """
     build = function_of(path, function)
-    try:
+    with blaming(f"{function}() raised ", path, None, ModelError):
         model = build(**arguments)
-    except ShrinkError:
-        raise
-    except Exception as error:
-        kind = type(error).__name__
-        raise ModelError(
-            f"{function}() raised {kind}: {first_line(error) or kind}", subject=path
-        ) from error
     if any(each.__module__.startswith("keras.") for each in type(model).__mro__):
         return _from_keras3(model, path, function)
     subclassed = isinstance(model, keras.Model) and not model._is_graph_network

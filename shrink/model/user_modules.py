@@ -92,13 +92,13 @@ def function_of(path: Path, name: str) -> Callable[..., object]:
 
 @contextlib.contextmanager
 def blaming(
-    what: str, subject: str | Path, hint: str, kind: type[ShrinkError] = StageError
+    what: str, subject: str | Path, hint: str | None, kind: type[ShrinkError] = StageError
 ) -> Iterator[None]:
     """Turn what a user's function raises in the block into an error that names its line.
 
     Args:
         what: begins the message, such as `the metric f: `.
-        subject: the file, maybe with `:function`.
+        subject: names the file, maybe with `:function`.
         hint: what the function takes and returns.
         kind: of the error.
     """
@@ -107,12 +107,11 @@ def blaming(
     except ShrinkError:
         raise
     except Exception as error:
-        file = str(subject).partition(".py:")[0].removesuffix(".py") + ".py"
         passed = traceback.extract_tb(error.__traceback__)
-        lines = [frame.lineno for frame in passed if frame.filename == file]
+        lines = [frame.lineno for frame in passed if frame.filename in str(subject)]
         where = f" (line {lines[-1]})" if lines else ""
-        message = f"{what}{type(error).__name__}: {first_line(error)}{where}"
-        raise kind(message, subject=subject, hint=hint) from error
+        text = ": ".join(filter(None, (type(error).__name__, first_line(error))))
+        raise kind(f"{what}{text}{where}", subject=subject, hint=hint) from error
 
 
 def custom_objects(path: Path | None) -> dict[str, CustomObject]:

@@ -262,16 +262,11 @@ class _Resolver:
                     "set task.metrics to the metrics that matter",
                 )
             )
-        if self._stored_by == "run" and named:
-            return tuple(named), "run"
-        if self._stored_by == "compiled" and kinds == {"labels"} and not single:
-            # Keras counts them over all labels.
+        if self._stored_by == "run" or not named:
+            return tuple(named or dict.fromkeys(defaults)), "run" if named else "data"
+        if kinds == {"labels"} and not single:  # Keras counts them over all labels
             named = [f"{n}_micro" if n in ("precision", "recall") else n for n in named]
-        if (
-            self._stored_by == "compiled"
-            and "classes" in kinds
-            and {"precision", "recall"} & set(named)
-        ):
+        if "classes" in kinds and {"precision", "recall"} & set(named):
             self._warnings.append(
                 TaskWarning(
                     "compiled-metrics",
@@ -286,8 +281,7 @@ class _Resolver:
             named = ["binary_accuracy" if name == "accuracy" else name for name in named]
         elif "accuracy" in defaults and "binary_accuracy" not in defaults:
             named = ["accuracy" if name == "binary_accuracy" else name for name in named]
-        metrics = tuple(dict.fromkeys([*named, *defaults]))
-        return metrics, self._stored_by if named else "data"
+        return tuple(dict.fromkeys([*named, *defaults])), "compiled"
 
     def _from_logits(
         self,

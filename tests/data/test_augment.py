@@ -210,7 +210,7 @@ def test_a_function_comes_first_and_leaves_the_stored_images_alone(tmp_path: Pat
     [
         ("smaller", r"returned float32\[8, 8, 3\] for an image float32\[9, 8, 3\]"),
         ("widens", "returned float64"),
-        ("fails", "raised KeyError: 'colour'"),
+        ("fails", r"raised KeyError: 'colour' \(line 7\)"),
         ("nothing", "returned object"),
         ("infinite", "NaN or infinity"),
     ],

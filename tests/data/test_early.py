@@ -78,8 +78,12 @@ def test_check_early_looks_for_the_arrays_of_a_large_file(
 @pytest.mark.parametrize(
     ("text", "keys", "words"),
     [
-        ("a,b\n1,2\n", {}, r"which column is the target(?s:.*)name it in a recipe's data\.targets"),
-        ("5.1,1.4,0\n4.9,1.3,1\n", {}, "There are 5.1, 1.4, 0(?s:.*)must name the columns"),
+        (
+            "a,b\n1,2\n",
+            {},
+            r"cannot infer the target column(?s:.*)name it in a recipe's data\.targets",
+        ),
+        ("5.1,1.4,0\n4.9,1.3,1\n", {}, "columns: 5.1, 1.4, 0(?s:.*)must name the columns"),
         ("a,y\n1,2\n", {"inputs": ["c"]}, "no column 'c'"),
         ("a,y\n1,2\n\n1\n", {}, "line 4 has 1 values"),
         ("a,y\n", {}, "no rows"),

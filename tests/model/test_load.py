@@ -11,7 +11,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
-from shrink.model.load import check_stateless, load_model
+from shrink.model.load import build_model, check_stateless, load_model
 
 L = keras.layers
 
@@ -80,3 +80,11 @@ def test_a_loaded_model_keeps_what_its_layers_were_adapted_to(
     model.save(tmp_path / "model.keras")
     loaded = load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(np.asarray(loaded(tf.constant(values))), expected)
+
+
+def test_build_model_names_the_line_of_a_builder_that_raises(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("def build():\n    return 1 / 0\n")
+    with pytest.raises(
+        ModelError, match=r"build\(\) raised ZeroDivisionError: division by zero \(line 2\)"
+    ):
+        build_model(tmp_path / "m.py", "build", {})

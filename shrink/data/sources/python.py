@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base.cache import key_of
-from shrink.base.errors import DataError, ModelError, ShrinkError
+from shrink.base.errors import DataError, ModelError
 from shrink.base.packages import versions
 from shrink.data.audio_config import AudioConfig
 from shrink.data.boxes import box_rows
@@ -30,7 +30,7 @@ from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import fingerprint
 from shrink.data.front_end import features, fitted
 from shrink.data.sources.columns import open_columns
-from shrink.model.user_modules import function_of
+from shrink.model.user_modules import blaming, function_of
 
 BOXES = ("boxes",)
 """`data.targets` of a function whose targets are boxes."""
@@ -111,8 +111,7 @@ class _Function:
     """The user's function, run when its examples are first needed."""
 
     def __init__(self, path: Path, name: str) -> None:
-        self.path = path
-        self.name = name
+        self.path, self.name, self.subject = path, name, f"{path}:{name}"
 
     def splits(self) -> dict[str, Iterable[object]]:
         """Return the examples of each split, or of the split `all` where they are not divided."""
@@ -130,16 +129,12 @@ class _Function:
         except ModelError as error:
             hint = error.hint or "path: file.py:function"
             raise DataError(error.message, subject=self.path, hint=hint) from error
-        try:
+        with blaming("it raised ", self.subject, _HINT, DataError):
             return cast(_Returned, function())
-        except ShrinkError:
-            raise
-        except Exception as error:
-            raise self.error(f"it raised {type(error).__name__}: {error}") from error
 
     def error(self, message: str, hint: str | None = None) -> DataError:
         """Return an error that names the function."""
-        return DataError(message, subject=f"{self.path}:{self.name}", hint=hint or _HINT)
+        return DataError(message, subject=self.subject, hint=hint or _HINT)
 
 
 def _flat(
@@ -150,7 +145,7 @@ def _flat(
         if int(examples.cardinality()) == tf.data.INFINITE_CARDINALITY:
             raise source.error("its data set never ends; end it with .take(n)")
         examples = examples.as_numpy_iterator()
-    try:
+    with blaming("its examples raised ", source.subject, _HINT, DataError):
         for example in examples:
             values = (example,) if len(groups) == 1 else example
             if not isinstance(values, tuple) or len(values) != len(groups):
@@ -160,10 +155,6 @@ def _flat(
                 for value, names in zip(values, groups, strict=True)
                 for array in _side(value, names, source)
             ]
-    except (ShrinkError, GeneratorExit):
-        raise
-    except Exception as error:
-        raise source.error(f"its examples raised {type(error).__name__}: {error}") from error
 
 
 def _side(value: object, names: tuple[str, ...], source: _Function) -> list[object]:

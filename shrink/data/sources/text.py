@@ -19,7 +19,7 @@ from shrink.data.slices import listed_values
 from shrink.data.sources.images import find_files
 from shrink.data.sources.table import listed_splits
 from shrink.data.splits import chosen_rows
-from shrink.data.table import Table, feature_columns
+from shrink.data.table import Table, feature_columns, unclear_column
 from shrink.data.token_config import TokensConfig
 from shrink.data.tokens import encode, learn, read_vocabulary
 
@@ -85,12 +85,7 @@ def _of_table(path: Path, config: DataConfig) -> Texts:
     if config.inputs is None:
         features = tuple(name for name in _TEXT_NAMES if name in features) or features
     if len(features) != 1:
-        raise DataError(
-            f"which column is the text? There are {', '.join(features)}",
-            subject=path,
-            hint="call it text, or name it in a recipe's data.inputs (commands that run a stage: "
-            "--data-inputs COLUMN)",
-        )
+        raise unclear_column(path, "text", features, "text", "inputs")
     column, target = features[0], next(iter(targets), "")
     for line, text in zip(table.lines, table.cells[column], strict=True):
         if not text.strip():

@@ -198,9 +198,8 @@ class _Walk:
             raise
         except Exception as error:  # tf-keras raises whatever its layers raise
             why = f"{type(error).__name__}: {first_line(error)}"
-            raise UnsupportedLayerError(
-                (f"{serialized['class_name']} {_name(serialized)!r}"), why
-            ) from error
+            label = f"{serialized['class_name']} {_name(serialized)!r}"
+            raise UnsupportedLayerError(label, why) from error
         return True
 
 

@@ -106,7 +106,7 @@ def test_open_dataset_keeps_the_split_that_a_table_gives(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("header", "row", "words"),
     [
-        ("a,b", "1,2", "which column is the target"),
+        ("a,b", "1,2", "cannot infer the target column"),
         ("a,y", "x,1", "a in line 2 is 'x', not a finite number"),
         ("a,y", "1", "line 2 has 1 values for 2 columns"),
         ("y", "1", "no column is left for the input"),
