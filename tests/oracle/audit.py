@@ -28,6 +28,8 @@ LOWER_IS_ENOUGH = 0.02
 """A conversion of our own differs in names and layout of constants: 2 % or 1 KB of the bytes."""
 WIDTHS = (0.7, 1.5)
 """How much wider than a bootstrap's percentiles an interval may be: small samples need more."""
+ENDS = 0.25
+"""How far an end of BCa may be from one of other draws, as a fraction of the width."""
 
 ACCURACIES = ("accuracy", "top5_accuracy", "binary_accuracy")
 
@@ -217,6 +219,10 @@ def _interval(
     ratio = (high - low) / (drawn.high - drawn.low) if drawn.high > drawn.low else np.inf
     fits = WIDTHS[0] <= ratio and high - low <= WIDTHS[1] * drawn.widest
     ledger.add(f"{figure} (width)", (low, high), pair, fits, f"{ratio:.2f} of the bootstrap's", at)
+    if drawn.is_bca:
+        reach = ENDS * (drawn.high - drawn.low)
+        ledger.same(f"{figure}.low", low, drawn.low, absolute=reach, at=at)
+        ledger.same(f"{figure}.high", high, drawn.high, absolute=reach, at=at)
 
 
 def _arenas(found: Mapping[str, Found], ledger: Ledger) -> None:

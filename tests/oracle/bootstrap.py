@@ -10,9 +10,7 @@ from scipy.stats import norm
 from tests.oracle.metrics import Metric
 from tests.oracle.whole import Whole
 
-DRAWS = 1000
-FEWER = 200
-"""Of metrics that are computed anew for each draw."""
+DRAWS = 2000
 ENOUGH = 100
 """Examples below which percentiles of a bootstrap are too narrow to judge a width by."""
 SPEAKING = 15
@@ -23,19 +21,20 @@ ROUNDING = 1e-4
 
 @dataclass(frozen=True)
 class Interval:
-    """A percentile interval.
+    """Percentiles of a mean; of any other metric the limits of BCa, which a report has, too.
 
     Attributes:
-        widest: width of this one, of the studentized bootstrap's, which covers where a few
-            examples make the difference (Efron and Tibshirani 1993, chapter 12), or of the bias
-            corrected and accelerated one (chapter 14), where draws lie on one side of the value.
+        widest: width of this one, or, of a mean, of the studentized bootstrap's, which covers where
+            a few examples make the difference (Efron and Tibshirani 1993, chapter 12).
         judges: whether the examples are enough for its width to be compared.
+        is_bca: whether each end is comparable with the report's.
     """
 
     low: float
     high: float
     widest: float
     judges: bool
+    is_bca: bool = False
 
 
 def interval(
@@ -43,24 +42,25 @@ def interval(
 ) -> Interval:
     """Return the interval of a metric, or of its difference to `base` over the same examples."""
     n = metric.examples
-    draws = FEWER if isinstance(metric, Whole) else DRAWS
-    rows = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), draws)
+    rows = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), DRAWS)
     rows = rows[metric.defined(rows)]
     values = metric.value(rows) - (0 if base is None else base.value(rows))
+    judges = n >= ENOUGH and _spread_enough(metric, base)
+    if isinstance(metric, Whole):
+        low, high = _bca(metric, base, values, level)
+        return Interval(low, high, high - low, judges, is_bca=True)
     tail = 50 * (1 - level)
     low, high = (float(v) for v in np.percentile(values, [tail, 100 - tail]))
-    studentized = _studentized_width(metric, base, rows, tail)
-    widest = max(high - low, studentized, _corrected_width(metric, base, values, level))
-    return Interval(low, high, widest, n >= ENOUGH and _spread_enough(metric, base))
+    return Interval(
+        low, high, max(high - low, _studentized_width(metric, base, rows, tail)), judges
+    )
 
 
 def _studentized_width(
-    metric: Metric | Whole, base: Metric | Whole | None, rows: np.ndarray, tail: float
+    metric: Metric, base: Metric | Whole | None, rows: np.ndarray, tail: float
 ) -> float:
     values = metric.influence() - (0 if base is None else base.influence())
     n = len(values)
-    if rows.shape[1] != n:  # influences of blocks, which are resampled in place of examples
-        rows = np.random.default_rng(1).multinomial(n, np.full(n, 1 / n), DRAWS)
     means = rows @ values / n
     deviations = np.sqrt(np.maximum(rows @ values**2 / n - means**2, 0))
     known = deviations > 0
@@ -70,9 +70,10 @@ def _studentized_width(
     return float((high - low) * values.std())
 
 
-def _corrected_width(
-    metric: Metric | Whole, base: Metric | Whole | None, values: np.ndarray, level: float
-) -> float:
+def _bca(
+    metric: Whole, base: Metric | Whole | None, values: np.ndarray, level: float
+) -> tuple[float, float]:
+    """Return limits that are bias corrected and accelerated (the same book, chapter 14)."""
     value = float(metric.value()[0]) - (0 if base is None else float(base.value()[0]))
     share = np.mean(values < value) + np.mean(values == value) / 2
     moved = norm.ppf(np.clip(share, 0.5 / len(values), 1 - 0.5 / len(values)))
@@ -82,7 +83,7 @@ def _corrected_width(
     acceleration = float((influence**3).sum()) / (6 * squares**1.5) if squares > 0 else 0.0
     z = moved + norm.ppf([(1 - level) / 2, (1 + level) / 2])
     low, high = np.quantile(values, norm.cdf(moved + z / (1 - acceleration * z)))
-    return float(high - low)
+    return float(low), float(high)
 
 
 def _spread_enough(metric: Metric | Whole, base: Metric | Whole | None) -> bool:
