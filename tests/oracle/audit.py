@@ -219,7 +219,7 @@ def _interval(
     ratio = (high - low) / (drawn.high - drawn.low) if drawn.high > drawn.low else np.inf
     fits = WIDTHS[0] <= ratio and high - low <= WIDTHS[1] * drawn.widest
     ledger.add(f"{figure} (width)", (low, high), pair, fits, f"{ratio:.2f} of the bootstrap's", at)
-    if drawn.is_bca:
+    if drawn.judges_ends:
         reach = ENDS * (drawn.high - drawn.low)
         ledger.same(f"{figure}.low", low, drawn.low, absolute=reach, at=at)
         ledger.same(f"{figure}.high", high, drawn.high, absolute=reach, at=at)

@@ -11,6 +11,7 @@ from tests.oracle.metrics import Metric
 from tests.oracle.whole import Whole
 
 DRAWS = 2000
+BEYOND = 10
 ENOUGH = 100
 """Examples below which percentiles of a bootstrap are too narrow to judge a width by."""
 SPEAKING = 15
@@ -27,14 +28,15 @@ class Interval:
         widest: width of this one, or, of a mean, of the studentized bootstrap's, which covers where
             a few examples make the difference (Efron and Tibshirani 1993, chapter 12).
         judges: whether the examples are enough for its width to be compared.
-        is_bca: whether each end is comparable with the report's.
+        judges_ends: whether each end can be compared: BCa of draws of its own moves both by chance,
+            and by much where fewer than `BEYOND` draws lie beyond it.
     """
 
     low: float
     high: float
     widest: float
     judges: bool
-    is_bca: bool = False
+    judges_ends: bool = False
 
 
 def interval(
@@ -47,8 +49,10 @@ def interval(
     values = metric.value(rows) - (0 if base is None else base.value(rows))
     judges = n >= ENOUGH and _spread_enough(metric, base)
     if isinstance(metric, Whole):
-        low, high = _bca(metric, base, values, level)
-        return Interval(low, high, high - low, judges, is_bca=True)
+        levels = _bca_levels(metric, base, values, level)
+        low, high = (float(end) for end in np.quantile(values, levels))
+        within = min(levels[0], 1 - levels[1]) >= BEYOND / DRAWS
+        return Interval(low, high, high - low, judges, judges and within)
     tail = 50 * (1 - level)
     low, high = (float(v) for v in np.percentile(values, [tail, 100 - tail]))
     return Interval(
@@ -70,10 +74,10 @@ def _studentized_width(
     return float((high - low) * values.std())
 
 
-def _bca(
+def _bca_levels(
     metric: Whole, base: Metric | Whole | None, values: np.ndarray, level: float
 ) -> tuple[float, float]:
-    """Return limits that are bias corrected and accelerated (the same book, chapter 14)."""
+    """Return the quantiles that are bias corrected and accelerated (the same book, chapter 14)."""
     value = float(metric.value()[0]) - (0 if base is None else float(base.value()[0]))
     share = np.mean(values < value) + np.mean(values == value) / 2
     moved = norm.ppf(np.clip(share, 0.5 / len(values), 1 - 0.5 / len(values)))
@@ -82,7 +86,7 @@ def _bca(
     squares = float((influence**2).sum())
     acceleration = float((influence**3).sum()) / (6 * squares**1.5) if squares > 0 else 0.0
     z = moved + norm.ppf([(1 - level) / 2, (1 + level) / 2])
-    low, high = np.quantile(values, norm.cdf(moved + z / (1 - acceleration * z)))
+    low, high = norm.cdf(moved + z / (1 - acceleration * z))
     return float(low), float(high)
 
 
