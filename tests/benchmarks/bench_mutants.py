@@ -44,6 +44,11 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult,
     ast.Div: ast.Mult,
 }  # fmt: skip
+_ALSO = {
+    "contract": ["report"], "detection": ["task/metrics"], "distillation": ["stages/distill"],
+    "pruning": ["stages/prune"], "quantization": ["stages/quantize"],
+}  # fmt: skip
+"""Folders of tests beside the package's own: there the stage tests the arithmetic."""
 
 
 class Mutant(NamedTuple):
@@ -142,9 +147,9 @@ def tests_of(module: str, tree: Path) -> list[str]:
         rf"\b{re.escape(dotted)}\b|from {re.escape(dotted.rpartition('.')[0])} import "
         rf"[^\n]*\b{path.stem}\b"
     )
-    folder = tree / "tests" / path.parts[0]
     nearest = tree / "tests" / path.parent
-    files = sorted(folder.rglob("test_*.py")) if folder.is_dir() else []
+    folders = [path.parts[0], *_ALSO.get(path.parts[0], [])]
+    files = [p for name in folders for p in sorted((tree / "tests" / name).rglob("test_*.py"))]
     outside = [p for p in sorted((tree / "tests").rglob("test_*.py")) if p not in files]
 
     def place(test: Path) -> int:
