@@ -1,22 +1,14 @@
 """Models of Keras 3's `keras.applications`, imported, quantized to int8, and pruned.
 
-Run: python -m tests.benchmarks.bench_applications runs [NAME ...] [--ratio 0.3]
-     python -m tests.benchmarks.bench_applications stages [NAME ...] [--ratio 0.3]
+Run: python -m tests.benchmarks.bench_applications [NAME ...] [--ratio 0.3]
 
 The smallest model of every family, or those that are named, with random weights that let the signal
-through, gives logits. Both print a row of a Markdown table for each.
-
-runs: `import` is the largest difference between the imported model's outputs and Keras 3's own, of
-the largest output, both in float64: networks of random weights amplify the rounding of float32.
-`control` is the same with one kernel 1 % larger in Keras 3. Then, in float32, `shrink run`
-quantizes it to int8 and prunes its channels; `int8 error` is the root of the mean squared
-difference to Keras 3's logits, of their standard deviation. About 2 minutes each.
-
-stages: what the stages do and no more, without memory, latency, each operator's error, and the
-import in float64; one process of about a minute for each model. It is built by Keras 3, saved,
-loaded by shrink, quantized to int8 with 48 images, and 30 % of each group's channels are removed
-by L2 norm, where the rebuilt model must equal the masked one. `int8 error` is as above, on 16 other
-images; `change` is the same for a model whose first kernel is 1 % larger, in float32.
+through, gives logits. Prints a row of a Markdown table for each, in about 2 minutes. `import` is
+the largest difference between the imported model's outputs and Keras 3's own, of the largest
+output, both in float64: networks of random weights amplify the rounding of float32. `control` is
+the same with one kernel 1 % larger in Keras 3. Then, in float32, `shrink run` quantizes it to int8
+and prunes its channels; `int8 error` is the root of the mean squared difference to Keras 3's
+logits, of their standard deviation.
 """
 
 from __future__ import annotations
@@ -32,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks.harness import apart, say, stages_of_run, subcommands
+from tests.benchmarks.harness import apart, say, stages_of_run
 
 _WRITER = Path(__file__).with_name("keras3_applications.py")
 _SMALLEST = (
@@ -49,31 +41,19 @@ stages:
   - quantize: {{scheme: static_wi8_ai8, calibration_samples: 48}}
   - prune: {{from: baseline, method: channels, ratio: {ratio}, epochs: 0}}
 """
-_OF_RUNS = (
+_HEAD = (
     "| model | parameters | import | control | int8 error | int8 bytes / float32 | "
     "parameters after pruning | seconds |\n|---|--:|--:|--:|--:|--:|--:|--:|"
-)
-_CALIBRATED, _TESTED = 48, 16
-_OF_STAGES = (
-    "| model | parameters | int8 bytes / float32 | int8 error | change | parameters after pruning "
-    "| groups | masked = rebuilt | seconds |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|"
 )
 
 
 def main() -> None:
-    """Print the table that was asked for."""
+    """Print import, errors and sizes of `shrink run`."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    of = subcommands(parser, {"runs": runs, "stages": stages})
-    for each in of.values():
-        each.add_argument("names", nargs="*", default=_SMALLEST)
-        each.add_argument("--ratio", type=float, default=0.3)
+    parser.add_argument("names", nargs="*", default=_SMALLEST)
+    parser.add_argument("--ratio", type=float, default=0.3)
     options = parser.parse_args()
-    options.run(options)
-
-
-def runs(options: argparse.Namespace) -> None:
-    """Import, errors and sizes of `shrink run`."""
-    say(_OF_RUNS)
+    say(_HEAD)
     for name in options.names:
         with tempfile.TemporaryDirectory() as folder:
             say(row_of_run(name, measure(Path(folder), name, options.ratio)))
@@ -122,96 +102,6 @@ def row_of_run(name: str, figures: dict[str, Any]) -> str:
     smaller = quantized["delta"]["tflite_bytes"]["ratio"]
     left = pruned["delta"]["parameters"]["ratio"]
     return f"{start}| {error:.3f} | {smaller:.2f} | {left:.2f} | {figures['seconds']:.0f} |"
-
-
-def stages(options: argparse.Namespace) -> None:
-    """Errors and sizes of the stages alone."""
-    say(_OF_STAGES)
-    for name in options.names:
-        try:
-            say(apart(row_of_stages, name=name, ratio=options.ratio))
-        except RuntimeError as error:
-            say(f"| {name} | {str(error).strip()[-600:]} |")
-
-
-def row_of_stages(name: str, ratio: float) -> str:
-    """Return a row of the table."""
-    from shrink.model.load import load_model
-
-    started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        images = _write(Path(folder) / "model.keras", name)
-        model = load_model(Path(folder) / "model.keras")
-    size, error, change = quantized(model, images)
-    left, groups, difference = pruned(model, ratio, images[_CALIBRATED:])
-    seconds = time.perf_counter() - started
-    return (
-        f"| {name} | {model.count_params():,} | {size:.2f} | {error:.2f} | {change:.2f} "
-        f"| {left:.2f} | {groups} | {difference:.1e} | {seconds:.0f} |"
-    )
-
-
-def _write(path: Path, name: str) -> np.ndarray:
-    """Write the model; return images for it, float32 (48 + 16, side, side, 3)."""
-    from tests.benchmarks.keras3_applications import build, images_of, randomize
-
-    model = build(name)
-    images = images_of(model, _CALIBRATED + _TESTED)
-    randomize(model, images[:_CALIBRATED])
-    model.save(path)
-    return images
-
-
-def quantized(model: Any, images: np.ndarray) -> tuple[float, float, float]:
-    """Return the int8 file's bytes over the float32 one's, its error, and a small change's."""
-    from shrink.quantization.calibration import CalibrationExamples
-    from shrink.quantization.source import FloatModel
-    from shrink.stages.quantize.config import QuantizeConfig
-    from shrink.stages.quantize.schemes import SCHEMES
-    from shrink.tflite.interpreter import load
-    from tests.unlabelled import UnlabelledExamples
-
-    source, x = FloatModel(model), images[_CALIBRATED:]
-    examples: Any = UnlabelledExamples(images[:_CALIBRATED])
-    calibration = CalibrationExamples(examples, _CALIBRATED, 0)
-    config = QuantizeConfig.model_validate({"scheme": "static_wi8_ai8"})
-    content = SCHEMES[config.scheme](source, calibration, config).content
-    wanted = load(source.float32.content).predict(x)[0]
-    kernel = next(w for w in model.trainable_weights if "kernel" in w.name)
-    before = np.asarray(model(x, training=False))
-    kernel.assign(kernel * 1.01)
-    after = np.asarray(model(x, training=False))
-    kernel.assign(kernel / 1.01)
-    size = len(content) / len(source.float32.content)
-    return size, _error(load(content).predict(x)[0], wanted), _error(after, before)
-
-
-def pruned(model: Any, ratio: float, x: np.ndarray) -> tuple[float, int, float]:
-    """Return the parameters that are left, the groups, and how far rebuilt is from masked."""
-    from shrink.graph.groups import find_groups
-    from shrink.graph.rebuild import masked, rebuild, weights_of
-    from shrink.pruning.importance import Evidence, l2, least_important
-    from shrink.pruning.reconstruct import check_same
-    from tests.graph.equivalence import load
-
-    graph = find_groups(model)
-    if not graph.groups:
-        reasons = {each.reason for each in graph.protected}
-        raise SystemExit(f"no channels can go: {'; '.join(sorted(reasons))}")
-    weights = weights_of(graph)
-    evidence = Evidence(weights, dict, dict)
-    chosen = [least_important(g, l2(g, evidence), int(ratio * len(g))) for g in graph.groups]
-    keep = graph.keep(np.concatenate(chosen))
-    smaller = rebuild(graph, keep, weights)
-    full = rebuild(graph, graph.keep(np.array([], np.int64)), weights)
-    load(full, graph, masked(graph, keep, weights))
-    difference = check_same(full, smaller, graph, keep, [x[:8]])
-    return smaller.count_params() / model.count_params(), len(graph.groups), difference
-
-
-def _error(given: np.ndarray, wanted: np.ndarray) -> float:
-    deviation = np.sqrt(np.mean((wanted - wanted.mean(axis=0)) ** 2))
-    return float(np.sqrt(np.mean((given - wanted) ** 2)) / deviation)
 
 
 if __name__ == "__main__":

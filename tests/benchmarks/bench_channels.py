@@ -1,35 +1,20 @@
-"""What pruned channels cost and are worth: accuracy by file size, and time and memory by MACs.
+"""Accuracy by file size of a ResNet8 whose channels are pruned by least squares.
 
-Run: python -m tests.benchmarks.bench_channels accuracy --model model.h5 --data pictures
+Run: python -m tests.benchmarks.bench_channels --model model.h5 --data pictures
          [--epochs 6] [--augment] [--only NAME ...] [--save FOLDER]
-     python -m tests.benchmarks.bench_channels speed [--macs 0.5] [--round-to 8] [--only NAME ...]
 
-accuracy: int8 accuracy against file size of a ResNet8 whose channels are pruned by least squares.
 `--data` is a folder train/<class>/*.jpg and test/<class>/*.jpg. Without --epochs nothing is
 trained. Each line: parameters, accuracy on the validation split, float and int8 accuracy on the
 test split, int8 file bytes (scheme static_wi8_ai8, int8 inputs and outputs). What groups cost is
 measured once and kept in the store. `--save FOLDER` keeps the pruned models.
-
-speed: what half of the multiply-accumulates is worth in latency, training peak and step.
-MobileNetV1-0.25 (visual wake words), DS-CNN (keyword spotting) and the autoencoder of models/, with
-random weights, lose channels of every group alike, by their L2 norm, until that part of the MACs is
-left. Both models are converted to float32 and int8, and LiteRT runs them by turns, on one thread;
-both make training steps of 64 examples, each in a process of its own, on one thread. Times are the
-processor's, so that other jobs matter less: the median of an invocation, the least of a step.
-`activations` are the bytes of all layers' outputs, which is what a training step holds. Prints
-`after / before` of every figure, and both.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from shrink.base.cache import cache_root
 from shrink.quantization.calibration import CalibrationExamples
@@ -40,7 +25,7 @@ from shrink.stages.prune.run import run as prune
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.convert import convert
-from tests.benchmarks.harness import ONE_THREAD, accuracy_of, apart, say_json, subcommands
+from tests.benchmarks.harness import accuracy_of, say_json
 from tests.jobs import context_of
 
 # The groups of MLPerf Tiny's ResNet8, by one layer of each; widths 16, 16, 32, 32, 64, 64.
@@ -76,37 +61,24 @@ WITH_TRAINING: dict[str, dict[str, Any]] = {
     },
     "half-the-macs": {"macs": 0.5, "allocation": "sensitivity"},
 }
-MODELS = ("mobilenet_v1", "ds_cnn", "autoencoder")
-_BATCH, _STEPS_MS, _INVOCATIONS = 64, 3000, 40
 
 
 def main() -> None:
-    """Print what was asked for, in lines of JSON."""
+    """Print sizes and accuracies for each set of widths, in lines of JSON."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    of = subcommands(parser, {"accuracy": accuracy, "speed": speed})
-    of["accuracy"].add_argument("--model", type=Path, required=True)
-    of["accuracy"].add_argument("--data", type=Path, required=True)
-    of["accuracy"].add_argument("--epochs", type=int, default=0)
-    of["accuracy"].add_argument("--importance", default="least_squares")
-    of["accuracy"].add_argument("--learning-rate", type=float, default=1e-3)
-    of["accuracy"].add_argument("--alpha", type=float, default=0.5)
-    of["accuracy"].add_argument("--samples", type=int, default=400)
-    of["accuracy"].add_argument("--steps", type=int, default=1)
-    of["accuracy"].add_argument(
-        "--augment", action="store_true", help="fine-tune on flips and crops"
-    )
-    of["accuracy"].add_argument("--batch-size", type=int, default=128)
-    of["accuracy"].add_argument("--save", type=Path)
-    of["accuracy"].add_argument("--only", nargs="*")
-    of["speed"].add_argument("--macs", type=float, default=0.5)
-    of["speed"].add_argument("--round-to", type=int, default=1)
-    of["speed"].add_argument("--only", nargs="*", default=MODELS)
-    options = parser.parse_args()
-    options.run(options)
-
-
-def accuracy(arguments: argparse.Namespace) -> None:
-    """Sizes and accuracies for each set of widths."""
+    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--epochs", type=int, default=0)
+    parser.add_argument("--importance", default="least_squares")
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--alpha", type=float, default=0.5)
+    parser.add_argument("--samples", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=1)
+    parser.add_argument("--augment", action="store_true", help="fine-tune on flips and crops")
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--save", type=Path)
+    parser.add_argument("--only", nargs="*")
+    arguments = parser.parse_args()
     rows = WITH_TRAINING if arguments.epochs else WITHOUT_TRAINING
     for name, target in rows.items():
         if not arguments.only or name in arguments.only:
@@ -179,126 +151,6 @@ def open_context(arguments: argparse.Namespace) -> StageContext:
         training=training,
         sensitivities=cache_root() / "sensitivities",
     )
-
-
-def speed(options: argparse.Namespace) -> None:
-    """Figures of each model before and after."""
-    for name in options.only:
-        with tempfile.TemporaryDirectory() as folder:
-            found = measure(name, options.macs, options.round_to, Path(folder))
-        say_json({"model": name, **found})
-
-
-def measure(name: str, macs: float, round_to: int, folder: Path) -> dict[str, Any]:
-    """Prune a model of models/ and return all figures before and after."""
-    figures, artifacts = halved(name, macs, round_to, folder)
-    for kind in ("float32", "int8"):
-        times = latencies([one[kind] for one in artifacts])
-        for row, content, ms in zip(figures, (one[kind] for one in artifacts), times, strict=True):
-            row |= {f"{kind}_bytes": len(content), f"{kind}_ms": ms}
-    # TensorFlow's usual allocator on CPUs does not count tensors below 256 KiB.
-    environment = {**ONE_THREAD, "TF_CPU_ALLOCATOR_USE_BFC": "true"}
-    for n, row in enumerate(figures):
-        row |= apart(training, environment=environment, path=str(folder / f"{n}.keras"))
-    before, after = figures
-    return {"ratio": {k: round(after[k] / before[k], 3) for k in before}, "figures": figures}
-
-
-def halved(
-    name: str, macs: float, round_to: int, folder: Path
-) -> tuple[list[dict[str, Any]], list[dict[str, bytes]]]:
-    """Save the model and the smaller one, and convert both."""
-    from shrink.graph.groups import find_groups
-    from shrink.graph.rebuild import masked, rebuild, weights_of
-    from shrink.pruning.allocation import by_budget, uniform
-    from shrink.pruning.importance import Evidence, l2, least_important
-    from shrink.pruning.reconstruct import check_same
-    from tests.graph.equivalence import load, randomise
-
-    original = importlib.import_module(f"models.{name}").build()
-    randomise(original)
-    graph = find_groups(original)
-    everything, weights = graph.keep(np.array([])), weights_of(graph)
-    budget = macs * graph.macs(everything)
-    counts = by_budget(graph, graph.macs, budget, "macs", uniform(graph.groups, round_to))
-    evidence = Evidence(weights, dict, dict)
-    removed = [
-        least_important(group, l2(group, evidence), count)
-        for group, count in zip(graph.groups, counts, strict=True)
-    ]
-    keep = graph.keep(np.concatenate(removed))
-    full, small = rebuild(graph, everything, weights), rebuild(graph, keep, weights)
-    same = rebuild(graph, everything, weights)
-    load(same, graph, masked(graph, keep, weights))
-    x = np.random.default_rng(0).random((100, *original.input_shape[1:]), dtype=np.float32)
-    check_same(same, small, graph, keep, [x[:8]])
-    rows = []
-    for n, (model, labels) in enumerate(((full, everything), (small, keep))):
-        model.save(folder / f"{n}.keras")
-        cost = {"macs": graph.macs(labels), "parameters": graph.parameters(labels)}
-        rows.append({**cost, "activations_mb": activations_mb(model)})
-    return rows, [artifacts_of(model, x) for model in (full, small)]
-
-
-def activations_mb(model: Any) -> float:
-    """Return the outputs of all layers for one batch."""
-    from shrink.tools.profile import layer_memory
-
-    return sum(row.activation_bytes for row in layer_memory(model, _BATCH)) / 1e6
-
-
-def artifacts_of(model: Any, x: np.ndarray) -> dict[str, bytes]:
-    """Convert to float32 and int8."""
-    samples = [{"x": row[None]} for row in x]
-    int8 = convert(model, "static_int8", samples, "int8", "int8").content
-    return {"float32": convert(model, "float32").content, "int8": int8}
-
-
-def latencies(contents: list[bytes]) -> list[float]:
-    """Return the median processor time of one invocation of each, in ms, taken by turns."""
-    from ai_edge_litert.interpreter import Interpreter
-
-    interpreters = [Interpreter(model_content=content, num_threads=1) for content in contents]
-    for one in interpreters:
-        one.allocate_tensors()
-        one.invoke()
-    times: list[list[float]] = [[] for _ in interpreters]
-    for _ in range(_INVOCATIONS):
-        for one, found in zip(interpreters, times, strict=True):
-            started = time.thread_time()
-            for _ in range(20):
-                one.invoke()
-            found.append((time.thread_time() - started) * 1e3 / 20)
-    return [float(np.median(found)) for found in times]
-
-
-def training(path: str) -> dict[str, float]:
-    """Return peak and least processor time of a training step on 64 examples."""
-    import tf_keras as keras
-
-    from shrink.engine.config import TrainingConfig
-    from shrink.engine.devices import open_devices
-    from shrink.engine.objective import SupervisedObjective
-    from shrink.engine.probe import TrainingStep
-    from shrink.engine.trainer import TrainingSetup
-    from shrink.tools.profile import zeros_for
-
-    config = TrainingConfig(global_batch_size=_BATCH)
-    devices = open_devices(config)
-    with devices.scope():
-        model = keras.models.load_model(path, compile=False)
-    objective = SupervisedObjective("mean_squared_error", from_logits=True)
-    step = TrainingStep(TrainingSetup(model, objective, config, devices), zeros_for(model, _BATCH))
-    step.use_no_loop()
-    batches = step.batches(_BATCH)
-    step.make_update(batches)
-    peak = step.peak_of(lambda: step.make_update(batches))
-    times: list[float] = []
-    while sum(times) < _STEPS_MS:
-        started = time.process_time()
-        step.make_update(batches)
-        times.append((time.process_time() - started) * 1e3)
-    return {"training_peak_mb": peak / 1e6, "step_ms": min(times)}
 
 
 if __name__ == "__main__":

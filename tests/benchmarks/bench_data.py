@@ -1,11 +1,10 @@
 """Memory and speed of reading data, side by side with `image_dataset_from_directory`.
 
-    python -m tests.benchmarks.bench_data --data IMAGES [--repeats 3] [--huge]
+    python -m tests.benchmarks.bench_data --data IMAGES [--repeats 3]
 
 IMAGES is a folder of images by class, such as the train split of CIFAR-10 as JPEG files. Every
 measurement runs in a process of its own. Memory is what the kernel's high-water mark (VmHWM)
-rises by after TensorFlow is imported and has run one batch. `--huge` reads batches from sparse
-files of 40 GB, of all three kinds or of those named.
+rises by after TensorFlow is imported and has run one batch.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from tests.benchmarks import huge_files
 from tests.benchmarks.harness import apart, by_turns, say
 
 _BATCH = 128
@@ -33,24 +31,20 @@ _BATCH = 128
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder of images by class")
+    parser.add_argument("--data", type=Path, required=True, help="folder of images by class")
     parser.add_argument("--repeats", type=int, default=3, help="of speed; 0 leaves it out")
     parser.add_argument("--counts", type=int, nargs="+", default=[5_000, 50_000, 500_000])
-    parser.add_argument("--huge", nargs="*", choices=("npz", "hdf5", "tfrecord"))
     parser.add_argument("--only-speed", action="store_true", help="leave memory out")
     arguments = parser.parse_args()
-    images = arguments.data and arguments.data.resolve()
+    images = arguments.data.resolve()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SHRINK_CACHE_DIR"] = f"{folder}/cache"
-        if images:
-            if not arguments.only_speed:
-                _memory_table(images, arguments.counts, Path(folder))
-                _fingerprint_table(images)
-                _membership_table(images)
-            if arguments.repeats:
-                _speed_table(images, arguments.repeats, Path(folder))
-        if arguments.huge is not None:
-            _huge_table(Path(folder), arguments.huge)
+        if not arguments.only_speed:
+            _memory_table(images, arguments.counts, Path(folder))
+            _fingerprint_table(images)
+            _membership_table(images)
+        if arguments.repeats:
+            _speed_table(images, arguments.repeats, Path(folder))
 
 
 def _memory_table(images: Path, counts: list[int], folder: Path) -> None:
@@ -89,24 +83,6 @@ def _speed_table(images: Path, repeats: int, folder: Path) -> None:
     for name, values in speeds.items():
         median = statistics.median(values)
         say(f"{name:30} {median:>20,.0f} {median / base:>6.2f}")
-
-
-def _huge_table(folder: Path, chosen: list[str]) -> None:
-    say(f"\n{'a sparse file of 40 GB':30} {'MB above TensorFlow':>20} {'read, MB':>9}")
-    ways: dict[str, tuple[Callable[[Path], Path], dict[str, Any]]] = {
-        "npz": (huge_files.write_npz, {"batches": 400}),
-        "hdf5": (huge_files.write_hdf5, {"batches": 400}),
-        "tfrecord": (
-            huge_files.write_tfrecord,
-            {"batches": 400, "batch": 4, "features": huge_files.TFRECORD_FEATURES},
-        ),
-    }
-    for source in chosen or list(ways):
-        write, call = ways[source]
-        path = write(folder)
-        found = apart(_stream, path=str(path), source=source, **call)
-        say(f"{source:30} {found['mb']:>20.0f} {found['read_mb']:>9,.0f}")
-        path.unlink()
 
 
 def _fingerprint_table(images: Path) -> None:

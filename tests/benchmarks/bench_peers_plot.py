@@ -4,7 +4,7 @@ Run: python -m tests.benchmarks.bench_peers_plot --model model.h5 --data picture
          [--pruned FILE.keras ...] [--points FILE ...] [--skip NAME ...] [--plot plot.svg]
 
 The model is MLPerf Tiny's ResNet8, `--data` a folder {train,test}/<class>/*. Each point is a line
-of JSON: nothing is trained, but `--pruned` takes models that `bench_channels accuracy --save`
+of JSON: nothing is trained, but `--pruned` takes models that `bench_channels --save`
 fine-tuned; `--points` reads lines that were printed before. Accuracy is on all test images,
 through LiteRT, bytes are those of the artifact and of `gzip -9`. The other tools' figures are typed
 in below: same model, same data, 2 epochs of fine-tuning where they fine-tune, one run each. In the

@@ -8,11 +8,11 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.py")]
 LOGS = {ROOT / "docs" / "decisions.md", ROOT / "CHANGELOG.md"}
-REMOVED = {"bench_host_peaks", "bench_samplers", "bench_search_workers"}
-"""Benchmarks that only the logs may still name."""
-NAMED = re.compile(r"\b(bench_\w+)(?:\s+([a-z]+)\b)?")
+"""They may name what was removed since."""
+PAGES = {*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/*.py")} - LOGS
+PAGES |= {*ROOT.glob("docs/explanations/*.md"), *ROOT.glob("shrink/**/*.py")}
+NAMED = re.compile(r"(?:benchmarks\.|`)(bench_\w+)(?:\s+([a-z]+)\b)?")
 
 
 def usage(path: Path) -> str:
@@ -21,18 +21,13 @@ def usage(path: Path) -> str:
 
 
 def test_documented_benchmarks_exist() -> None:
-    named = [
-        match
-        for page in PAGES
-        for match in NAMED.finditer(page.read_text("utf-8"))
-        if not (page in LOGS and match[1] in REMOVED)
-    ]
+    named = [match for page in PAGES for match in NAMED.finditer(page.read_text("utf-8"))]
     files = {path.stem: usage(path) for path in FOLDER.glob("bench_*.py")}
     assert len({match[1] for match in named}) > 5
     assert {match[1] for match in named} <= files.keys()
     for match in named:
         several = re.findall(rf"-m tests\.benchmarks\.{match[1]} ([a-z]+)", files[match[1]])
-        if match.string[match.start() - 1] in "`." and several:
+        if several:
             assert match[2] in several, match.group()
 
 

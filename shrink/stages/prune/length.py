@@ -3,7 +3,7 @@
 The first training makes about 600 updates, under the teacher if there is one. Each further training
 makes as many updates as all before it, with a new learning rate schedule and on labels alone,
 because a teacher holds back a model that trains for long. The length depends on updates, never on
-time, so a slow machine gets the same model. Measured by `tests.benchmarks.bench_defaults`.
+time, so a slow machine gets the same model. docs/prune.md says what it costs.
 """
 
 from __future__ import annotations
