@@ -6,7 +6,8 @@
 A mutant is a copy of this checkout in which one place of `shrink/` is changed: a comparison, a
 bound, a number, `and` for `or`, a condition turned round, a statement removed, a return value. The
 sample is drawn by statements, so a large module has more of them. The default tests of the
-package's folder run, first those that mirror or import the module, until one fails. A mutant is
+package's folder run, first those that mirror or import the module, until one fails; where nothing
+there imports it, tests that do come first. A mutant is
 killed when a test fails that passes without it, or when the tests take longer than `--seconds`
 after they took less without it; it survives when all of them pass. Where `--seconds` are too few
 for the tests as they are, it is `undecided` and does not count.
@@ -150,18 +151,17 @@ def tests_of(module: str, tree: Path) -> list[str]:
     nearest = tree / "tests" / path.parent
     folders = [path.parts[0], *_ALSO.get(path.parts[0], [])]
     files = [p for name in folders for p in sorted((tree / "tests" / name).rglob("test_*.py"))]
-    outside = [p for p in sorted((tree / "tests").rglob("test_*.py")) if p not in files]
 
     def place(test: Path) -> int:
         if test.name == f"test_{path.stem}.py" and test.parent == nearest:
             return 0
         return 1 if importing.search(test.read_text("utf-8")) else 2 + (test.parent != nearest)
 
-    near = [p for p in outside if importing.search(p.read_text("utf-8"))]
     ordered = sorted(files, key=place)
-    first = [p for p in ordered if place(p) < 2]
-    found = [*first, *near, *ordered[len(first) :]]
-    return [p.relative_to(tree).as_posix() for p in found]
+    if not ordered or place(ordered[0]) > 1:  # nothing in the package speaks of it
+        outside = (p for p in sorted((tree / "tests").rglob("test_*.py")) if p not in files)
+        ordered = [p for p in outside if importing.search(p.read_text("utf-8"))] + ordered
+    return [p.relative_to(tree).as_posix() for p in ordered]
 
 
 def run_tests(tree: Path, tests: Sequence[str], seconds: float) -> tuple[str, str]:
