@@ -103,14 +103,6 @@ def two_tower() -> Any:
     return keras.Model([image, vector], layers.Dense(CLASSES)(x))
 
 
-def mobilenet() -> Any:
-    """MobileNet (Howard et al. 2017) for images of 96 x 96."""
-    shape = (96, 96, 3)
-    inputs = layers.Input(shape)
-    net = keras.applications.MobileNet(input_shape=shape, weights=None, include_top=False)
-    return _classifier(inputs, net(inputs))
-
-
 ARCHITECTURES: dict[str, Callable[[], Any]] = {
     build.__name__: build
     for build in (
@@ -126,8 +118,6 @@ ARCHITECTURES: dict[str, Callable[[], Any]] = {
         two_tower,
     )
 }
-LARGE: dict[str, Callable[[], Any]] = {"mobilenet": mobilenet}
-"""For other benchmarks."""
 REGRESSIONS = ("autoencoder",)
 
 

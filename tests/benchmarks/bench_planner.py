@@ -1,8 +1,7 @@
-"""Plans of memory beside what training takes: predictions, limits, and what accumulation costs.
+"""Plans of memory beside what training takes: predictions, and training under limits.
 
 Run: python -m tests.benchmarks.bench_planner predictions [--quick]
      python -m tests.benchmarks.bench_planner limits [--pairs 20] [--skip 0]
-     python -m tests.benchmarks.bench_planner accumulation [--threads 2] [--limit] [--turns 3]
 
 predictions: predicted beside measured training peaks, over architectures, micro-batches and
 optimizers. Every peak is measured in a process of its own that trains in micro-batches of that
@@ -13,18 +12,11 @@ pairs take about a quarter of an hour. For random (model, limit) pairs: the plan
 training runs with the allocator limited for real, and twice the micro-batch is tried under the same
 limit to see whether it would have fitted. Nothing can exceed the limit: the allocator refuses. So
 what counts is that training was refused nothing.
-
-accumulation: 512 examples as 8 x 64 beside a plain batch of 64, on MobileNet; a turn takes about
-two minutes. Peak of the device's allocator and time per example, each in a fresh process, taken in
-turns: plain Keras `fit` on 64, this training loop on 64, and on 512. Images are bytes, as data
-sets store them. The accumulated peak, the worst of all turns, is compared with the plain one plus a
-global batch of images; times are medians of turns, and so is their ratio.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import random
 import statistics
 from typing import Any
@@ -32,7 +24,7 @@ from typing import Any
 from shrink.engine.planner import MARGIN
 from tests.benchmarks import planning
 from tests.benchmarks.architectures import ARCHITECTURES
-from tests.benchmarks.harness import apart, by_turns, say, subcommands
+from tests.benchmarks.harness import apart, say, subcommands
 from tests.engine._run import run_in_fork
 
 SIZES = (32, 64, 128, 256)
@@ -45,26 +37,16 @@ _LIMITED = {
     "TF_ENABLE_ONEDNN_OPTS": "0",
     "TF_CPU_ALLOCATOR_USE_BFC": "true",
 }
-PLAIN, GLOBAL = 64, 512
-UPDATES = 4
-"""Of the global batch; plain batches take as many examples."""
-_EXAMPLE_BYTES = 96 * 96 * 3
-_MOBILENET = {"architecture": "mobilenet", "optimizer": "adam"}
 
 
 def main() -> None:
     """Print what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    of = subcommands(
-        parser, {"predictions": predict, "limits": limits, "accumulation": accumulation}
-    )
+    of = subcommands(parser, {"predictions": predict, "limits": limits})
     of["predictions"].add_argument("--quick", action="store_true", help="three, two sizes")
     of["limits"].add_argument("--pairs", type=int, default=20)
     of["limits"].add_argument("--seed", type=int, default=0)
     of["limits"].add_argument("--skip", type=int, default=0, help="pairs that were checked before")
-    of["accumulation"].add_argument("--threads", type=int, default=2, help="between operations")
-    of["accumulation"].add_argument("--limit", action="store_true", help="under one, far away")
-    of["accumulation"].add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
     options.run(options)
 
@@ -175,7 +157,7 @@ def under_limit(architecture: str, optimizer: str, limit_mib: int) -> dict[str, 
     size, predicted = chosen
     found: dict[str, Any] = {"size": size, "predicted": predicted}
     try:
-        found["peak"], found["undisturbed"], _ = run_in_fork(
+        found["peak"], found["undisturbed"] = run_in_fork(
             planning.train, micro_batch_size=size, **settings
         )
     except RuntimeError as error:
@@ -191,42 +173,6 @@ def _works(size: int, settings: dict[str, Any]) -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def accumulation(options: argparse.Namespace) -> None:
-    """Peaks and times of each turn, and their ratios over all."""
-    limit = LIMIT if options.limit else None
-    ways = {
-        way: functools.partial(_accumulated, way, options.threads, limit)
-        for way in ("fit", "plain", "accumulated")
-    }
-    found = by_turns(ways, options.turns)
-    accumulated = max(peak for peak, _ in found["accumulated"])
-    for way, name in (("plain", "a plain batch here"), ("fit", "a batch in Keras' fit")):
-        allowed = min(peak for peak, _ in found[way]) + GLOBAL * _EXAMPLE_BYTES
-        ratios = [a / b for (_, a), (_, b) in zip(found["accumulated"], found[way], strict=True)]
-        say(
-            f"{GLOBAL} as {GLOBAL // PLAIN} x {PLAIN} beside {name}: peak"
-            f" {accumulated / allowed:.3f}x it and one global batch of images, time"
-            f" {statistics.median(ratios):.3f}x ({min(ratios):.3f} to {max(ratios):.3f})"
-        )
-
-
-def _accumulated(way: str, threads: int, limit: int | None) -> tuple[int, float]:
-    """Print and return the peak in bytes and the seconds per example of one way."""
-    batch_size = GLOBAL if way == "accumulated" else PLAIN
-    settings: dict[str, Any] = {
-        **_MOBILENET,
-        "batch_size": batch_size,
-        "steps": UPDATES * GLOBAL // batch_size,
-    }
-    if way != "fit":
-        settings |= {"memory_limit": limit, "micro_batch_size": PLAIN}
-    environment = {"TF_NUM_INTEROP_THREADS": str(threads)}
-    trained = planning.fit if way == "fit" else planning.train
-    peak, *_, seconds = apart(trained, environment=environment, **settings)
-    say(f"{way:11} {peak / 2**20:6.1f} MiB, {seconds * 1e3:5.2f} ms per example")
-    return peak, seconds
 
 
 if __name__ == "__main__":

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from typing import Any
 
-import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ResourceError
@@ -21,7 +19,7 @@ from shrink.engine.recovery import Retries
 from shrink.engine.small_tensors_watch import SmallTensorsWatch
 from shrink.engine.trainer import TrainingSetup, build_trainer
 from shrink.measure.training_peak import TrainingPeak
-from tests.benchmarks.architectures import ARCHITECTURES, LARGE, loss_of, specs
+from tests.benchmarks.architectures import ARCHITECTURES, loss_of, specs
 
 STEPS = 8
 
@@ -69,18 +67,16 @@ def train(
     memory_limit: int | None,
     micro_batch_size: int,
     recovers: bool = True,
-    steps: int = STEPS,
 ) -> Any:
-    """Return the peak of training in bytes, whether no step ran out of memory, and seconds.
+    """Return the peak of training in bytes, and whether no step ran out of memory.
 
-    The seconds are those of one example, in the median step; the first builds the graph. Unless
-    it `recovers`, a step that runs out of memory is an error.
+    Unless it `recovers`, a step that runs out of memory is an error.
     """
     config, devices, model, examples = _setup(architecture, optimizer, batch_size, memory_limit)
 
     def batches_from(step: int) -> Any:
         return training_batches(
-            examples, global_batch_size=batch_size, seed=0, first_step=step, last_step=steps
+            examples, global_batch_size=batch_size, seed=0, first_step=step, last_step=STEPS
         )
 
     def replay(step: int) -> Any:
@@ -91,37 +87,16 @@ def train(
             model, SupervisedObjective(loss_of(architecture), from_logits=True), config, devices
         ),
         BatchPlan(1, batch_size, micro_batch_size, never_empty=True),
-        total_updates=steps,
+        total_updates=STEPS,
         retries=Retries(replay if recovers else None),
     )
     memory = TrainingPeak(devices.device_names)
     memory.reset()
-    clock = StepClock()
     watch = SmallTensorsWatch(memory.small, lambda: 0)
-    trainer.fit(
-        batches_from(0), epochs=1, steps_per_epoch=steps, verbose=0, callbacks=[watch, clock]
-    )
+    trainer.fit(batches_from(0), epochs=1, steps_per_epoch=STEPS, verbose=0, callbacks=[watch])
     recovering = trainer.recovering_step
     undisturbed = recovering is not None and not recovering.events
-    return [memory.parts().total, undisturbed, statistics.median(clock.step_s[1:]) / batch_size]
-
-
-def fit(architecture: str, optimizer: str, batch_size: int, steps: int) -> Any:
-    """Return peak and seconds as `train` does, of plain Keras `fit` on batches of that size."""
-    model = {**ARCHITECTURES, **LARGE}[architecture]()
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.get(optimizer), loss)
-    arrays = [
-        tf.zeros([batch_size, *spec.shape], spec.dtype)
-        for spec in tf.nest.flatten(specs(architecture, model))
-    ]
-    batches = tf.data.Dataset.from_tensors(tuple(arrays)).repeat(steps)
-    memory = TrainingPeak()
-    memory.reset()
-    clock = StepClock()
-    watch = SmallTensorsWatch(memory.small, lambda: 0)
-    model.fit(batches, verbose=0, callbacks=[watch, clock])
-    return [memory.parts().total, statistics.median(clock.step_s[1:]) / batch_size]
+    return [memory.parts().total, undisturbed]
 
 
 def training_step(
@@ -144,5 +119,5 @@ def _setup(
     devices = open_devices(config)
     keras.utils.set_random_seed(0)
     with devices.scope():
-        model = {**ARCHITECTURES, **LARGE}[architecture]()
+        model = ARCHITECTURES[architecture]()
     return config, devices, model, ZeroExamples(*specs(architecture, model), batch_size)

@@ -10,14 +10,23 @@ import pytest
 
 from tests.engine._settings import FACTORS
 from tests.forks import call
-from tests.pairwise import pairwise_cases
+from tests.oracle.pairs import allowed_pairs
 
 EXACT: dict[str, list[Any]] = {
     "precision": ["float32"],
     "batch_norm": ["frozen"],
     "micro_batch_size": [3],
 }
-CASES = [*pairwise_cases(FACTORS), *pairwise_cases({**FACTORS, **EXACT})]
+
+
+def in_pairs(factors: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """Return cases that hold every pair of values of two factors."""
+    numbers = {name: [str(n) for n in range(len(values))] for name, values in factors.items()}
+    rows = allowed_pairs(numbers)
+    return [{name: factors[name][int(n)] for name, n in row.items()} for row in rows]
+
+
+CASES = [*in_pairs(FACTORS), *in_pairs({**FACTORS, **EXACT})]
 AT_ONCE = 8
 
 

@@ -24,10 +24,11 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Fork:
 
 def test_rows_are_as_many_as_they_should_be_and_the_sample_has_every_level() -> None:
     assert len(ROWS) >= 60
-    assert len(SAMPLE) == 12
+    assert len(SAMPLE) == 6
     assert all(zoo.allowed(row) for row in SAMPLE)
     for factor, levels in zoo.FACTORS.items():
-        assert {row[factor] for row in SAMPLE} == set(levels), factor
+        # Endings are told apart in tests/model/test_output_kind.py.
+        assert factor == "ending" or {row[factor] for row in SAMPLE} == set(levels), factor
 
 
 @pytest.mark.parametrize("row", SAMPLE, ids=zoo.name_of)

@@ -71,16 +71,9 @@ def read_mutants(count: int, seed: int) -> tuple[int, int]:
     return read, refused
 
 
-@pytest.mark.timeout(120)
-def test_loads_reads_or_refuses_every_mutant_of_a_recipe() -> None:
-    read, refused = read_mutants(400, seed=1)
-    assert read > 50
-    assert refused > 50
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_loads_reads_or_refuses_many_mutants_of_a_recipe() -> None:
-    read, refused = read_mutants(5_000, seed=2)
-    assert read > 500
-    assert refused > 500
+@pytest.mark.parametrize("count", [400, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_loads_reads_or_refuses_every_mutant_of_a_recipe(count: int) -> None:
+    read, refused = read_mutants(count, seed=count)
+    assert read > count / 10
+    assert refused > count / 10

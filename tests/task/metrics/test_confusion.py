@@ -72,13 +72,6 @@ def test_a_metric_misspelt_as_a_class_is_told_by_both() -> None:
         assert str(caught.value.hint).startswith(f"did you mean {meant}?")
 
 
-def test_balanced_accuracy_equals_scikit_learn() -> None:
-    expected = sk.balanced_accuracy_score(LABELS, DECIDED)
-    assert value("balanced_accuracy", LOGITS, LABELS) == pytest.approx(expected, abs=1e-9)
-    expected = sk.balanced_accuracy_score(BITS, CHANCES > 0.5)
-    assert value("balanced_accuracy", CHANCES[:, None], BITS) == pytest.approx(expected, abs=1e-9)
-
-
 def test_overlaps_of_masks_equal_scikit_learn_over_all_pixels() -> None:
     truth = RANDOM.integers(0, 3, (6, 8, 8))
     scores = RANDOM.normal(size=(6, 8, 8, 3)) + np.eye(3)[truth]
@@ -108,19 +101,3 @@ def test_the_first_of_equal_outputs_is_decided() -> None:
     assert value("recall_0", scores, labels) == 1.0
     assert value("recall_1", scores, labels) == 0.0
     assert value("precision_0", scores, labels) == 0.5
-
-
-@pytest.mark.parametrize(
-    ("key", "scores", "labels"),
-    [
-        ("f1", [[0.1], [0.2]], [0, 0]),  # neither true nor decided: an empty mask
-        ("dice", [[0.1], [0.2]], [0, 0]),
-        ("precision", [[0.1], [0.2]], [0, 1]),
-        ("recall", [[0.1], [0.9]], [0, 0]),
-        ("recall_2", [[1.0, 0.0, 0.0]], [0]),
-        ("balanced_accuracy", [[1.0, 0.0], [0.0, 1.0]], [0, 0]),
-        ("mean_iou_2", [[1.0, 0.0, 0.0]], [0]),
-    ],
-)
-def test_what_is_not_defined_is_nan(key: str, scores: list, labels: list) -> None:
-    assert np.isnan(value(key, scores, labels))

@@ -1,6 +1,6 @@
-"""Every metric on degenerate inputs against scikit-learn, pycocotools or a closed form, to 1e-9.
+"""Every metric against scikit-learn, pycocotools or a closed form, to 1e-9.
 
-One class, ties, a single example, empty masks, constant targets, no boxes, boxes without area,
+On ordinary inputs and degenerate ones: one class, ties, a single example, empty masks, constant targets, no boxes, boxes without area,
 crowds. NaN stands for what is not defined.
 """
 
@@ -94,6 +94,7 @@ BINARY: dict[str, Reference] = {
 TIED = np.round(RANDOM.uniform(size=40), 1)
 LABELS = RANDOM.integers(0, 2, 40)
 CASES: dict[str, tuple[np.ndarray, np.ndarray]] = {
+    "ordinary": (LABELS, np.clip(0.3 * LABELS + RANDOM.uniform(0, 0.7, 40), 0, 1)),
     "ties": (LABELS, TIED),
     "all tied": (LABELS, np.full(40, 0.7)),
     "at the threshold": (LABELS, np.full(40, 0.5)),
@@ -119,6 +120,7 @@ def test_one_output_equals_its_reference(key: str, case: str) -> None:
 
 THREE = RANDOM.dirichlet(np.ones(3), 40)
 SEVERAL: dict[str, tuple[np.ndarray, np.ndarray]] = {
+    "ordinary": (RANDOM.integers(0, 3, 40), THREE),
     "one class there": (np.full(40, 1), THREE),
     "a class neither there nor decided": (LABELS, THREE * [1, 1, 0]),
     "a class decided and not there": (LABELS, THREE),
@@ -181,6 +183,7 @@ def test_several_classes_equal_their_reference(key: str, case: str) -> None:
 
 
 REAL: dict[str, tuple[np.ndarray, np.ndarray]] = {
+    "ordinary": (RANDOM.normal(size=30), RANDOM.normal(size=30)),
     "constant outputs": (RANDOM.normal(size=30), np.full(30, 2.0)),
     "constant targets": (np.full(30, 2.0), RANDOM.normal(size=30)),
     "one example": (np.array([3.0]), np.array([2.5])),

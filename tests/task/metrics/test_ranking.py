@@ -92,15 +92,6 @@ def test_joined_groups_of_scores_change_little(name: str, monkeypatch: pytest.Mo
     assert of.exact(weights)[0] == pytest.approx(AREAS[name](labels, scores), abs=1e-9)
 
 
-@pytest.mark.parametrize("labels", [[0, 0, 0], [1, 1, 1]])
-def test_roc_auc_of_one_class_is_not_defined(labels: list[int]) -> None:
-    assert np.isnan(value("roc_auc", [[0.1], [0.2], [0.3]], labels))
-
-
-def test_average_precision_without_positives_is_not_defined() -> None:
-    assert np.isnan(value("average_precision", [[0.1], [0.2]], [0, 0]))
-
-
 @pytest.mark.parametrize("scores", [SCORES, COARSE])
 @pytest.mark.parametrize("max_fpr", [0.05, 0.1, 0.5])
 def test_partial_roc_auc_equals_scikit_learn(scores: np.ndarray, max_fpr: float) -> None:
