@@ -33,7 +33,6 @@ LONGEST_FIRST = (
     "engine/test_microbatch.py",
     "engine/test_cross_replica.py",
     "api/test_verbs.py",
-    "cli/test_task_recipes.py",
     "search/test_session.py",
     "cli/test_compact_decode.py",
     "cli/test_verbs.py",  # waits for the run that test_run makes, too

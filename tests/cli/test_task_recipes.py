@@ -1,7 +1,8 @@
 """The bundled recipes of segmentation, keyword spotting, forecasting, anomalies and intents.
 
 With few epochs: every figure of the int8 artifact is computed again from its outputs, by definition
-and in numpy; of two recipes in the default suite. Whole, and with their gates, in the slow one.
+and in numpy. Whole, and with their gates. Slow; in the default suite tests/oracle/test_zoo.py has
+texts, tables and series.
 """
 
 from __future__ import annotations
@@ -101,12 +102,6 @@ CASES = [
 ]
 
 
-IN_THE_DEFAULT_SUITE = ("series-forecast", "text-intent")
-"""A short run takes 10 to 20 seconds of processor time; the slow suite has one of each."""
-EACH = [
-    case if case.name in IN_THE_DEFAULT_SUITE else pytest.param(case, marks=pytest.mark.slow)
-    for case in CASES
-]
 GATES = [
     "mean_iou_drop", "balanced_accuracy_drop", "rmse", "anomaly_roc_auc_normal_drop",
     "accuracy_drop",
@@ -178,7 +173,8 @@ def shortened(name: str, folder: Path) -> dict[str, Any]:
     return recipe
 
 
-@pytest.mark.parametrize("case", EACH, ids=lambda case: case.name)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_metrics_of_a_recipe_are_those_of_its_artifacts_outputs(
     case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

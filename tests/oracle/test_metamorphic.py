@@ -130,7 +130,7 @@ def test_base_is_worth_comparing(base: tuple[dict[str, Any], Path]) -> None:
     assert quantized["metrics"]["accuracy"] > 0.7
 
 
-@pytest.mark.parametrize("names", [("z", "a"), ("b", "a")])
+@pytest.mark.parametrize("names", [pytest.param(("z", "a"), marks=pytest.mark.slow), ("b", "a")])
 def test_names_of_inputs_change_nothing(
     names: tuple[str, str], base: tuple[dict[str, Any], Path], fork: Fork, tmp_path: Path
 ) -> None:

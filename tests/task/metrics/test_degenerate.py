@@ -1,6 +1,7 @@
 """Every metric against scikit-learn, pycocotools or a closed form, to 1e-9.
 
-On ordinary inputs and degenerate ones: one class, ties, a single example, empty masks, constant targets, no boxes, boxes without area,
+On ordinary inputs and degenerate ones: one class, ties, a single example, empty masks, constant
+targets, no boxes, boxes without area,
 crowds. NaN stands for what is not defined.
 """
 
