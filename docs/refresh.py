@@ -1,12 +1,14 @@
 """Makes anew what the documentation shows of runs, so that no figure in it goes stale.
 
-Run: python -m docs.refresh [recipes] [schema] [reference] [plot] [requirements] [page]
+Run: python -m docs.refresh [recipes] [schema] [reference] [plot] [requirements] [notebooks]
+                            [page]
 
 Everything without a word. `recipes` writes recipes/README.md from the recipes' first comments;
 `schema` writes docs/report.schema.json and compare.schema.json from their types; `reference`
 writes docs/reference/; `plot` draws
 docs/accuracy-against-size.svg from the points beside it; `requirements` writes
-requirements-tflite.txt from pyproject.toml. `page` runs `recipes/digits.yaml` in an empty cache,
+requirements-tflite.txt from pyproject.toml; `notebooks` runs those under examples/ (minutes) and
+keeps what they show. `page` runs `recipes/digits.yaml` in an empty cache,
 which takes about half a minute on an idle machine, and draws its output and its report as
 docs/report.png, for which there must be a Chromium. Run it on a machine that does nothing else: the
 picture shows latencies.
@@ -26,6 +28,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from docs import reference_pages
 from docs.report_schema import compare_schema_text, report_schema_text
@@ -34,7 +37,7 @@ from shrink.recipe.bundle import bundled_recipes
 ROOT = Path(__file__).parents[1]
 POINTS = ROOT / "docs" / "accuracy-against-size.jsonl"
 _RECIPE = "recipes/digits.yaml"
-_WORDS = ("recipes", "schema", "reference", "plot", "requirements", "page")
+_WORDS = ("recipes", "schema", "reference", "plot", "requirements", "notebooks", "page")
 _WINDOW = "1340,500"
 _BESIDE = """<body style="margin:0;display:flex;background:#fff">
 <pre style="margin:0;padding:24px 18px;width:604px;background:#16202c;color:#dfe7ee;font:12px/1.45
@@ -120,6 +123,30 @@ def run_recipe(folder: Path) -> Run:
     return Run(folder / output, done.stdout)
 
 
+def run_notebook(path: Path) -> None:
+    """Run a notebook in an empty folder, and keep what its cells show, without TensorFlow's log."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(path, as_version=4)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(PYTHONPATH=str(ROOT), SHRINK_CACHE_DIR=f"{folder}/store")
+        resources = {"metadata": {"path": folder}}
+        NotebookClient(notebook, timeout=1200, resources=resources).execute()
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            cell.outputs = [one for one in cell.outputs if _is_worth_showing(one)]
+    nbformat.write(notebook, path)
+
+
+def _is_worth_showing(output: Any) -> bool:
+    """Whether it is neither TensorFlow's log nor the address of an object."""
+    if output.get("name") == "stderr":
+        return re.match(r"\[\d+/\d+\]", output["text"]) is not None
+    return " at 0x" not in output.get("data", {}).get("text/plain", "")
+
+
 def write_image(run: Run) -> None:
     """Write docs/report.png, a run's output beside its page; say so where there is no Chromium."""
     from PIL import Image
@@ -156,6 +183,10 @@ def main() -> None:
     if "reference" in wanted:
         for path, page in reference_pages.pages():
             path.write_text(page, encoding="utf-8")
+    if "notebooks" in wanted:
+        for path in sorted((ROOT / "examples").glob("*.ipynb")):
+            if path.stem != "gpu-check":  # whoever has a GPU runs it
+                run_notebook(path)
     if "page" in wanted:
         with tempfile.TemporaryDirectory() as folder:
             write_image(run_recipe(Path(folder)))

@@ -9,15 +9,27 @@ import pytest
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
-NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+NOTEBOOKS = [
+    ROOT / "examples" / f"{name}.ipynb" for name in ("device-budget", "first-model", "from-tfmot")
+]
 
 
-def test_there_are_three_notebooks_without_outputs() -> None:
-    names = [path.stem for path in NOTEBOOKS]
-    assert names == ["device-budget", "first-model", "from-tfmot"]
+def test_notebooks_show_a_table_and_no_log() -> None:
+    found = sorted((ROOT / "examples").glob("*.ipynb"))
+    assert [path for path in found if path.stem != "gpu-check"] == NOTEBOOKS
     for path in NOTEBOOKS:
         cells = nbformat.read(path, as_version=4).cells
-        assert not any(cell.get("outputs") for cell in cells)
+        text = str([cell.get("outputs") for cell in cells])
+        assert "<table>" in text
+        assert "oneDNN" not in text
+        assert "/tmp/" not in text
+
+
+def test_the_notebook_for_gpus_runs_the_documented_check() -> None:
+    cells = nbformat.read(ROOT / "examples" / "gpu-check.ipynb", as_version=4).cells
+    code = "".join(cell.source for cell in cells if cell.cell_type == "code")
+    assert "-m tests.benchmarks.gpu --minutes 20 --output gpu.md" in code
+    assert all(cell.outputs == [] for cell in cells if cell.cell_type == "code")
 
 
 @pytest.mark.slow

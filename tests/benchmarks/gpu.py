@@ -114,9 +114,9 @@ class Bench:
         """Return what `trained` gives, and the weights afterwards."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "weights.npz"
-            told = self.call("trained", weights=str(path), **arguments)
+            result = self.call("trained", weights=str(path), **arguments)
             with np.load(path) as saved:
-                return told, [saved[name] for name in saved.files]
+                return result, [saved[name] for name in saved.files]
 
 
 def _apart(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> float:
@@ -136,20 +136,20 @@ def predicted_peaks(bench: Bench) -> list[Row]:
         micro, predicted = bench.call(
             "planned", architecture=name, batch_size=BATCH, memory_limit=limit
         )
-        told = bench.call(
+        result = bench.call(
             "trained",
             architecture=name,
             batch_size=BATCH,
             micro_batch_size=micro,
             memory_limit=limit,
         )
-        off = math.inf if predicted is None else told["peak"] / predicted - 1
-        met = abs(off) <= MOST_OFF and told["peak"] <= limit and not told["events"]
+        off = math.inf if predicted is None else result["peak"] / predicted - 1
+        met = abs(off) <= MOST_OFF and result["peak"] <= limit and not result["events"]
         rows.append(
             Row(
                 f"peak of `{name}`, {BATCH} as micro-batches of {micro}, limit {_bytes(limit)}",
                 "no prediction" if predicted is None else f"{_bytes(predicted)} predicted",
-                f"{_bytes(told['peak'])} ({off:+.1%}); whole batch {_bytes(whole['peak'])}",
+                f"{_bytes(result['peak'])} ({off:+.1%}); whole batch {_bytes(whole['peak'])}",
                 met,
             )
         )
@@ -175,7 +175,7 @@ def logical_gpus(bench: Bench) -> list[Row]:
     """Two logical GPUs on one card train what one does."""
     alone, whole = bench.weights(architecture="conv", batch_size=SMALL, micro_batch_size=SMALL)
     limit = None if bench.cpu else 2 * alone["peak"] + 256 * MEBIBYTE
-    told, parts = bench.weights(
+    result, parts = bench.weights(
         architecture="conv",
         batch_size=SMALL,
         micro_batch_size=SMALL,
@@ -187,9 +187,39 @@ def logical_gpus(bench: Bench) -> list[Row]:
         Row(
             "two logical GPUs on one card",
             f"weights at most {MOST_APART:.0e} apart from one's",
-            f"{found:.1e}; {_bytes(told['peak'])} each, {_bytes(alone['peak'])} alone",
+            f"{found:.1e}; {_bytes(result['peak'])} each, {_bytes(alone['peak'])} alone",
             found <= MOST_APART,
         )
+    ]
+
+
+def two_gpus(bench: Bench) -> list[Row]:
+    """Two physical GPUs, whose gradients NCCL adds up, train what one does."""
+    what, expected = "two GPUs with NCCL", f"weights at most {MOST_APART:.0e} apart from one's"
+    if len(bench.call("devices")["gpus"]) < 2 and not bench.cpu:
+        return [Row(what, expected, "not run: this machine has one GPU", None)]
+    given: dict[str, Any] = {"architecture": "conv", "batch_size": BATCH}
+    alone, whole = bench.weights(**given, micro_batch_size=BATCH)
+    both, parts = bench.weights(**given, micro_batch_size=BATCH // 2, replicas=2)
+    found = _apart(whole, parts)
+    speed = both["examples_per_s"] / alone["examples_per_s"]
+    measured = f"{found:.1e}; {both['examples_per_s']:,.0f} examples a second ({speed:.2f} of one)"
+    return [Row(what, expected, measured, found <= MOST_APART)]
+
+
+def overhead(bench: Bench) -> list[Row]:
+    """What a stage costs beside its steps: a fresh process, and the first step."""
+    began = time.monotonic()
+    result = bench.call("trained", architecture="conv", batch_size=BATCH, micro_batch_size=BATCH)
+    process_s = time.monotonic() - began - result["training_s"]
+    return [
+        Row("a stage's process, without its steps", "", f"{process_s:.1f} s", None),
+        Row(
+            "its first step",
+            f"{_bytes(result['later_peak'])} in later steps",
+            f"{_bytes(result['first_peak'])}, {result['first_s']:.1f} s",
+            None,
+        ),
     ]
 
 
@@ -197,30 +227,32 @@ def out_of_memory(bench: Bench) -> list[Row]:
     """The allocator refuses a whole batch: the step is made again in halves, with the same end."""
     free, whole = bench.weights(architecture="conv", batch_size=BATCH, micro_batch_size=BATCH)
     limit = int(free["peak"] * 0.7)
-    told, again = bench.weights(
+    result, again = bench.weights(
         architecture="conv", batch_size=BATCH, micro_batch_size=BATCH, limit=limit
     )
-    return [_recovered("recovery from an OOM of the allocator", limit, told, _apart(whole, again))]
+    return [
+        _recovered("recovery from an OOM of the allocator", limit, result, _apart(whole, again))
+    ]
 
 
 def fragmentation(bench: Bench) -> list[Row]:
     """Enough is free, but in pieces: the step is made again in halves."""
     free, whole = bench.weights(architecture="conv", batch_size=BATCH, micro_batch_size=BATCH)
     limit = int(free["peak"] * 1.25)
-    told, again = bench.weights(
+    result, again = bench.weights(
         architecture="conv",
         batch_size=BATCH,
         micro_batch_size=BATCH,
         limit=limit,
         held_bytes=int(limit * 0.25),
     )
-    what = f"recovery from fragmentation, {told['blocks']} blocks of 1 MiB with holes between"
-    return [_recovered(what, limit, told, _apart(whole, again))]
+    what = f"recovery from fragmentation, {result['blocks']} blocks of 1 MiB with holes between"
+    return [_recovered(what, limit, result, _apart(whole, again))]
 
 
-def _recovered(what: str, limit: int, told: Mapping[str, Any], apart: float) -> Row:
-    sizes = [str(size) for _, size in told["events"]]
-    steps = " → ".join([*sizes, str(told["micro_batch_size"])])
+def _recovered(what: str, limit: int, result: Mapping[str, Any], apart: float) -> Row:
+    sizes = [str(size) for _, size in result["events"]]
+    steps = " → ".join([*sizes, str(result["micro_batch_size"])])
     return Row(
         f"{what}, limit {_bytes(limit)}",
         f"smaller micro-batches, weights at most {MOST_APART:.0e} apart",
@@ -268,25 +300,25 @@ def throughput(bench: Bench) -> list[Row]:
 
 def nvml_beside(bench: Bench) -> list[Row]:
     """What the driver says that the process holds, beside what the allocator counts."""
-    told = bench.call("trained", architecture="conv", batch_size=BATCH, micro_batch_size=BATCH)
+    result = bench.call("trained", architecture="conv", batch_size=BATCH, micro_batch_size=BATCH)
     return [
         Row(
             "NVML beside the allocator's peak",
-            f"{_bytes(told['peak'])} of tensors",
-            told["nvml"] or "not known: nvidia-ml-py or the driver does not tell of this process",
+            f"{_bytes(result['peak'])} of tensors",
+            result["nvml"] or "not known: nvidia-ml-py or the driver does not tell of this process",
             None,
         )
     ]
 
 
 CHECKS: tuple[Callable[[Bench], list[Row]], ...] = (
-    *(exactness, out_of_memory, fragmentation, logical_gpus),
-    *(predicted_peaks, mixed_precision, throughput, nvml_beside),
+    *(exactness, out_of_memory, fragmentation, logical_gpus, two_gpus),
+    *(predicted_peaks, mixed_precision, throughput, overhead, nvml_beside),
 )
 
 
 def rows_of(bench: Bench) -> list[Row]:
-    """Return the rows of all checks; one that failed, or had no time, says so."""
+    """Return the rows of all checks; one that failed, or was out of time, says so."""
     found = []
     for check in CHECKS:
         what = (check.__doc__ or "").partition("\n")[0]

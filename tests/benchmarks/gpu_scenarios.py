@@ -86,7 +86,9 @@ def trained(
     held_bytes: int = 0,
     weights: str | None = None,
 ) -> dict[str, Any]:
-    """Train for some steps; return peak, steps that ran out of memory, speed, and NVML's words.
+    """Train for some steps; return peaks, steps that ran out of memory, times, and NVML's words.
+
+    The first step is measured by itself: libraries try their work spaces in it.
 
     Args:
         architecture: a key of `ARCHITECTURES`.
@@ -120,15 +122,21 @@ def trained(
     memory = TrainingPeak(setup.devices.device_names)
     memory.reset()
     clock = StepClock()
+    first = _FirstStep(memory)
     watch = SmallTensorsWatch(memory.small, lambda: 0)
     history = trainer.fit(
-        batches(0), epochs=1, steps_per_epoch=steps, verbose=0, callbacks=[watch, clock]
+        batches(0), epochs=1, steps_per_epoch=steps, verbose=0, callbacks=[watch, clock, first]
     )
     if weights is not None:
         np.savez(Path(weights), *setup.model.get_weights())
     step = trainer.recovering_step
+    later_peak = memory.parts().total
     return {
-        "peak": memory.parts().total,
+        "peak": max(first.peak, later_peak),
+        "first_peak": first.peak,
+        "later_peak": later_peak,
+        "first_s": clock.step_s[0],
+        "training_s": sum(clock.step_s),
         "events": [] if step is None else [[e.step, e.micro_batch_size] for e in step.events],
         "micro_batch_size": trainer.micro_batch_size,
         "examples_per_s": batch_size / statistics.median(clock.step_s[1:]),
@@ -136,6 +144,20 @@ def trained(
         "blocks": len(blocks),
         "nvml": nvml_note() if setup.devices.on_gpu else None,
     }
+
+
+class _FirstStep(keras.callbacks.Callback):
+    """Notes the peak of the first step, and starts to measure anew."""
+
+    def __init__(self, memory: TrainingPeak) -> None:
+        super().__init__()
+        self.peak = 0
+        self._memory = memory
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if batch == 0:
+            self.peak = self._memory.parts().total
+            self._memory.reset()
 
 
 def fitted(architecture: str, batch_size: int, steps: int = 20) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.benchmarks import gpu
@@ -38,7 +39,10 @@ def test_checks_are_met_on_a_gpu(check: Callable[[Bench], list[Row]], bench: Ben
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "check",
-    [gpu.exactness, gpu.logical_gpus, gpu.out_of_memory, gpu.fragmentation],
+    [
+        *(gpu.exactness, gpu.logical_gpus, gpu.two_gpus, gpu.out_of_memory, gpu.fragmentation),
+        gpu.overhead,
+    ],
     ids=lambda check: check.__name__,
 )
 def test_checks_are_rehearsed_on_a_cpu(check: Callable[[Bench], list[Row]]) -> None:
@@ -96,8 +100,6 @@ def scripted(*answers: Any) -> Any:
 
     def call(self: Bench, function: str, **more: Any) -> Any:
         if more.get("weights"):
-            import numpy as np
-
             np.savez(more["weights"], np.ones(3))
         return left.pop(0)
 
@@ -126,6 +128,25 @@ def test_a_peak_is_met_near_its_prediction_and_below_the_limit(
     answers = [TOLD, [32, 410], {**TOLD, "peak": peak}] * 4
     monkeypatch.setattr(Bench, "call", scripted(*answers))
     assert [row.is_met for row in gpu.predicted_peaks(Bench())] == [is_met] * 4
+
+
+@pytest.mark.parametrize(("off", "is_met"), [(0.0, True), (1e-4, False)])
+def test_two_gpus_are_held_to_the_weights_of_one(
+    off: float, is_met: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = [(TOLD, [np.ones(3)]), ({**TOLD, "examples_per_s": 190.0}, [np.ones(3) + off])]
+    monkeypatch.setattr(Bench, "call", lambda self, function: {"gpus": [T4, T4]})
+    monkeypatch.setattr(Bench, "weights", lambda self, **given: ends.pop(0))
+    (row,) = gpu.two_gpus(Bench())
+    assert row.is_met is is_met
+    assert "1.90 of one" in row.measured
+
+
+def test_one_gpu_is_no_check_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bench, "call", lambda self, function: {"gpus": [T4]})
+    (row,) = gpu.two_gpus(Bench())
+    assert row.is_met is None
+    assert "not run" in row.measured
 
 
 @pytest.mark.parametrize(("ours", "is_met"), [(89.0, False), (91.0, True)])
