@@ -130,7 +130,7 @@ def trained(
     if weights is not None:
         np.savez(Path(weights), *setup.model.get_weights())
     step = trainer.recovering_step
-    later_peak = memory.parts().total
+    later_peak = memory.parts().total or 0
     return {
         "peak": max(first.peak, later_peak),
         "first_peak": first.peak,
@@ -156,7 +156,7 @@ class _FirstStep(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if batch == 0:
-            self.peak = self._memory.parts().total
+            self.peak = self._memory.parts().total or 0
             self._memory.reset()
 
 
