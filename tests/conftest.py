@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import counts
+
 # Before any import of TensorFlow: tf-keras is the training substrate, and banners say nothing.
 os.environ["TF_USE_LEGACY_KERAS"] = "1"
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -49,6 +51,16 @@ LONGEST_FIRST = (
 """Files that take seven seconds or more: started last, one would run alone at the end."""
 
 
+def pytest_configure() -> None:
+    """Begin to count; processes of xdist inherit the file."""
+    counts.begin()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many trainings, conversions and child processes all tests started."""
+    terminalreporter.write_line(f"started: {counts.totals()}")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first; a process takes whole files."""
     places = {name: place for place, name in enumerate(LONGEST_FIRST)}
@@ -58,6 +70,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Leave what is imported out of every later collection: it was a quarter of the time."""
+    counts.install()
     gc.enable()
     gc.collect()
     gc.freeze()

@@ -18,24 +18,28 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
+
+from tests import counts
 
 ROOT = Path(__file__).resolve().parents[1]
 _CRASHED = 70
 _RESULT = "RESULT"
 _AT_IMPORT = {"TF_USE_LEGACY_KERAS": "1", "TF_ENABLE_ONEDNN_OPTS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 """What TensorFlow reads when it is imported, as workers have it."""
+ARENA, INFERENCE = "arena_bytes", "measure_inference"
+MEASURED = (ARENA, INFERENCE)
+"""What takes processes to measure of an artifact. Tests that do not read it leave it out."""
 
 
 def run(
     arguments: Sequence[str],
     cwd: Path,
     env: Mapping[str, str],
-    *,
-    prepare: str = "",
+    measured: Collection[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run `shrink` with these arguments and exactly this environment.
 
@@ -43,17 +47,21 @@ def run(
         arguments: the words after `shrink`.
         cwd: where to run it.
         env: the whole environment.
-        prepare: a function, `module:name`, that the child calls before it begins.
+        measured: of `MEASURED`, what to measure of artifacts.
     """
-    return run_together([arguments], cwd, env, prepare=prepare)[0]
+    return run_together([arguments], cwd, env, measured=measured)[0]
 
 
 def run_together(
-    commands: Sequence[Sequence[str]], cwd: Path, env: Mapping[str, str], *, prepare: str = ""
+    commands: Sequence[Sequence[str]],
+    cwd: Path,
+    env: Mapping[str, str],
+    *,
+    measured: Collection[str] = (),
 ) -> list[subprocess.CompletedProcess[str]]:
     """Run several commands at the same time; see `run`."""
     words = [[*map(str, arguments)] for arguments in commands]
-    ended = _children([{"arguments": each, "prepare": prepare} for each in words], cwd, env)
+    ended = _children([{"arguments": each, "measured": [*measured]} for each in words], cwd, env)
     return [
         subprocess.CompletedProcess(arguments, *each)
         for arguments, each in zip(words, ended, strict=True)
@@ -61,7 +69,12 @@ def run_together(
 
 
 def call(
-    module: str, function: str, *, environment: Mapping[str, str] | None = None, **arguments: Any
+    module: str,
+    function: str,
+    *,
+    environment: Mapping[str, str] | None = None,
+    measured: Collection[str] = (),
+    **arguments: Any,
 ) -> Any:
     """Return what `module.function(**arguments)` returns as JSON in a process of its own.
 
@@ -69,12 +82,18 @@ def call(
         module: imported there.
         function: of the module.
         environment: more of it; not what TensorFlow reads when it is imported.
+        measured: of `MEASURED`, what to measure of artifacts.
         arguments: the function's.
 
     Raises:
         RuntimeError: it ended in another way; says what it printed.
     """
-    job = {"module": module, "function": function, "arguments": arguments}
+    job = {
+        "module": module,
+        "function": function,
+        "arguments": arguments,
+        "measured": [*measured],
+    }
     ((code, out, err),) = _children([job], ROOT, {**os.environ, **(environment or {})})
     if code != 0:
         raise RuntimeError(f"exit {code}\n{out[-2000:]}\n{err[-6000:]}")
@@ -205,6 +224,7 @@ def _serve() -> None:
     # Tests kill processes, not machines, and compare no latencies.
     os.fsync = lambda fd: None
     vars(inference)["LEAST_S"] = 0.0
+    counts.install()
     # Workers are forks already: of the command that asks for them.
     commands: Any = process
     commands.preload = lambda: None
@@ -236,11 +256,12 @@ def _work(job: Mapping[str, Any]) -> NoReturn:
             _become(job["env"], out.fileno(), err.fileno())
         places = [place for place in job["env"].get("PYTHONPATH", "").split(os.pathsep) if place]
         sys.path[:0] = [place for place in places if place not in sys.path]
+        _leave_out(set(MEASURED).difference(job["measured"]))
         if "function" in job:
             function = getattr(importlib.import_module(job["module"]), job["function"])
             sys.stdout.write(_RESULT + json.dumps(function(**job["arguments"])))
         else:
-            _command(job["arguments"], job["prepare"])
+            _command(job["arguments"])
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(bool(end.code))
@@ -251,10 +272,25 @@ def _work(job: Mapping[str, Any]) -> NoReturn:
     os._exit(code)
 
 
-def _command(arguments: Sequence[str], prepare: str) -> None:
-    if prepare:
-        module, _, name = prepare.partition(":")
-        getattr(importlib.import_module(module), name)()
+def _leave_out(figures: Collection[str]) -> None:
+    """Have some figures of artifacts not measured in this process and its forks."""
+    from shrink.base.measured import Measured
+    from shrink.measure.inference import Inference
+    from shrink.run import measured
+    from shrink.tflite.arena import ArenaFigure
+
+    reason = "not measured in this test"
+    unknown = Measured[float](None, reason)
+    answers = {
+        ARENA: ArenaFigure(None, reason),
+        INFERENCE: Inference(unknown, unknown, Measured(None, reason)),
+    }
+    held: Any = measured
+    for name in figures:
+        setattr(held, name, lambda *_, answer=answers[name], **__: answer)
+
+
+def _command(arguments: Sequence[str]) -> None:
     sys.argv = ["shrink", *arguments]
     from shrink.cli import main
 

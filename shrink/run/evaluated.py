@@ -85,7 +85,7 @@ def evaluate(
     artifact_takes = artifact_interface(tflite, task.input_names, runner)
     check_values(task, context.dataset, artifact_takes.ask, artifact_takes.scales)
     evaluation = evaluate_artifact(
-        runner.anew(),
+        runner,
         context.dataset.test if on == "test" else context.dataset.validation,
         task,
         masks_of(model),

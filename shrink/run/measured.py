@@ -13,7 +13,7 @@ from shrink.base.measured import Measured, reasons
 from shrink.contract.job import StepJob
 from shrink.contract.report import Figures
 from shrink.contract.result import scores_to_plain
-from shrink.measure.inference import inference_peak_bytes, latency
+from shrink.measure.inference import measure_inference
 from shrink.measure.size import file_sizes, measure_sizes, zeros_note
 from shrink.run.evaluated import Evaluated, evaluate, not_evaluated
 from shrink.stages.context import StageContext, StageResult
@@ -61,21 +61,20 @@ def measure(
     )
     files.write_text(context.work / "scores.json", json.dumps(scores_to_plain(evaluated.scores)))
     size = measure_sizes(artifact, tflite, outcome.model, compressed)
-    arena, peak = arena_bytes(tflite), inference_peak_bytes(tflite)
-    speed = latency(tflite, inputs=evaluated.inputs)
-    times = {"p50_ms": speed.p50_ms, "p90_ms": speed.p90_ms}
+    arena, run = arena_bytes(tflite), measure_inference(tflite, inputs=evaluated.inputs)
+    times = {"p50_ms": run.p50_ms, "p90_ms": run.p90_ms}
     notes = reasons(
         {
             **times,
             "arena_bytes": arena,
             "arena_32_bytes": arena.estimate_32,
             "arena_32_reference_bytes": arena.estimate_32_reference,
-            "inference_peak_bytes": peak,
+            "inference_peak_bytes": run.peak_bytes,
             **size,
         }
     )
     memory = {
-        "inference_peak_bytes": peak.value,
+        "inference_peak_bytes": run.peak_bytes.value,
         "arena_bytes": arena.value,
         "arena_estimate_bytes": arena.estimate,
         "arena_32_bytes": arena.estimate_32.value,
@@ -86,8 +85,8 @@ def measure(
         memory,
         {
             **figure_values(times),
-            "threads": speed.threads,
-            "examples": speed.examples,
+            "threads": run.threads,
+            "examples": run.examples,
             **_placed(outcome),
         },
         evaluated,
@@ -111,8 +110,8 @@ def _for_a_choice(
     memory = {"arena_bytes": arena.value, "arena_estimate_bytes": arena.estimate}
     times: Figures = {}
     if timed:
-        speed = latency(tflite, inputs=evaluated.inputs)
-        times = {"p50_ms": speed.p50_ms.value, "p90_ms": speed.p90_ms.value}
+        run = measure_inference(tflite, inputs=evaluated.inputs)
+        times = {"p50_ms": run.p50_ms.value, "p90_ms": run.p90_ms.value}
     notes = [*evaluated.notes, *reasons({"arena_bytes": arena, **size})]
     return ArtifactFigures(figure_values(size), memory, times, evaluated, notes)
 

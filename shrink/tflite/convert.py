@@ -196,11 +196,6 @@ class Conversion:
     notes: tuple[str, ...]
 
 
-def to_float32(model: keras.Model) -> bytes:
-    """Convert without quantization; see `convert`."""
-    return convert(model, "float32").content
-
-
 def convert(
     model: keras.Model | str | Path,
     precision: Precision,

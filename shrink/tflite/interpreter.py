@@ -1,11 +1,9 @@
-"""An artifact run in LiteRT: real numbers in and out, on one thread or several."""
+"""An artifact run in LiteRT, in this process: real numbers in and out."""
 
 from __future__ import annotations
 
-import copy
-import math
 import re
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -17,14 +15,15 @@ from shrink.base.errors import DataError, ModelError
 from shrink.base.types import Array
 from shrink.contract.details import TensorType
 from shrink.tflite.litert_twin import litert_twin
-from shrink.tflite.memory import planned_bytes
+from shrink.tflite.memory import lifetimes, live_bytes
 from shrink.tflite.model import PLAN_ENTRY, Operator, Subgraph, read, read_metadata, values
 from shrink.tflite.names import Named, ordered
 
 Arrays = list[Array]
 
-_WITH_DELEGATES = OpResolverType.AUTO
-_WITHOUT_DELEGATES = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+_THREADS = 2
+WITH_XNNPACK, BUILT_IN = "AUTO", "BUILTIN_WITHOUT_DEFAULT_DELEGATES"
+"""Kernels of LiteRT, by its names of operator resolvers."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +70,11 @@ class Session:
 
     def __init__(self, content: bytes, batch: int | None = None) -> None:
         try:
-            self._interpreter = _allocated(content, batch, _WITH_DELEGATES)
-        except RuntimeError:
-            # The XNNPACK delegate refuses some graphs that the built-in kernels run.
-            try:
-                self._interpreter = _allocated(content, batch, _WITHOUT_DELEGATES)
-            except RuntimeError as error:
-                raise _cannot_prepare(error, content) from error
-        try:
+            self._interpreter = allocated(content, threads=_THREADS, batch=batch)
             self._describe()
-        except ValueError as error:  # names that are no UTF-8
+        except RuntimeError as error:
+            raise _cannot_prepare(error, content) from error
+        except ValueError as error:  # or names that are no UTF-8
             raise ModelError(f"not a TFLite model: {_brief(error)}") from error
         self.batch = self.inputs[0].shape[0] if self.inputs and self.inputs[0].shape else 1
 
@@ -142,20 +136,36 @@ def dequantize(array: Array, detail: TensorDetail) -> Array:
     return (array.astype(np.float64) - detail.zero_point) * float(detail.scale)
 
 
-def _allocated(content: bytes, batch: int | None, resolver: OpResolverType) -> Interpreter:
-    try:
+def allocated(
+    model: bytes | str, kernels: str = "", threads: int = 1, batch: int | None = None
+) -> Interpreter:
+    """Return an allocated interpreter.
+
+    Args:
+        model: a .tflite file, or its path, which LiteRT maps into memory.
+        kernels: the name of an operator resolver; by default XNNPACK, and the built-in kernels for
+            a graph that it refuses.
+        threads: that it uses.
+        batch: rows per invocation; None keeps the file's own.
+
+    Raises:
+        ValueError: no TFLite model.
+        RuntimeError: no kernels run it, or not with this batch.
+    """
+    given = {"model_content": model} if isinstance(model, bytes) else {"model_path": model}
+    for each in [kernels] if kernels else [WITH_XNNPACK, BUILT_IN]:
         interpreter = Interpreter(
-            model_content=content,
-            num_threads=1,
-            experimental_op_resolver_type=resolver,
+            **given, num_threads=threads, experimental_op_resolver_type=OpResolverType[each]
         )
         if batch is not None:
             for detail in interpreter.get_input_details():
-                shape = [batch, *detail["shape"][1:]]
-                interpreter.resize_tensor_input(detail["index"], shape)
-        interpreter.allocate_tensors()
-    except ValueError as error:
-        raise ModelError(f"not a TFLite model: {_brief(error)}") from error
+                interpreter.resize_tensor_input(detail["index"], [batch, *detail["shape"][1:]])
+        try:
+            interpreter.allocate_tensors()
+            break
+        except RuntimeError:
+            if each != WITH_XNNPACK or kernels:
+                raise
     return interpreter
 
 
@@ -239,28 +249,18 @@ class Runner:
         output_positions: the position of each of these among the outputs of the file.
     """
 
-    def __init__(self, content: bytes, num_threads: int) -> None:
+    def __init__(self, content: bytes) -> None:
         self._content = litert_twin(content)  # of a file that only TFLite Micro runs as it is
-        self._num_threads = num_threads
-        self._single = Session(self._content)
-        self._resizable = not _has_fixed_batch(self._content)
-        self._sessions: list[Session] = []  # one per thread, all of one batch
-        each = planned_bytes(read(self._content)[0]) * num_threads
-        self._most_rows = max(1, _MOST_ARENA_BYTES // max(each, 1))
+        self._single = self._batched = Session(self._content)
+        graphs = read(self._content)
+        graph = graphs[0]
+        self._resizable = not _has_fixed_batch(self._content, graphs)
+        cells = ((0, graph.tensors[i].size_bytes, *life) for i, life in lifetimes(graph).items())
+        live = max(live_bytes(cells, len(graph.operators)))
+        self._most_rows = max(1, _MOST_ARENA_BYTES // max(live, 1))
         self.input_details: tuple[TensorDetail, ...] = self._single.inputs
         self.output_details: tuple[TensorDetail, ...] = self._single.outputs
         self.output_positions: tuple[int, ...] = self._single.output_positions
-
-    def anew(self) -> Runner:
-        """Return a runner of the same file that runs as if nothing had been run yet.
-
-        The rows of an invocation depend on earlier calls of `predict`; the session for one row is
-        shared.
-        """
-        other = copy.copy(self)
-        other._sessions = []
-        other._resizable = self._resizable or not _has_fixed_batch(self._content)
-        return other
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -284,45 +284,30 @@ class Runner:
         count = self._check(arrays)
         if count == 0:
             return [np.zeros((0, *d.shape[1:]), np.float32) for d in self.output_details]
-        share = math.ceil(count / self._num_threads)
-        sessions = self._sessions_for(arrays, min(batch_size, share, self._most_rows))
-        if len(sessions) == 1:
-            return _run_all(sessions[0], arrays)
-        parts = np.array_split(np.arange(count), len(sessions))
-        # An interpreter releases the GIL while it runs, so threads do run side by side; the
-        # threads inside one interpreter leave its reference kernels on a single core.
-        with ThreadPoolExecutor(len(sessions)) as pool:
-            jobs = [
-                pool.submit(_run_all, session, [array[part] for array in arrays])
-                for session, part in zip(sessions, parts, strict=True)
-            ]
-            results = [job.result() for job in jobs]
-        return [np.concatenate(column) for column in zip(*results, strict=True)]
+        # A power of two fits several small counts: proving a batch costs more than filling it up.
+        session = self._session(arrays, min(batch_size, 1 << (count - 1).bit_length()))
+        starts = range(0, count, session.batch)
+        chunks = [session.run([a[i : i + session.batch] for a in arrays]) for i in starts]
+        return [np.concatenate(column) for column in zip(*chunks, strict=True)]
 
-    def _sessions_for(self, arrays: Arrays, batch: int) -> list[Session]:
-        """Return a session for each thread that has work, of `batch` rows or a few more."""
-        own = self._single.batch
-        batch = max(batch, own) if self._resizable else own
-        # Sessions somewhat larger than needed are filled up: cheaper than proving others.
-        if not self._sessions or not batch <= self._sessions[0].batch <= 4 * batch:
-            self._sessions = [self._proven(arrays, batch) or self._single]
-        batch = self._sessions[0].batch
-        needed = min(self._num_threads, math.ceil(len(arrays[0]) / batch))
-        while len(self._sessions) < needed:
-            self._sessions.append(Session(self._content, batch))
-        return self._sessions[:needed]
+    def _session(self, arrays: Arrays, batch: int) -> Session:
+        """Return a session of `batch` rows that is proven on these rows; of fewer if there is none.
 
-    def _proven(self, arrays: Arrays, batch: int) -> Session | None:
-        """Return a session of `batch` rows that is proven on these rows, or None."""
-        if batch > self._single.batch:
+        How many it has depends on this call alone, not on earlier ones.
+        """
+        batch = min(batch, self._most_rows)
+        if batch <= self._single.batch or not self._resizable:
+            return self._single
+        if self._batched.batch != batch:
             try:
                 session = Session(self._content, batch)
-                if _agrees(session, self._single, [array[:batch] for array in arrays]):
-                    return session
-            except ModelError:
-                pass  # it cannot be resized, or not run so: it still runs as it was made
-            self._resizable = False
-        return None
+                self._resizable = _agrees(session, self._single, [one[:batch] for one in arrays])
+            except ModelError:  # it cannot be resized, or not run so: it still runs as it was made
+                self._resizable = False
+            if not self._resizable:
+                return self._single
+            self._batched = session
+        return self._batched
 
     def _check(self, arrays: Arrays) -> int:
         for array, detail in zip(arrays, self.input_details, strict=True):
@@ -335,7 +320,7 @@ class Runner:
         return len(arrays[0])
 
 
-def _has_fixed_batch(content: bytes) -> bool:
+def _has_fixed_batch(content: bytes, graphs: Sequence[Subgraph]) -> bool:
     """Whether a file is for the batch that it has, whatever LiteRT makes of another one.
 
     A memory plan is for tensors of one size. In a file that runs in row tiles, every SLICE
@@ -346,7 +331,7 @@ def _has_fixed_batch(content: bytes) -> bool:
         return True
     return any(
         _takes_one(graph, operator)
-        for graph in read(content)
+        for graph in graphs
         for operator in graph.operators
         if operator.name == "SLICE" and len(operator.inputs) == 3
     )
@@ -358,19 +343,19 @@ def _takes_one(graph: Subgraph, operator: Operator) -> bool:
     return source.shape[:1] == (1,) and sizes is not None and sizes.flat[0] == 1
 
 
-def load(content_or_path: bytes | str | Path, num_threads: int = 2) -> Runner:
+def load(content_or_path: bytes | str | Path) -> Runner:
     """Return a `Runner` for a .tflite file or its content.
 
     Raises:
         ModelError: the file is missing, is no TFLite model, or no kernel can run it.
     """
     if isinstance(content_or_path, bytes):
-        return Runner(content_or_path, num_threads)
+        return Runner(content_or_path)
     try:
         content = Path(content_or_path).read_bytes()
     except OSError as error:
         raise ModelError(f"cannot be read: {error.strerror}", subject=content_or_path) from error
-    return Runner(content, num_threads)
+    return Runner(content)
 
 
 def _agrees(batched: Session, single: Session, arrays: Arrays) -> bool:
@@ -391,31 +376,30 @@ def _agrees(batched: Session, single: Session, arrays: Arrays) -> bool:
     return True
 
 
-def _run_all(session: Session, arrays: Arrays) -> Arrays:
-    starts = range(0, len(arrays[0]), session.batch)
-    chunks = [session.run([a[i : i + session.batch] for a in arrays]) for i in starts]
-    return [np.concatenate(column) for column in zip(*chunks, strict=True)]
+def random_values(
+    rng: np.random.Generator, shape: Sequence[int], dtype: np.dtype[Any] | type
+) -> Array:
+    """Return made-up values of an input as it is stored, (n, ...), for the same seed the same.
 
-
-_COUNT = 16
-
-
-def random_inputs(content: bytes) -> Named:
-    """Return seeded random numbers, float32 (16, ...), by the names of an artifact's inputs.
-
-    Real inputs lie in [0, 1); integers, which may be indices, are 0 or 1.
-
-    Args:
-        content: the .tflite file.
+    Integers of up to 16 bits take any number of their type: noise, and for pictures smooth fields
+    in turn with it. Real numbers lie in [0, 1), and other types, which may hold indices, are 0 or
+    1.
     """
-    rng = np.random.default_rng(0)
-
-    def one(detail: TensorDetail) -> np.ndarray:
-        shape = (_COUNT, *detail.shape[1:])
-        drawn = rng.random(shape) if detail.dtype.kind == "f" else rng.integers(0, 2, shape)
-        return drawn.astype(np.float32)
-
-    return {detail.name: one(detail) for detail in load(content).input_details}
+    dtype = np.dtype(dtype)
+    if dtype.kind == "f":
+        return rng.random(shape).astype(dtype)
+    if dtype.itemsize > 2 or dtype.kind not in "iu":
+        return rng.integers(0, 2, shape).astype(dtype)
+    limits = np.iinfo(dtype.name)
+    drawn = rng.integers(limits.min, limits.max + 1, shape)
+    if len(shape) == 4:
+        rows, columns = np.mgrid[0 : shape[1], 0 : shape[2]]
+        middle, reach = (limits.max + limits.min) / 2, (limits.max - limits.min) / 2
+        for place in range(0, shape[0], 2):
+            a, b, c, level = rng.normal(size=4)
+            field = np.sin(a * rows / 4 + b) * np.cos(c * columns / 4) + level / 2
+            drawn[place] = np.clip(middle + reach * field[:, :, None], limits.min, limits.max)
+    return drawn.astype(dtype)
 
 
 def describe_tensors(

@@ -8,21 +8,18 @@ model itself goes to the parent. `shrink.tflite.interpreter` runs LiteRT in this
 from __future__ import annotations
 
 import contextlib
-import importlib
 import importlib.metadata
 import itertools
 import os
 import re
 import resource
 import signal
-import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from shrink.base.child import Channel, NoAnswer, die_with_parent, run_child, serve
 from shrink.base.errors import ModelError
@@ -157,7 +154,13 @@ def smallest_arena(fits: Callable[[int], bool], enough: int, near: int = 0) -> i
         enough: a size that fits.
         near: a size close to the result, which only saves attempts.
     """
-    low, high = _around(fits, -(-enough // STEP_BYTES), -(-near // STEP_BYTES))
+    low, high, stride = 0, -(-enough // STEP_BYTES), 1
+    start = -(-near // STEP_BYTES) - 1
+    if 0 < start < high and not fits(start * STEP_BYTES):
+        low = start
+        while low + stride < high and not fits((low + stride) * STEP_BYTES):
+            low, stride = low + stride, 2 * stride
+        high = min(low + stride, high)
     while high - low > 1:
         middle = (low + high) // 2
         if fits(middle * STEP_BYTES):
@@ -165,22 +168,6 @@ def smallest_arena(fits: Callable[[int], bool], enough: int, near: int = 0) -> i
         else:
             low = middle
     return high * STEP_BYTES
-
-
-def _around(fits: Callable[[int], bool], enough: int, near: int) -> tuple[int, int]:
-    """Return a number of steps that does not fit and one that does, in strides from `near`."""
-    low, high, stride = 0, enough, 1
-    if not 0 < near < enough:
-        return low, high
-    if not fits(near * STEP_BYTES):
-        low = near
-        while low + stride < high and not fits((low + stride) * STEP_BYTES):
-            low, stride = low + stride, 2 * stride
-        return low, min(low + stride, high)
-    high = near
-    while stride < high and fits((high - stride) * STEP_BYTES):
-        high, stride = high - stride, 2 * stride
-    return max(high - stride, low), high
 
 
 @contextlib.contextmanager
@@ -258,27 +245,10 @@ def _in_micro(path: str, arena_bytes: int, arrays: Sequence[Array]) -> list[list
     return found
 
 
-def _interpreter(path: str, kernels: str, threads: int = 1) -> Interpreter:
-    """Return an allocated interpreter of a file, which LiteRT maps into memory.
-
-    Args:
-        path: the .tflite file.
-        kernels: LiteRT's name of an operator resolver.
-        threads: that it uses.
-    """
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    interpreter = Interpreter(
-        model_path=path,
-        num_threads=threads,
-        experimental_op_resolver_type=OpResolverType[kernels],
-    )
-    interpreter.allocate_tensors()
-    return interpreter
-
-
 def _in_litert(path: str, name: str, arrays: Sequence[Array]) -> list[list[Array]]:
-    interpreter = _interpreter(path, LITERT[name])
+    from shrink.tflite.interpreter import allocated
+
+    interpreter = allocated(path, LITERT[name])
     places = [detail["index"] for detail in interpreter.get_output_details()]
     found: list[list[Array]] = [[] for _ in places]
     for row in range(len(arrays[0])):
@@ -306,10 +276,11 @@ class PlacesAnswer:
 
 def measure_places(request: PlacesRequest, _: Channel) -> PlacesAnswer:
     """Return how far apart LiteRT's reference kernels hold the activations."""
+    from shrink.tflite.interpreter import allocated
     from shrink.tflite.model import read_file
 
     graph = read_file(Path(request.path))[0]
-    interpreter = _interpreter(request.path, "BUILTIN_REF")
+    interpreter = allocated(request.path, "BUILTIN_REF")
     views = [interpreter.tensor(index)() for index in graph.activations(graph.used())]
     starts = [view.__array_interface__["data"][0] for view in views]
     ends = [start + view.nbytes for start, view in zip(starts, views, strict=True)]
@@ -336,7 +307,9 @@ def delegated(request: DelegateRequest, _: Channel) -> DelegateAnswer:
 
     LiteRT lists the file's operators in order, and behind them an entry for each part.
     """
-    interpreter = _interpreter(request.path, "AUTO")
+    from shrink.tflite.interpreter import WITH_XNNPACK, allocated
+
+    interpreter = allocated(request.path, WITH_XNNPACK)
     executed = interpreter._get_ops_details()
     own = [one for one in executed if one["op_name"] != "DELEGATE"]
     writers = {int(t): number for number, one in enumerate(own) for t in one["outputs"]}
@@ -379,153 +352,80 @@ def compile_with_vela(request: VelaRequest, _: Channel) -> None:
 
 
 @dataclass(frozen=True)
-class PeaksRequest:
-    """The models whose memory to measure in the child process, each in a fork of its own.
-
-    Attributes:
-        paths: .tflite files, in the order in which they run.
-        limit_s: whole seconds that each may take.
-    """
-
-    paths: Sequence[str]
-    limit_s: int
-
-
-@dataclass(frozen=True)
-class PeaksAnswer:
-    """The most resident memory of each fork, in bytes."""
-
-    peaks_bytes: Sequence[int] = ()
-
-
-def measure_peaks(request: PeaksRequest, _: Channel) -> PeaksAnswer:
-    """Return the peak of each model's fork, in the child process.
-
-    A fork of a process that has imported LiteRT and run nothing is as fresh as a new one, without
-    the third of a second that the imports take.
-    """
-    for module in ("numpy", "ai_edge_litert.interpreter"):
-        importlib.import_module(module)
-    return PeaksAnswer([_peak_of_fork(path, request.limit_s) for path in request.paths])
-
-
-def _peak_of_fork(path: str, limit_s: int) -> int:
-    reader, writer = os.pipe()
-    parent, fork = os.getpid(), os.fork()
-    if fork == 0:
-        _run_in_fork(path, limit_s, parent, writer)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        peak = pipe.read()
-    code = os.waitstatus_to_exitcode(os.waitpid(fork, 0)[1])
-    if code == -signal.SIGALRM:
-        raise TimeoutError(f"took longer than {limit_s} s")
-    if code < 0:
-        os.kill(os.getpid(), -code)  # the parent reports the signal
-    if code:
-        sys.exit(code)
-    return int(peak)
-
-
-def _run_in_fork(path: str, limit_s: int, parent: int, writer: int) -> NoReturn:
-    code = 1
-    try:
-        die_with_parent(parent)
-        signal.alarm(limit_s)
-        interpreter = prepare(path, threads=1)
-        for _time in range(_MEMORY_INVOKES):
-            interpreter.invoke()
-        os.write(writer, b"%d" % host_peak_bytes())
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
-
-
-@dataclass(frozen=True)
-class LatencyRequest:
-    """The artifact to time in the child process.
+class InferenceRequest:
+    """The artifact to run in LiteRT.
 
     Attributes:
         path: the .tflite file.
+        baseline: another one, of one operator, which runs first and whose memory is not counted.
         threads: of the interpreter.
         examples: an .npz file with float32 arrays `input_0` (n, ...) and so on to time it with;
             empty for random numbers.
-        least_s: seconds to go on for, at least.
+        least_s: seconds to time it for, at least.
     """
 
     path: str
+    baseline: str
     threads: int
     examples: str
     least_s: float
 
 
 @dataclass(frozen=True)
-class LatencyAnswer:
-    """The milliseconds of each invocation, and what the inputs were."""
+class InferenceAnswer:
+    """What running a file takes.
 
+    Attributes:
+        memory_bytes: by how much it raised the process's most resident memory.
+        times_ms: of each invocation.
+        inputs: what the inputs were.
+    """
+
+    memory_bytes: int = 0
     times_ms: Sequence[float] = ()
     inputs: Inputs | None = None
 
 
-def measure_latency(request: LatencyRequest, _: Channel) -> LatencyAnswer:
-    """Time an artifact, in the child process."""
+def measure_inference(request: InferenceRequest, _: Channel) -> InferenceAnswer:
+    """Measure the memory of an artifact and time it."""
+    prepare(request.baseline, 1).invoke()
+    before = host_peak_bytes()
     interpreter = prepare(request.path, request.threads)
+    for _time in range(_MEMORY_INVOKES):
+        interpreter.invoke()
+    added = host_peak_bytes() - before
     inputs, rows = _rows(interpreter, request.examples)
-    return LatencyAnswer(time_invokes(interpreter, rows, request.least_s), inputs)
+    return InferenceAnswer(added, time_invokes(interpreter, rows, request.least_s), inputs)
 
 
 def prepare(path: str, threads: int) -> Interpreter:
     """Return an interpreter whose inputs hold zeros."""
     import numpy as np
 
-    try:
-        interpreter = _interpreter(path, "AUTO", threads)
-    except RuntimeError:  # the XNNPACK delegate refuses some graphs that the built-in kernels run
-        interpreter = _interpreter(path, "BUILTIN_WITHOUT_DEFAULT_DELEGATES", threads)
+    from shrink.tflite.interpreter import allocated
+
+    interpreter = allocated(path, threads=threads)
     for detail in interpreter.get_input_details():
         interpreter.set_tensor(detail["index"], np.zeros(detail["shape"], detail["dtype"]))
     return interpreter
-
-
-def random_rows(details: Sequence[Detail], count: int = _RANDOM_ROWS) -> list[list[Array]]:
-    """Return seeded random inputs, as stored, one list of arrays (1, ...) each.
-
-    Quantized inputs take any number of their type, real ones lie in [0, 1), and other integers,
-    which may be indices, are 0 or 1.
-
-    Args:
-        details: of LiteRT's interpreter.
-        count: how many.
-    """
-    import numpy as np
-
-    rng = np.random.default_rng(0)
-
-    def one(detail: Detail) -> Array:
-        shape, dtype = tuple(detail["shape"]), np.dtype(detail["dtype"])
-        if dtype.kind == "f":
-            return rng.random(shape).astype(dtype)
-        if dtype.kind in "iu" and detail["quantization"][0]:
-            limits = np.iinfo(detail["dtype"])
-            return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-        return rng.integers(0, 2, shape).astype(dtype)
-
-    return [[one(detail) for detail in details] for _ in range(count)]
 
 
 def _rows(interpreter: Interpreter, examples: str) -> tuple[Inputs, list[list[Array]]]:
     """Return what the inputs are, and the inputs of some invocations, as stored."""
     import numpy as np
 
+    from shrink.tflite.interpreter import random_values
+
     details = interpreter.get_input_details()
     if examples:
         with np.load(examples) as archive:
             stored = [_stored(archive[f"input_{i}"], detail) for i, detail in enumerate(details)]
         return "examples", [list(row) for row in zip(*stored, strict=True)]
-    rows = random_rows(details)
+    rng = np.random.default_rng(0)
+    rows = [
+        [random_values(rng, one["shape"], one["dtype"]) for one in details]
+        for _ in range(_RANDOM_ROWS)
+    ]
     try:
         _set(interpreter, rows[0])
         interpreter.invoke()
@@ -586,23 +486,6 @@ def time_invokes(
 
 
 @dataclass(frozen=True)
-class LitertRequest:
-    """The .tflite file to run in LiteRT."""
-
-    path: str
-
-
-def run_in_litert(request: LitertRequest, _: Channel) -> None:
-    """Allocate and invoke; an operator without a kernel ends the process with LiteRT's words."""
-    import numpy as np
-
-    from shrink.tflite.interpreter import Session
-
-    session = Session(Path(request.path).read_bytes())  # as it is, and no twin of it
-    session.run([np.ones((1, *one.shape[1:]), np.float32) for one in session.inputs])
-
-
-@dataclass(frozen=True)
 class GuardRequest:
     """The .tflite file to check.
 
@@ -610,11 +493,13 @@ class GuardRequest:
         path: where it is.
         must_be_float: whether it must not be quantized.
         in_litert: whether LiteRT has to run it; if not, its structure alone is checked.
+        as_it_is: whether it has to do so without `litert_twin`.
     """
 
     path: str
-    must_be_float: bool
+    must_be_float: bool = False
     in_litert: bool = True
+    as_it_is: bool = False
 
 
 _GUARD_TIMEOUT_S = 120.0
@@ -669,7 +554,7 @@ def guard(request: GuardRequest, _: Channel) -> None:
         if request.in_litert:
             limit = _in_use_bytes() + _ROOM_BYTES + 4 * needed
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-            _run_on_zeros(path)
+            _run_on_zeros(path, request.as_it_is)
     except (ModelError, MemoryError) as error:
         if isinstance(error, MemoryError):
             error = ModelError("refused: running it once takes more memory than its tensors")
@@ -715,14 +600,15 @@ def _check_float(path: Path) -> None:
     check_float(normalized(path.read_bytes()), path)
 
 
-def _run_on_zeros(path: Path) -> None:
+def _run_on_zeros(path: Path, as_it_is: bool) -> None:
     import numpy as np
 
-    from shrink.tflite.interpreter import load
+    from shrink.tflite.interpreter import Session
+    from shrink.tflite.litert_twin import litert_twin
 
-    runner = load(path, num_threads=1)
-    details = runner.input_details
-    runner.predict({one.name: np.zeros((1, *one.shape[1:]), np.float32) for one in details})
+    content = path.read_bytes()
+    session = Session(content if as_it_is else litert_twin(content))
+    session.run([np.zeros((1, *one.shape[1:]), np.float32) for one in session.inputs])
 
 
 def _in_use_bytes() -> int:
@@ -739,9 +625,7 @@ def main() -> None:
             PlacesRequest: measure_places,
             DelegateRequest: delegated,
             VelaRequest: compile_with_vela,
-            PeaksRequest: measure_peaks,
-            LatencyRequest: measure_latency,
-            LitertRequest: run_in_litert,
+            InferenceRequest: measure_inference,
             GuardRequest: guard,
         }
     )

@@ -12,7 +12,7 @@ from shrink.base.errors import StageError
 from shrink.tflite.edit import exposing
 from shrink.tflite.model import Operator, Subgraph, read, values
 from shrink.tflite.runtime import MODULE as CHILD_MODULE
-from shrink.tflite.runtime import LitertRequest
+from shrink.tflite.runtime import GuardRequest
 
 MICRO_INT4_OPERATORS = frozenset({"CONV_2D"})
 """Operators that TFLite Micro's stock kernels run with 4-bit weights and integer activations."""
@@ -39,7 +39,7 @@ def check_runs(content: bytes, path: Path) -> None:
 
 def _failure(content: bytes, path: Path) -> str | None:
     files.write_bytes(path, content)
-    request = LitertRequest(str(path.resolve()))
+    request = GuardRequest(str(path.resolve()), as_it_is=True)
     run = run_child(CHILD_MODULE, request, NoAnswer, timeout_s=_TIMEOUT_S)
     if run.failure is None or run.timed_out:
         return None

@@ -26,7 +26,7 @@ from shrink.contract.findings import (
 )
 from shrink.contract.job import BenchJob, FirmwareFactsJob, InspectJob
 from shrink.graph.macs import macs_figure
-from shrink.measure.inference import inference_peak_bytes, latency
+from shrink.measure.inference import measure_inference
 from shrink.measure.size import operator_table
 from shrink.tflite.arena import ArenaFigure, arena_bytes
 from shrink.tflite.interpreter import plain_name
@@ -165,12 +165,12 @@ def bench(job: BenchJob, send: Send) -> Bench:
         ModelError: LiteRT cannot run it.
     """
     path = job.model.path
-    timed = latency(path, job.threads)
+    timed = measure_inference(path, job.threads)
     median = timed.p50_ms
     if median.value is None or timed.p90_ms.value is None or timed.made_up is None:
         raise ModelError(median.reason, subject=path)
     inputs = f"the inputs are made up ({_MADE_UP[timed.made_up]}), as there are no examples"
-    peak = inference_peak_bytes(path)
+    peak = timed.peak_bytes
     return Bench(
         path=str(path),
         p50_ms=median.value,

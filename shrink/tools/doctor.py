@@ -10,7 +10,7 @@ from shrink.base.progress import Phase
 from shrink.contract.events import Send
 from shrink.contract.findings import Worked
 from shrink.contract.job import DoctorJob
-from shrink.measure.inference import latency, one_op_model
+from shrink.measure.inference import measure_inference, one_op_model
 from shrink.measure.training_peak import TrainingPeak
 from shrink.tflite.arena import arena_bytes
 
@@ -36,7 +36,7 @@ def doctor(job: DoctorJob, send: Send) -> Worked:
     send(Phase("running an artifact"))
     path = job.work / "one_op.tflite"
     files.write_bytes(path, one_op_model())
-    if (p50 := latency(path).p50_ms).value is None:
+    if (p50 := measure_inference(path).p50_ms).value is None:
         problems.append(f"LiteRT does not run: {p50.reason}")
     if (arena := arena_bytes(path)).value is None:
         limits.append(f"arena_bytes will be missing: {arena.reason}")

@@ -145,7 +145,7 @@ def test_guard_artifact_survives_what_a_kernel_may_do(
     """A module of its own stands for the child; in place of LiteRT it does the act."""
     (tmp_path / "acting.py").write_text(
         "from shrink.tflite import runtime as child\n\n"
-        f"def act(path):\n    {act}\n\n"
+        f"def act(path, as_it_is):\n    {act}\n\n"
         "child.check_artifact = lambda path: 0\nchild._run_on_zeros = act\n"
         "child.main()\n",
         encoding="utf-8",

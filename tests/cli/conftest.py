@@ -10,6 +10,7 @@ import pytest
 
 from shrink.recipe.bundle import bundled_root
 from tests.cli.shell import shrink
+from tests.forks import MEASURED
 from tests.sharing import made_once
 
 SHORT = (
@@ -40,7 +41,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
     arguments = ("run", str(recipe), "--output", "out", *SHORT)
 
     def make(cwd: Path) -> None:
-        done = shrink(*arguments, cwd=cwd, store=cwd / "store")
+        done = shrink(*arguments, cwd=cwd, store=cwd / "store", measured=MEASURED)
         printed = json.dumps([done.stdout, done.stderr])
         (cwd / "printed.json").write_text(printed, encoding="utf-8")
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ def shrink(
     expect: int = 0,
     env: Mapping[str, str] | None = None,
     fresh: bool = False,
+    measured: Collection[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run `shrink` and check its exit code.
 
@@ -32,6 +33,7 @@ def shrink(
         fresh: with an interpreter of its own and another for each worker, as a user does, where
             environment and streams matter as these start; else both are children of a process
             that has done the imports.
+        measured: of `forks.MEASURED`, what to measure of artifacts; all of it with `fresh`.
     """
     if fresh:
         done = subprocess.run(
@@ -43,7 +45,7 @@ def shrink(
             check=False,
         )
     else:
-        done = forks.run([*map(str, arguments)], cwd, environment(store, env))
+        done = forks.run([*map(str, arguments)], cwd, environment(store, env), measured=measured)
     assert done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
     return done

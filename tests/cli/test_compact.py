@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from shrink.tflite.model import packed, unpacked
 from tests.cli.shell import shrink
 from tests.compact.test_compact import wide
 from tests.compact.toys import Net, chain
+from tests.forks import ARENA
 
 SMALL = ("--output", "small.tflite")
 
@@ -29,8 +31,11 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
-def run(*words: str | Path, model: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
-    return shrink(*words, cwd=model.parent, store=model.parent / "store", expect=expect)
+def run(
+    *words: str | Path, model: Path, expect: int = 0, measured: Collection[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    store = model.parent / "store"
+    return shrink(*words, cwd=model.parent, store=store, expect=expect, measured=measured)
 
 
 def test_compact_writes_a_file_and_says_what_became_of_it(model: Path) -> None:
@@ -106,7 +111,7 @@ def test_compact_says_what_became_of_kernels(changed: bool, line: str) -> None:
 def test_compact_leaves_a_run_folder_as_other_verbs_do(model: Path) -> None:
     net = Net((1, 2, 2, 4))
     model.write_bytes(net.file(net.conv(net.input, 4, (1, 1))))
-    run("compact", "model.tflite", model=model)
+    run("compact", "model.tflite", model=model, measured=[ARENA])
     folder = model.parent / "runs" / "compact-model"
     before, after = json.loads((folder / "report.json").read_text())["stages"]
     assert after["details"]["compact"]["changed"] is False
@@ -123,7 +128,7 @@ def test_compact_measures_the_artifact_on_examples(model: Path) -> None:
     targets = load(model).predict(given)[0]
     np.savez(model.parent / "data.npz", x=given, y=targets)
     data = ("--data", "data.npz", "--task-loss", "mean_squared_error", "--test-split", "0.5")
-    run("compact", "model.tflite", *data, "--output", "out.bin", model=model)
+    run("compact", "model.tflite", *data, "--output", "out.bin", model=model, measured=[ARENA])
     report = json.loads((model.parent / "out.bin" / "report.json").read_text())
     before, after = report["stages"]
     assert after["kind"] == "compact"
@@ -200,7 +205,7 @@ def test_a_recipe_compacts_what_it_quantized_and_says_what_firmware_needs(tmp_pa
     (tmp_path / "wide.py").write_text(BUILDER)
     (tmp_path / "wide.yaml").write_text(RECIPE)
     model = tmp_path / "wide.py"
-    run("run", "wide.yaml", "--output", "out", model=model)
+    run("run", "wide.yaml", "--output", "out", model=model, measured=[ARENA])
     found = json.loads((tmp_path / "out" / "report.json").read_text())
     quantize, compact = found["stages"][1:]
     arena = compact["memory"]["arena_bytes"]

@@ -12,6 +12,7 @@ from tflite_micro import runtime
 from shrink.tflite.model import read
 from tests.cli.shell import read_report, shrink
 from tests.compact.runs import allocates
+from tests.forks import ARENA
 
 BUILDER = """
 import tf_keras as keras
@@ -54,7 +55,8 @@ def in_micro(content: bytes) -> list[bytes]:
 def test_a_recipe_stores_kernels_and_its_gates_judge_the_stored_file(tmp_path: Path) -> None:
     (tmp_path / "dense.py").write_text(BUILDER)
     (tmp_path / "stored.yaml").write_text(RECIPE)
-    shrink("run", "stored.yaml", "--output", "out", cwd=tmp_path, store=tmp_path / "store")
+    words = ("run", "stored.yaml", "--output", "out")
+    shrink(*words, cwd=tmp_path, store=tmp_path / "store", measured=[ARENA])
     report = read_report(tmp_path / "out")
     train, _, quantize, compact = report["stages"]
     dense, stored = (

@@ -26,6 +26,7 @@ from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
 from shrink.recipe.bundle import bundled_root
 from tests.cli.shell import read_report, shrink, stage
+from tests.forks import ARENA
 
 TINY = "from models.unet import build as unet\n\n\ndef build():\n    return unet(width=0.25)\n"
 ONE_BLOCK = (
@@ -180,7 +181,8 @@ def test_metrics_of_a_recipe_are_those_of_its_artifacts_outputs(
 ) -> None:
     recipe = shortened(case.name, tmp_path)
     (tmp_path / "short.yaml").write_text(yaml.safe_dump(recipe, sort_keys=False))
-    shrink("run", "short.yaml", "--output", "out", cwd=tmp_path, store=tmp_path / "store")
+    words = ("run", "short.yaml", "--output", "out")
+    shrink(*words, cwd=tmp_path, store=tmp_path / "store", measured=[ARENA])
     last = stage(read_report(tmp_path / "out"), "quantize")
     monkeypatch.chdir(tmp_path)
     test = open_dataset(DataConfig.model_validate(recipe["data"]), seed=0).test

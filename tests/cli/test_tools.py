@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from shrink.tflite.convert import to_float32
 from tests.cli.shell import shrink
-from tests.tflite.toys import small_cnn
+from tests.tflite.toys import small_cnn, to_float32
 
 
 def test_bench_measures_latency_and_refuses_a_keras_model(tmp_path: Path) -> None:

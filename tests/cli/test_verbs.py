@@ -17,6 +17,7 @@ from shrink.recipe.load import load_recipe
 from shrink.tflite.convert import convert
 from tests.cli.conftest import FinishedRun
 from tests.cli.shell import read_report, shrink, stage
+from tests.forks import INFERENCE
 
 
 def emitted(finished: FinishedRun, folder: Path, *arguments: str) -> Any:
@@ -228,7 +229,10 @@ def test_quantize_needs_no_data_where_the_scheme_needs_no_examples(tmp_path: Pat
     model.export(str(tmp_path / "graph"))
     (tmp_path / "float32.tflite").write_bytes(convert(model, "float32").content)
     words = ("--scheme", "float16", "--json")
-    done = shrink("quantize", "model.keras", *words, cwd=tmp_path, store=tmp_path / "store")
+    store = tmp_path / "store"
+    done = shrink(
+        "quantize", "model.keras", *words, cwd=tmp_path, store=store, measured=[INFERENCE]
+    )
     report = json.loads(done.stdout)
     assert (report["passed"], report["warnings"]) == (True, [])
     last = stage(report, "quantize")

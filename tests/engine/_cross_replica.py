@@ -22,9 +22,9 @@ from shrink.engine.microbatch import MicroBatchTrainer
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
 from shrink.engine.trainer import TrainingSetup
-from shrink.tflite.convert import to_float32
 from tests.engine._exactness import difference
 from tests.engine._scenarios import ArrayExamples
+from tests.tflite.toys import to_float32
 
 COUNT, BATCH_SIZE, EPOCHS = 53, 24, 2
 SGD = OptimizerConfig(name="sgd", learning_rate=0.1, momentum=0.9)

@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.graph.macs import count_macs, macs_figure
-from shrink.tflite import convert
+from tests.tflite.toys import to_float32
 
 L = keras.layers
 
@@ -17,7 +17,7 @@ def macs(shape: tuple[int, ...], *layers: keras.layers.Layer) -> int:
     x = inputs = L.Input(shape)
     for layer in layers:
         x = layer(x)
-    count = count_macs(convert.to_float32(keras.Model(inputs, x)))
+    count = count_macs(to_float32(keras.Model(inputs, x)))
     assert count is not None
     return count
 
@@ -54,7 +54,7 @@ def test_count_macs_counts_a_product_of_activations(transpose: bool) -> None:
     left = L.Input((4, 6))
     right = L.Input((5, 6) if transpose else (6, 5))
     product = L.Lambda(lambda pair: tf.matmul(pair[0], pair[1], transpose_b=transpose))
-    content = convert.to_float32(keras.Model([left, right], product([left, right])))
+    content = to_float32(keras.Model([left, right], product([left, right])))
     assert count_macs(content) == 4 * 5 * 6
 
 

@@ -14,15 +14,14 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base import child
 from shrink.base.errors import ResourceError
 from shrink.base.host import host_peak_bytes
 from shrink.measure import inference
 from shrink.measure.inference import one_op_model
 from shrink.measure.memory import AllocatorPeak, nvml_note
-from shrink.tflite import convert, runtime
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
+from tests.tflite.toys import to_float32
 
 L = keras.layers
 MEGABYTE = 1_000_000
@@ -45,49 +44,45 @@ def test_one_op_model_is_one_relu() -> None:
     assert outputs.tolist() == [[0.0], [2.0]]
 
 
-def test_inference_peak_bytes_holds_weights_and_activations(tmp_path: Path) -> None:
+def test_inference_memory_holds_weights_and_activations(tmp_path: Path) -> None:
     inputs = L.Input((1000,))
     path = tmp_path / "wide.tflite"
-    path.write_bytes(convert.to_float32(keras.Model(inputs, L.Dense(4000)(inputs))))
-    found = inference.inference_peak_bytes(path, pairs=1)
-    peak, note = found.value, found.reason
+    path.write_bytes(to_float32(keras.Model(inputs, L.Dense(4000)(inputs))))
+    found = inference.measure_inference(path).peak_bytes
     weights = 4 * 1000 * 4000
-    assert note == ""
-    assert peak is not None
+    assert found.reason == ""
+    assert found.value is not None
     # At least the weights as mapped; at most once more, repacked for the processor, and some code.
-    assert weights < peak < 2 * weights + 8 * MEGABYTE
+    assert weights < found.value < 2 * weights + 8 * MEGABYTE
 
 
-def test_inference_peak_bytes_is_none_when_it_is_within_noise(tmp_path: Path) -> None:
+def test_inference_memory_is_none_when_it_is_within_noise(tmp_path: Path) -> None:
     path = tmp_path / "tiny.tflite"
     path.write_bytes(one_op_model())
-    found = inference.inference_peak_bytes(path, pairs=1)
-    peak, note = found.value, found.reason
-    assert peak is None
-    assert "less than 1 MiB" in note
+    found = inference.measure_inference(path).peak_bytes
+    assert found.value is None
+    assert "less than 1 MiB" in found.reason
 
 
-def test_inference_peak_bytes_is_none_when_the_process_fails(tmp_path: Path) -> None:
+def test_inference_memory_is_none_when_the_process_fails(tmp_path: Path) -> None:
     path = tmp_path / "broken.tflite"
     path.write_bytes(b"no model at all")
-    found = inference.inference_peak_bytes(path)
-    peak, note = found.value, found.reason
-    assert peak is None
-    assert "ended with code 1" in note
+    found = inference.measure_inference(path).peak_bytes
+    assert found.value is None
+    assert "ended with code 1" in found.reason
 
 
-def test_inference_peak_bytes_is_none_when_the_process_dies(
+def test_inference_memory_is_none_when_the_process_dies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "shrink_dies.py").write_text("import os\nos.kill(os.getpid(), 11)\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    request = runtime.PeaksRequest(["any.tflite"], 1)
-    run = child.run_child("shrink_dies", request, runtime.PeaksAnswer, timeout_s=30)
-    monkeypatch.setattr("shrink.measure.inference.run_child", lambda *a, **k: run)
-    found = inference.inference_peak_bytes(tmp_path / "any.tflite")
-    peak, note = found.value, found.reason
-    assert peak is None
-    assert "SIGSEGV" in note
+    monkeypatch.setattr(inference, "MODULE", "shrink_dies")
+    path = tmp_path / "one.tflite"
+    path.write_bytes(one_op_model())
+    found = inference.measure_inference(path)
+    assert found.peak_bytes.value is found.p50_ms.value is None
+    assert "SIGSEGV" in found.peak_bytes.reason
 
 
 def test_inference_child_imports_no_tensorflow() -> None:

@@ -17,10 +17,11 @@ from shrink.measure.size import (
     operator_table,
     zeros_note,
 )
-from shrink.tflite.convert import convert, to_float32
+from shrink.tflite.convert import convert
 from shrink.tflite.model import read
 from shrink.tflite.sparse import with_sparse_constants
 from shrink.tflite.weights import parameters
+from tests.tflite.toys import to_float32
 
 L = keras.layers
 

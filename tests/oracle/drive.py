@@ -11,7 +11,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests import forks
 
@@ -54,17 +53,5 @@ class Fork:
     def run(self, arguments: Sequence[str], cwd: Path) -> Done:
         """Run a command."""
         words = [*map(str, arguments)]
-        done = forks.run(words, cwd, self._environment, prepare="tests.oracle.drive:leave_out")
+        done = forks.run(words, cwd, self._environment, measured=[forks.ARENA])
         return Done(done.returncode, done.stdout + done.stderr)
-
-
-def leave_out() -> None:
-    """Have nothing measured that no oracle can recompute."""
-    import shrink.run.execute as execute
-    from shrink.base.measured import Measured
-    from shrink.measure.inference import Latency
-
-    slow: Any = execute
-    unknown = Measured[float](None, "not measured here")
-    slow.inference_peak_bytes = lambda *_, **__: unknown
-    slow.latency = lambda *_, **__: Latency(unknown, unknown, threads=1, examples=0)

@@ -27,8 +27,8 @@ from shrink.task.artifact import (
     unmasked_notes,
 )
 from shrink.task.task import OutputTask, Task
-from shrink.tflite import convert
 from shrink.tflite.model import read
+from tests.tflite.toys import to_float32
 
 L = keras.layers
 N, STEPS, WORDS, TAGS = 40, 7, 11, 4
@@ -71,7 +71,7 @@ def task(losses: tuple[str, ...], metrics: tuple[str, ...], logits: bool = False
 
 def evaluated(model: keras.Model, x: np.ndarray, y: Any, task: Task, path: Path) -> Any:
     file = path / "model.tflite"
-    file.write_bytes(convert.to_float32(model))
+    file.write_bytes(to_float32(model))
     return evaluate_artifact(file, cast(Examples, Held(x, y)), task, masks_of(model))
 
 
@@ -127,9 +127,9 @@ def test_masks_of_is_none_without_a_mask() -> None:
 
 
 def test_unmasked_notes_tell_of_steps_that_may_be_padding() -> None:
-    (sequence,) = read(convert.to_float32(tagger()))[:1]
+    (sequence,) = read(to_float32(tagger()))[:1]
     inputs = L.Input((4,))
-    (vector,) = read(convert.to_float32(keras.Model(inputs, L.Dense(2)(inputs))))
+    (vector,) = read(to_float32(keras.Model(inputs, L.Dense(2)(inputs))))
     (note,) = unmasked_notes(None, sequence)
     assert "padding" in note
     assert unmasked_notes(tagger(), sequence) == []

@@ -18,7 +18,7 @@ from shrink.tflite.memory import planned_bytes
 from shrink.tflite.model import read
 from shrink.tflite.runtime import smallest_arena
 from tests.stages.quantize.toys import float_cnn, images
-from tests.tflite.toys import samples, small_cnn
+from tests.tflite.toys import samples, small_cnn, to_float32
 
 L = keras.layers
 
@@ -58,7 +58,7 @@ def test_arena_bytes_is_the_smallest_arena_in_which_tflite_micro_allocates(int8:
 def test_arena_bytes_is_none_when_tflite_micro_lacks_an_operator(tmp_path: Path) -> None:
     inputs = L.Input((4, 4, 2, 2))
     path = tmp_path / "volume.tflite"
-    path.write_bytes(convert.to_float32(keras.Model(inputs, L.Conv3D(3, 2)(inputs))))
+    path.write_bytes(to_float32(keras.Model(inputs, L.Conv3D(3, 2)(inputs))))
     figure = arena_bytes(path)
     assert figure.value is None
     assert not figure.runs
@@ -70,7 +70,7 @@ def test_arena_bytes_gives_the_kernels_reason_when_it_does_not_allocate(tmp_path
     inputs = L.Input((5,))
     x = L.LSTM(2)(L.Embedding(7, 3, mask_zero=True)(inputs))
     path = tmp_path / "masked.tflite"
-    path.write_bytes(convert.to_float32(keras.Model(inputs, x)))
+    path.write_bytes(to_float32(keras.Model(inputs, x)))
     figure = arena_bytes(path)
     assert figure.value is None
     assert "Type 'BOOL' is not supported by gather." in figure.reason
@@ -82,7 +82,7 @@ def test_arena_bytes_keeps_the_figure_when_a_kernel_then_refuses(tmp_path: Path)
     # Its kernel looks at the type when it runs only.
     x = L.Lambda(lambda t: tf.unstack(t > 0.5, axis=1)[0])(inputs)
     path = tmp_path / "unpack.tflite"
-    path.write_bytes(convert.to_float32(keras.Model(inputs, L.Lambda(tf.logical_not)(x))))
+    path.write_bytes(to_float32(keras.Model(inputs, L.Lambda(tf.logical_not)(x))))
     figure = arena_bytes(path)
     assert figure.value is not None
     assert allocates(path.read_bytes(), figure.value)

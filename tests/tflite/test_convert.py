@@ -21,7 +21,7 @@ from shrink.tflite import convert
 from shrink.tflite.convert import explain
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
-from tests.tflite.toys import batch, samples, small_cnn, two_by_two
+from tests.tflite.toys import batch, samples, small_cnn, to_float32, two_by_two
 from tests.unlabelled import UnlabelledExamples
 
 L = keras.layers
@@ -42,14 +42,14 @@ def dense_after(function: object) -> keras.Model:
 def test_to_float32_gives_the_keras_outputs_by_name_when_inputs_are_reordered() -> None:
     model = two_by_two()
     wide, narrow = batch(model, 1)
-    outputs = run(convert.to_float32(model), {"zebra": wide, "ant": narrow})
+    outputs = run(to_float32(model), {"zebra": wide, "ant": narrow})
     classes, value = model([wide, narrow])
     np.testing.assert_allclose(outputs["classes"], classes, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(outputs["value"], value, rtol=1e-5, atol=1e-6)
 
 
 def test_to_float32_has_static_shapes_with_batch_1() -> None:
-    interpreter = Interpreter(model_content=convert.to_float32(small_cnn()))
+    interpreter = Interpreter(model_content=to_float32(small_cnn()))
     for detail in interpreter.get_tensor_details():
         assert (detail["shape_signature"] > 0).all()
     assert interpreter.get_input_details()[0]["shape"].tolist() == [1, 8, 8, 1]
@@ -59,7 +59,7 @@ def test_to_float32_equals_the_model_when_given_its_saved_model(tmp_path: Path) 
     model = small_cnn()
     tf.saved_model.save(model, str(tmp_path / "saved"))
     (x,) = batch(model, 1)
-    outputs = run(convert.to_float32(tmp_path / "saved"), {"picture": x})
+    outputs = run(to_float32(tmp_path / "saved"), {"picture": x})
     np.testing.assert_allclose(outputs["output_0"], model(x), rtol=1e-5, atol=1e-6)
 
 
@@ -67,7 +67,7 @@ def test_convert_to_float16_halves_large_weights() -> None:
     inputs = L.Input((64,))
     model = keras.Model(inputs, L.Dense(128)(inputs))
     halved = convert.convert(model, "float16").content
-    assert len(halved) < 0.65 * len(convert.to_float32(model))
+    assert len(halved) < 0.65 * len(to_float32(model))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_static_int8_names_the_convolutional_loop_that_it_refuses() -> None:
 
 def test_convert_names_operator_and_layer_when_tflite_lacks_it() -> None:
     with pytest.raises(StageError, match="Betainc") as caught:
-        convert.to_float32(dense_after(lambda x: tf.math.betainc(x, x, x)))
+        to_float32(dense_after(lambda x: tf.math.betainc(x, x, x)))
     assert caught.value.subject == "odd"
     assert caught.value.hint
 
@@ -162,7 +162,7 @@ def test_to_float32_refuses_sides_of_unknown_length() -> None:
     inputs = L.Input((None, None, 1), name="picture")
     model = keras.Model(inputs, L.GlobalAveragePooling2D()(inputs))
     with pytest.raises(ModelError, match="every dimension fixed") as caught:
-        convert.to_float32(model)
+        to_float32(model)
     assert caught.value.subject == "picture"
 
 
@@ -170,7 +170,7 @@ def test_to_float32_takes_a_model_of_mixed_precision() -> None:
     inputs = L.Input((4,), name="x")
     model = keras.Model(inputs, L.Dense(2, dtype="mixed_float16")(inputs))
     x = np.ones((1, 4), np.float32)
-    outputs = run(convert.to_float32(model), {"x": x})
+    outputs = run(to_float32(model), {"x": x})
     kernel, bias = model.get_weights()
     np.testing.assert_allclose(outputs["output_0"], x @ kernel + bias, rtol=1e-5)
 
@@ -181,7 +181,7 @@ def test_to_float32_refuses_a_subclassed_model() -> None:
             return inputs
 
     with pytest.raises(ModelError, match="subclassed"):
-        convert.to_float32(Subclassed())
+        to_float32(Subclassed())
 
 
 def test_to_float32_refuses_a_saved_model_for_another_batch(tmp_path: Path) -> None:
@@ -191,21 +191,21 @@ def test_to_float32_refuses_a_saved_model_for_another_batch(tmp_path: Path) -> N
     )
     tf.saved_model.save(module, str(tmp_path), signatures=module.double)
     with pytest.raises(StageError, match="batch of 1"):
-        convert.to_float32(tmp_path)
+        to_float32(tmp_path)
 
 
 def test_to_float32_refuses_a_folder_that_is_no_saved_model(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="cannot be loaded"):
-        convert.to_float32(tmp_path)
+        to_float32(tmp_path)
 
 
 def test_to_float32_leaves_no_temporary_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    convert.to_float32(small_cnn())
+    to_float32(small_cnn())
     with pytest.raises(StageError):
-        convert.to_float32(dense_after(lambda x: tf.math.betainc(x, x, x)))
+        to_float32(dense_after(lambda x: tf.math.betainc(x, x, x)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -233,7 +233,7 @@ def test_convert_takes_a_saved_model_whose_loop_was_traced_for_any_batch(tmp_pat
     served = tf.function(lambda series: {"forecast": model(series)}, input_signature=signature)
     tf.saved_model.save(module, str(tmp_path / "export"), signatures=served)
     x = np.random.default_rng(0).normal(size=(7, 6, 4)).astype(np.float32)
-    content = convert.to_float32(tmp_path / "export")
+    content = to_float32(tmp_path / "export")
     assert "WHILE" in {operator.name for operator in read(content)[0].operators}
     np.testing.assert_allclose(load(content).predict(x)[0], model(x), atol=1e-5)
     examples: Any = UnlabelledExamples(x)
@@ -302,7 +302,7 @@ def test_convert_gives_what_a_converter_that_loads_the_model_gives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model, loaded = small_cnn(), list[str]()
-    unloaded = convert.to_float32(model)
+    unloaded = to_float32(model)
 
     def count(folder: str, tags: object = None) -> object:
         loaded.append(folder)
@@ -310,7 +310,7 @@ def test_convert_gives_what_a_converter_that_loads_the_model_gives(
 
     monkeypatch.setattr(convert, "_not_loaded", contextlib.nullcontext)
     monkeypatch.setattr(lite, "_load", count)
-    with_loading = convert.to_float32(model)
+    with_loading = to_float32(model)
     assert len(loaded) == 2
     # Two conversions of one model need not have the same bytes.
     names = [
@@ -326,4 +326,4 @@ def test_convert_loads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("loaded")
 
     monkeypatch.setattr(lite, "_load", load_none)
-    assert convert.to_float32(small_cnn())
+    assert to_float32(small_cnn())

@@ -16,17 +16,24 @@ from shrink.compact.schedule import Tiling
 from shrink.compact.segment import GraphInfo
 from shrink.tflite import convert
 from shrink.tflite.edit import with_ordered_borders
-from shrink.tflite.interpreter import Session, TensorDetail, dequantize, load, quantize
+from shrink.tflite.interpreter import (
+    Session,
+    TensorDetail,
+    dequantize,
+    load,
+    quantize,
+    random_values,
+)
 from tests.compact.random_tilings import in_tiles
 from tests.compact.toys import Net
-from tests.tflite.toys import batch, samples, small_cnn, two_by_two
+from tests.tflite.toys import batch, samples, small_cnn, to_float32, two_by_two
 
 L = keras.layers
 
 
 @functools.cache
 def float32(build: Callable[[], keras.Model]) -> bytes:
-    return convert.to_float32(build())
+    return to_float32(build())
 
 
 def baked_reshape() -> keras.Model:
@@ -95,7 +102,7 @@ def test_predict_is_one_quantization_step_from_float_when_io_is_integer() -> Non
 def test_predict_runs_one_by_one_when_a_batch_would_mix_rows(build: object, count: int) -> None:
     model = build()  # type: ignore[operator]
     (x,) = batch(model, count)
-    (outputs,) = load(convert.to_float32(model)).predict(x)
+    (outputs,) = load(to_float32(model)).predict(x)
     np.testing.assert_allclose(outputs, one_by_one(model, x), rtol=1e-4, atol=1e-5)
 
 
@@ -122,12 +129,11 @@ def test_predict_runs_a_file_in_bands_example_by_example(planned: bool) -> None:
     assert resized[1:-1].tolist() != alone[1:-1].tolist()
 
 
-@pytest.mark.parametrize("num_threads", [1, 2, 3])
-def test_predict_keeps_the_order_of_examples_when_calls_differ_in_size(num_threads: int) -> None:
+def test_predict_keeps_the_order_of_examples_when_calls_differ_in_size() -> None:
     model = small_cnn()
     (x,) = batch(model, 50)
     expected = model(x).numpy()
-    runner = load(float32(small_cnn), num_threads)
+    runner = load(float32(small_cnn))
     for count in (1, 50, 7, 49, 2):
         (outputs,) = runner.predict(x[:count], 8)
         np.testing.assert_allclose(outputs, expected[:count], rtol=1e-4, atol=1e-5)
@@ -137,7 +143,7 @@ def test_predict_forgets_recurrent_state_between_examples() -> None:
     inputs = L.Input((5, 3), name="sequence")
     model = keras.Model(inputs, L.Dense(2)(L.LSTM(4)(inputs)))
     (x,) = batch(model, 4)
-    (outputs,) = load(convert.to_float32(model)).predict(x, 1)
+    (outputs,) = load(to_float32(model)).predict(x, 1)
     np.testing.assert_allclose(outputs, model(x), rtol=1e-4, atol=1e-5)
 
 
@@ -178,13 +184,20 @@ def test_load_refuses_a_missing_file(tmp_path: Path) -> None:
         load(tmp_path / "missing.tflite")
 
 
-def test_anew_runs_in_batches_of_its_own_as_a_new_runner_does() -> None:
+def test_outputs_do_not_depend_on_what_was_run_before() -> None:
     (x,) = batch(small_cnn(), 7)
-    content = float32(small_cnn)
-    runner, alone = load(content, 1), load(content, 1)
-    runner.predict(x, 7)
-    other = runner.anew()
-    found, wanted = other.predict(x, 3), alone.predict(x, 3)
-    np.testing.assert_array_equal(found[0], wanted[0])
-    assert [one.batch for one in other._sessions] == [one.batch for one in alone._sessions] == [3]
-    assert [one.batch for one in runner._sessions] == [7]
+    runner, alone = load(float32(small_cnn)), load(float32(small_cnn))
+    runner.predict(x[:6], 6)
+    np.testing.assert_array_equal(runner.predict(x, 3)[0], alone.predict(x, 3)[0])
+    assert runner._batched.batch == alone._batched.batch == 3
+
+
+def test_random_values_are_the_same_every_time_and_no_zeros() -> None:
+    shape, types = (4, 5, 5, 2), (np.float32, np.int8, np.int32)
+    real, quantized, index = (random_values(np.random.default_rng(0), shape, t) for t in types)
+    assert [one.dtype for one in (real, quantized, index)] == list(map(np.dtype, types))
+    assert np.all((real > 0) & (real < 1))
+    assert quantized.min() < -100 < 100 < quantized.max()
+    assert set(index.ravel().tolist()) == {0, 1}
+    again = random_values(np.random.default_rng(0), shape, np.float32)
+    np.testing.assert_array_equal(again, real)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from shrink.base.errors import ModelError
-from shrink.measure.inference import latency
+from shrink.measure.inference import measure_inference
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.interpreter import Session, load
 from shrink.tflite.litert_twin import OUT_OF_RANK, litert_twin, not_in_litert
@@ -46,4 +46,4 @@ def test_figures_are_those_of_tflite_micro_and_others_say_why_there_are_none(
     assert found.arena_bytes is not None
     assert found.audit.tflm_fails is None
     assert "quantized_dimension" in str(found.audit.litert_fails)
-    assert latency(path).p50_ms.reason == f"latency not measured: {OUT_OF_RANK}"
+    assert measure_inference(path).p50_ms.reason == f"latency not measured: {OUT_OF_RANK}"

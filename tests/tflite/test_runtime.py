@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shrink.measure.inference import inference_peak_bytes, latency
-from shrink.tflite import convert
+from shrink.measure.inference import measure_inference
 from shrink.tflite.arena import arena_bytes, predict_in_micro
 from shrink.tflite.runtime import guard_artifact
 from shrink.tflite.suitability import check_runs
-from tests.tflite.toys import small_cnn
+from tests.tflite.toys import small_cnn, to_float32
 
 HEAVY = ("tensorflow", "tf_keras", "keras", "ai_edge_quantizer", "sklearn", "scipy")
 # Read by every interpreter that starts: notes that it did, and each heavy module it looks for.
@@ -43,16 +42,15 @@ X = np.ones((2, 8, 8, 1), np.float32)
         guard_artifact,
         arena_bytes,
         lambda path: predict_in_micro(path.read_bytes(), X),
-        latency,
-        lambda path: inference_peak_bytes(path, pairs=1),
+        measure_inference,
     ],
-    ids=["runs", "guard", "arena", "micro", "latency", "memory"],
+    ids=["runs", "guard", "arena", "micro", "inference"],
 )
 def test_a_child_loads_nothing_heavy(
     tried: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, noted = tmp_path / "model.tflite", tmp_path / "noted"
-    path.write_bytes(convert.to_float32(small_cnn()))
+    path.write_bytes(to_float32(small_cnn()))
     (tmp_path / "sitecustomize.py").write_text(_NOTING)
     before = os.environ.get("PYTHONPATH", "")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{before}".rstrip(os.pathsep))

@@ -13,7 +13,7 @@ from shrink.base.errors import ModelError
 from shrink.tflite import convert, weights
 from shrink.tflite import model as tflite_model
 from shrink.tflite.model import Tensor
-from tests.tflite.toys import batch, samples, small_cnn
+from tests.tflite.toys import batch, samples, small_cnn, to_float32
 
 L = keras.layers
 SMALL_CNN_PARAMETERS = 4 * (9 + 1) + 3 * (4 + 1)
@@ -53,7 +53,7 @@ def test_parameters_is_the_keras_count_whatever_the_precision(
 def test_parameters_lacks_only_what_folding_batch_norm_saves() -> None:
     inputs = L.Input((6, 6, 2))
     x = L.BatchNormalization()(L.Conv2D(5, 3)(inputs))
-    content = convert.to_float32(keras.Model(inputs, x))
+    content = to_float32(keras.Model(inputs, x))
     assert weights.parameters(content) == 5 * (3 * 3 * 2) + 5
 
 
@@ -101,7 +101,7 @@ def test_values_unpacks_two_int4_from_a_byte() -> None:
 
 def test_values_equals_the_keras_kernel() -> None:
     model = small_cnn()
-    kernels = {w.shape: tflite_model.values(w) for w in weights.weights(convert.to_float32(model))}
+    kernels = {w.shape: tflite_model.values(w) for w in weights.weights(to_float32(model))}
     stored = kernels[(3, 4)]
     assert stored is not None
     kernel = model.get_layer("logits").kernel.numpy()

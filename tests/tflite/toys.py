@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import tf_keras as keras
 
+from shrink.tflite.convert import convert
+
 L = keras.layers
+
+
+def to_float32(model: keras.Model | Path) -> bytes:
+    """Return the float .tflite file of a model or a SavedModel."""
+    return convert(model, "float32").content
 
 
 def small_cnn() -> keras.Model:

@@ -17,12 +17,7 @@ from shrink.engine.record import TrainingRecord
 from shrink.quantization.audit import audit, with_errors
 from shrink.quantization.aware_model import aware_model
 from shrink.quantization.calibration import CalibrationExamples, lint_calibration
-from shrink.quantization.float_front import (
-    CoarseInput,
-    coarse_inputs,
-    undefined_tensors,
-    with_scaled_columns,
-)
+from shrink.quantization.float_front import CoarseInput, coarse_inputs, undefined_tensors
 from shrink.quantization.float_islands import coarse_islands, islands
 from shrink.quantization.heads import mixed_ranges, split_outputs
 from shrink.quantization.source import FloatModel, read_float_tflite
@@ -37,7 +32,7 @@ from shrink.stages.quantize.scores import bound_scores
 from shrink.tflite.arena import predict_in_micro, refused_operator
 from shrink.tflite.convert import Conversion
 from shrink.tflite.edit import with_metadata, with_ordered_borders
-from shrink.tflite.interpreter import load, random_inputs
+from shrink.tflite.interpreter import dequantize, load, random_values
 from shrink.tflite.model import Subgraph, read
 from shrink.tflite.names import Named
 from shrink.tflite.serving import for_conversion
@@ -109,7 +104,6 @@ def with_float_front(
         The settings, with float inputs if operators stay float, and a note for each such input.
     """
     notes, floats = list[str](), set[str]()
-    batches = calibration.batches(_ROUNDED_ON)
     for coarse in _coarse(config, source, calibration):
         named = ", ".join(coarse.names)
         if not _may_be_float(config):
@@ -118,13 +112,6 @@ def with_float_front(
         elif coarse.front:
             floats.update(coarse.front)
             notes.append(f"{named} stays float32, and so does {', '.join(coarse.front)}: {coarse}")
-        elif made := with_scaled_columns(source.float32.content, coarse.names, batches):
-            source.rewrite(made[0])
-            floats.update(made[1])
-            notes.append(
-                f"{named} stays float32; its columns are scaled in float, and the weights of the "
-                f"first kernels undo the scaling: {coarse}"
-            )
         else:
             hint = _COARSE_INPUT_HINT if coarse.is_narrow else _FINER_HINT
             context.warn("mixed-ranges", str(coarse), hint)
@@ -308,7 +295,7 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     notes += [*conversion.notes, *(choice.sentence for choice in details.choices)]
     if config.traits.calibrates:
         notes += lint_calibration(calibration, context.dataset.class_names)
-    examples = next(iter(calibration.batches())) if context.has_data else random_inputs(content)
+    examples = next(iter(calibration.batches())) if context.has_data else _random_inputs(content)
     if config.sparse:
         content, sentence = _stored_sparsely(content, examples)
         notes.append(sentence)
@@ -341,6 +328,19 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
         details=details,
         later=later,
     )
+
+
+_RANDOM_INPUTS = 16
+
+
+def _random_inputs(content: bytes) -> Named:
+    rng = np.random.default_rng(0)
+    return {
+        one.name: dequantize(
+            random_values(rng, (_RANDOM_INPUTS, *one.shape[1:]), one.dtype), one
+        ).astype(np.float32)
+        for one in load(content).input_details
+    }
 
 
 def _converted(
