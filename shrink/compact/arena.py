@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from shrink.base import files
 from shrink.base.errors import StageError
 from shrink.compact.graph import Graph, write_graph
+from shrink.compact.plan import Plan
+from shrink.compact.schedule import Tiling
 from shrink.tflite.arena import ArenaFigure, arena_bytes, litert_arena_bytes
 
 Target = Literal["tflm", "litert"]
 """The runtime whose arena counts: TFLite Micro, as its PyPI build measures it, or LiteRT."""
+
+
+class Version(NamedTuple):
+    """A rewritten graph with its plan, which is empty for LiteRT, and the arena of its file."""
+
+    graph: Graph
+    plan: Plan
+    content: bytes
+    arena: int
+    tilings: tuple[Tiling, ...] = ()
 
 
 def arena_of(content: bytes) -> ArenaFigure:

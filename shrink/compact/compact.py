@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from shrink.base.errors import StageError
-from shrink.base.types import Array
-from shrink.compact.arena import Target, allocated_as_given, allocated_bytes
+from shrink.compact.arena import Target, Version, allocated_as_given, allocated_bytes
 from shrink.compact.borders import Bordered, with_int8_borders
 from shrink.compact.checks import check_graph
 from shrink.compact.columns import with_columns
 from shrink.compact.cost import graph_macs, graph_tail, temporary_bytes
-from shrink.compact.decode.choice import KERNELS_DENSE, kernels_done
-from shrink.compact.decode.choice import decode as in_less_flash
+from shrink.compact.decode.choice import kernels_done, store_kernels
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.memory_map import has_plan, memory_map
 from shrink.compact.order import in_best_order
@@ -38,9 +36,8 @@ from shrink.compact.verify import (
     with_output,
 )
 from shrink.contract.compaction import RuntimeEquality, StoredKernels
-from shrink.contract.record import as_base
+from shrink.tflite.litert_twin import dense_twin, has_decode
 from shrink.tflite.memory import planned_bytes
-from shrink.tflite.model import read
 from shrink.tflite.runtime import MICRO, XNNPACK
 from shrink.tflite.suitability import wrong_shapes
 
@@ -53,16 +50,6 @@ _SEARCH_ATTEMPTS = 60
 """To plan a graph on the way; ten times as many lower the arenas that are found by under 1 %."""
 _LEAST_GAIN = 0.01
 """Less than this share of the arena is not worth a larger file and another operator."""
-
-
-class _Version(NamedTuple):
-    """A rewritten graph with its plan, which is empty for LiteRT, and the arena of its file."""
-
-    graph: Graph
-    plan: Plan
-    content: bytes
-    arena: int
-    tilings: tuple[Tiling, ...]
 
 
 class _Placed(NamedTuple):
@@ -99,90 +86,76 @@ def compact(
         ModelError: the file is no TFLite model, or one that cannot be rewritten.
         StageError: the runtime cannot allocate it, or it cannot be made to fit.
     """
-    found = _in_less_memory(model, arena_bytes, max_extra_macs, int8_io, target)
-    return _in_less_flash(found, arena_bytes) if decode else found
-
-
-def _in_less_flash(found: Compacted, arena_bytes: int | None) -> Compacted:
-    """Return the file with kernels stored for TFLM_DECODE, where that saves flash."""
-    made = in_less_flash(found.content, arena_bytes)
-    if not made.changed:
-        reason = f"{found.reason}; {made.reason}" if found.reason else ""
-        return dataclasses.replace(found, reason=reason, decode=as_base(made, StoredKernels))
-    kinds = {o.name for g in read(found.content) for o in g.operators}
-    return dataclasses.replace(
-        found,
-        content=made.content,
-        changed=True,
-        reason="",
-        done=(*found.done, *kernels_done(made)),
-        arena_after=made.arena_after,
-        bound_bytes=made.bound_bytes,
-        new_operators=tuple(sorted({*found.new_operators, *(made.operators - kinds)})),
-        equality=_of_both(found.equality, made.equality),
-        memory_after=made.memory_after,
-        decode=as_base(made, StoredKernels),
-    )
-
-
-def _of_both(
-    first: RuntimeEquality | None, second: RuntimeEquality | None
-) -> RuntimeEquality | None:
-    """Return what two comparisons in a row show of the first file and the last.
-
-    Equal is what both found equal: a runtime that the first leaves out is not among them.
-    """
-    if first is None or second is None:
-        return first or second
-    bare = {name: name.removesuffix(KERNELS_DENSE) for name in second.runtimes}
-    return RuntimeEquality(
-        examples=min(first.examples, second.examples),
-        runtimes=tuple(name for name in second.runtimes if bare[name] in first.runtimes),
-        different=(*first.different, *second.different),
-        distinct=first.distinct and second.distinct,
-    )
-
-
-def _in_less_memory(
-    model: bytes, arena_bytes: int | None, max_extra_macs: float, int8_io: bool, target: Target
-) -> Compacted:
     graph = read_graph(model)
     check_graph(graph)
     before = allocated_as_given(model, graph, target)
     bordered = with_int8_borders(graph) if int8_io else Bordered(graph)
+    tiled: Version | None = None
+    why = ""
     if not graph.operators:
-        return _unchanged(model, bordered, before, "it has no operators", target)
-    if wrong := wrong_shapes(graph):
-        return _unchanged(model, bordered._replace(graph=graph), before, wrong, target)
-    if arena_bytes is not None and before <= arena_bytes and not bordered.borders:
+        why = "it has no operators"
+    elif why := wrong_shapes(graph):
+        bordered = Bordered(graph, left=bordered.left)
+    elif arena_bytes is not None and before <= arena_bytes and not bordered.borders:
         why = f"it fits {arena_bytes:,} bytes already"
-        return _unchanged(model, bordered, before, why, target)
-    shares = _shares(max_extra_macs) if arena_bytes is None else _SHARES
-    best = _best(bordered.graph, shares, target, arena_bytes)
-    if arena_bytes is not None and best.arena > arena_bytes:
-        possible = min(best.arena, before)
-        raise StageError(
-            f"cannot fit the model into {arena_bytes:,} bytes (smallest arena found: "
-            f"{possible:,}, original: {before:,})",
-            hint=f"--arena-bytes {possible}, or a smaller model",
-        )
-    little = arena_bytes is None and _is_little(best.arena, before)
-    if little and not bordered.borders:
-        return _unchanged(model, bordered, before, _no_gain(best, before), target)
-    try:
-        return _checked(graph, bordered, before, best, target)
-    except _DifferentError as error:
-        why = f"the rewritten file {error}"
+    else:
+        shares = _shares(max_extra_macs) if arena_bytes is None else _SHARES
+        tiled = _best(bordered.graph, shares, target, arena_bytes)
+        if arena_bytes is not None and tiled.arena > arena_bytes:
+            possible = min(tiled.arena, before)
+            raise StageError(
+                f"cannot fit the model into {arena_bytes:,} bytes (smallest arena found: "
+                f"{possible:,}, original: {before:,})",
+                hint=f"--arena-bytes {possible}, or a smaller model",
+            )
+        little = arena_bytes is None and _is_little(tiled.arena, before)
+        if little and not bordered.borders:
+            why, tiled = _no_gain(tiled, before), None
+    version, kernels = tiled, None
+    if decode:
+        given = tiled or Version(bordered.graph, _UNPLACED, model, before)
+        kernels, stored = store_kernels(given, arena_bytes)
+        version = stored if kernels.changed else tiled
+        why = f"{why}; {kernels.reason}"
+    if version is None:
+        return _unchanged(model, bordered, before, why, target, kernels)
+    macs, macs_after = graph_macs(graph), graph_macs((tiled or bordered).graph)
+    done = [] if tiled is None else list(_done(bordered.graph, tiled))
+    planned, kinds = bool(version.plan.offsets), {o.name for o in graph.operators}
+    equality = _equality(graph, bordered, version, examples_for(macs))
+    if not equality.runtimes or (planned and MICRO not in equality.runtimes):
+        raise does_not_run()
+    if equality.different:
+        runtimes = ", ".join(equality.different)
+        why = f"the rewritten file does not give the same outputs in {runtimes}"
         if arena_bytes is not None and before > arena_bytes:
             raise StageError(
                 f"cannot fit the model into {arena_bytes:,} bytes (original: {before:,}): {why}"
-            ) from error
-        return _unchanged(model, bordered._replace(graph=graph), before, why, target)
+            )
+        return _unchanged(model, Bordered(graph, left=bordered.left), before, why, target)
+    return Compacted(
+        content=version.content,
+        changed=True,
+        done=(*done, *(kernels_done(kernels) if kernels is not None else ())),
+        macs_before=macs,
+        macs_after=macs_after,
+        arena_before=before,
+        arena_after=version.arena,
+        bound_bytes=version.arena - version.plan.size_bytes + version.plan.bound_bytes,
+        new_operators=tuple(sorted({o.name for o in version.graph.operators} - kinds)),
+        equality=equality,
+        memory_before=memory_map(graph, has_plan(graph)),
+        memory_after=memory_map(version.graph, planned=planned),
+        borders=bordered.borders,
+        borders_left=bordered.left,
+        target=target,
+        decode=kernels,
+    )
 
 
 def _best(
     graph: Graph, shares: Sequence[float], target: Target, arena_bytes: int | None
-) -> _Version:
+) -> Version:
     """Return the version with the smallest arena, or the first that fits the one that is given.
 
     Where none can fit, it is the smallest with the most work that any may take.
@@ -231,7 +204,7 @@ def _shares(most: float) -> tuple[float, ...]:
     return (DEFAULT_EXTRA_MACS, most) if most > DEFAULT_EXTRA_MACS else (most,)
 
 
-def _least(version: _Version) -> int:
+def _least(version: Version) -> int:
     """Return what no arena is below: what lasts, and the largest input or output."""
     graph = version.graph
     sizes = [graph.tensors[index].size_bytes for index in (*graph.inputs, *graph.outputs)]
@@ -243,29 +216,25 @@ def _is_little(arena: int, before: int) -> bool:
     return arena > (1 - _LEAST_GAIN) * before
 
 
-def _no_gain(best: _Version, before: int) -> str:
+def _no_gain(best: Version, before: int) -> str:
     if best.arena >= before:
         return f"no order, plan or row tiles were found that take less than its {before:,} bytes"
     return f"the best that was found saves {before - best.arena:,} of its {before:,} bytes"
 
 
-def _versions(graph: Graph, shares: Sequence[float], target: Target) -> Iterator[_Version]:
+def _versions(graph: Graph, shares: Sequence[float], target: Target) -> Iterator[Version]:
     """Yield rewritten graphs, first without row tiles, then with tiles of rising extra work."""
     macs, litert = graph_macs(graph), target == "litert"
     if not litert:
         graph = without_flattening(with_static_shapes(graph))
-    graph = without_unread(graph)
-    for number, share in enumerate(shares):
-        folded = with_folded_pads(graph, int(share * macs))
-        ordered = in_best_order(folded)
-        plain = ordered.graph if ordered.exact else folded
-        if number == 0:
-            yield (version := _written(plain, (), _UNPLACED, target))
-            if not plain.operators:
-                return  # no output depends on any
-            if not litert and temporary_bytes(plain) >= version.plan.size_bytes:
-                return  # more operators only raise what TFLite Micro takes while it plans
-        info = GraphInfo(plain if litert else with_columns(plain), litert=litert)
+    plain = in_best_order(with_folded_pads(without_unread(graph)))
+    yield (version := _written(plain, (), _UNPLACED, target))
+    if not plain.operators:
+        return  # no output depends on any
+    if not litert and temporary_bytes(plain) >= version.plan.size_bytes:
+        return  # more operators only raise what TFLite Micro takes while it plans
+    info = GraphInfo(plain if litert else with_columns(plain), litert=litert)
+    for share in shares:
         left = int(share * macs) + macs - sum(info.macs)
         found = Search(info, left, _in_litert if litert else _in_micro).best()
         if found is not None:
@@ -297,19 +266,24 @@ def _in_litert(graph: Graph, _: Candidate, limit: int) -> _Placed | None:
     return _Placed(graph, _UNPLACED, size) if size < limit else None
 
 
-def _written(graph: Graph, tilings: tuple[Tiling, ...], known: Plan, target: Target) -> _Version:
+def _written(graph: Graph, tilings: tuple[Tiling, ...], known: Plan, target: Target) -> Version:
     """Return a graph's file with its arena, and with the lowest plan for TFLite Micro."""
     if target == "litert":
         content, live = write_graph(graph), memory_map(graph, planned=False).live_bytes
         arena = allocated_bytes(content, target)
-        return _Version(graph, Plan({}, arena, max(live, default=0)), content, arena, tilings)
+        return Version(graph, Plan({}, arena, max(live, default=0)), content, arena, tilings)
     found = plan_below(graph, _FINAL_ATTEMPTS, known.size_bytes) or known
     content = write_graph(graph, found.offsets)
-    return _Version(graph, found, content, allocated_bytes(content), tilings)
+    return Version(graph, found, content, allocated_bytes(content), tilings)
 
 
 def _unchanged(
-    model: bytes, bordered: Bordered, arena: int, reason: str, target: Target
+    model: bytes,
+    bordered: Bordered,
+    arena: int,
+    reason: str,
+    target: Target,
+    kernels: StoredKernels | None = None,
 ) -> Compacted:
     graph = bordered.graph
     macs = graph_macs(graph)
@@ -324,80 +298,47 @@ def _unchanged(
         memory_before=memory_map(graph, has_plan(graph)),
         borders_left=bordered.left,
         target=target,
+        decode=kernels,
     )
 
 
-class _DifferentError(Exception):
-    """Outputs of two files are not equal to the byte, in the runtimes that it names."""
+KERNELS_DENSE = " (kernels dense)"
+"""Behind the name of a runtime that ran the file with its kernels written out."""
 
 
-def _checked(
-    graph: Graph, bordered: Bordered, before: int, version: _Version, target: Target
-) -> Compacted:
-    """Return what became of the file, once outputs and feature maps are equal.
+def _equality(graph: Graph, bordered: Bordered, version: Version, count: int) -> RuntimeEquality:
+    """Compare outputs and feature maps of a version with those of the given graph.
 
-    Where an input or output is int8 now, the int8 tensor of the given file is compared.
-    """
-    feature = last_feature_map(graph, version.graph)
-    with_feature = with_output(version.graph, feature)
-    contents = write_graph(with_feature, plan(with_feature, 1).offsets), version.content
-    macs, macs_after = graph_macs(graph), graph_macs(version.graph)
-    examples = random_examples(bordered.graph, examples_for(macs))
-    wanted = with_output(dataclasses.replace(graph, outputs=bordered.graph.outputs), feature)
-    planned = bool(version.plan.offsets)
-    equality = _equality(wanted, contents, examples, bordered.as_given(examples), planned)
-    if not equality.runtimes or (planned and MICRO not in equality.runtimes):
-        raise does_not_run()
-    if equality.different:
-        runtimes = ", ".join(equality.different)
-        raise _DifferentError(f"does not give the same outputs in {runtimes}")
-    kinds = {operator.name for operator in graph.operators}
-    return Compacted(
-        content=version.content,
-        changed=True,
-        done=tuple(_done(bordered.graph, version)),
-        macs_before=macs,
-        macs_after=macs_after,
-        arena_before=before,
-        arena_after=version.arena,
-        bound_bytes=version.arena - version.plan.size_bytes + version.plan.bound_bytes,
-        new_operators=tuple(sorted({o.name for o in version.graph.operators} - kinds)),
-        equality=equality,
-        memory_before=memory_map(graph, has_plan(graph)),
-        memory_after=memory_map(version.graph, planned=planned),
-        borders=bordered.borders,
-        borders_left=bordered.left,
-        target=target,
-    )
-
-
-def _equality(
-    wanted: Graph,
-    contents: Sequence[bytes],
-    examples: Sequence[Array],
-    given: Sequence[Array],
-    planned: bool,
-) -> RuntimeEquality:
-    """Compare files with what a graph gives.
+    Where a border is int8 now, the tensor behind it is compared. LiteRT runs kernels that are
+    stored for TFLM_DECODE dense.
 
     LiteRT keeps operators whose shapes are computed from XNNPACK, which rounds some in another way
     than kernels of its own. Where these shapes are constants now, as in files that are planned for
     TFLite Micro, XNNPACK is compared on the graph with these constants, and is not among the
     runtimes in which the given file's bytes come out.
     """
-    equality = compare(write_graph(wanted), contents, examples, given)
+    feature = last_feature_map(graph, version.graph)
+    with_feature = with_output(version.graph, feature)
+    contents = write_graph(with_feature, plan(with_feature, 1).offsets), version.content
+    twins, stored = [dense_twin(one) for one in contents], list(filter(has_decode, contents))
+    examples = random_examples(bordered.graph, count)
+    given = bordered.as_given(examples)
+    wanted = with_output(dataclasses.replace(graph, outputs=bordered.graph.outputs), feature)
+    equality = compare(write_graph(wanted), twins, examples, given, stored)
     static = with_static_shapes(wanted)
-    computed = static.operators != wanted.operators
-    if not computed or not planned or equality.different != (XNNPACK,):
+    computed = static.operators != wanted.operators and bool(version.plan.offsets)
+    if computed and equality.different == (XNNPACK,):
+        again = compare(write_graph(static), twins, examples, given, stored)
+        if not again.different:
+            runtimes = tuple(name for name in equality.runtimes if name != XNNPACK)
+            equality = dataclasses.replace(equality, runtimes=runtimes, different=())
+    if not stored:
         return equality
-    again = compare(write_graph(static), contents, examples, given)
-    if again.different:
-        return equality
-    runtimes = tuple(name for name in equality.runtimes if name != XNNPACK)
-    return dataclasses.replace(equality, runtimes=runtimes, different=())
+    named = (name if name == MICRO else f"{name}{KERNELS_DENSE}" for name in equality.runtimes)
+    return dataclasses.replace(equality, runtimes=tuple(named))
 
 
-def _done(graph: Graph, version: _Version) -> Iterator[str]:
+def _done(graph: Graph, version: Version) -> Iterator[str]:
     shapes = sum(o not in graph.operators for o in with_static_shapes(graph).operators)
     if shapes and version.plan.offsets:
         yield (

@@ -16,21 +16,6 @@ _MOST_STATES = 50_000
 """A graph with more sets of operators that may have run keeps its own order."""
 
 
-class Ordered(NamedTuple):
-    """A graph whose operators stand in another order.
-
-    Attributes:
-        graph: with its operators in that order.
-        peak_bytes: the most bytes of tensors that are live at once.
-        exact: whether no order has a lower peak; else the search gave up, and the order is the
-            graph's own.
-    """
-
-    graph: Graph
-    peak_bytes: int
-    exact: bool
-
-
 class _Step(NamedTuple):
     """One more operator: its own peak, and the bytes that are live after it."""
 
@@ -40,7 +25,7 @@ class _Step(NamedTuple):
     done: int
 
 
-def in_best_order(graph: Graph) -> Ordered:
+def in_best_order(graph: Graph) -> Graph:
     """Return the graph with its operators in the order of the lowest peak.
 
     A state is the set of the operators that have run; Dijkstra's algorithm finds the path to the
@@ -48,15 +33,13 @@ def in_best_order(graph: Graph) -> Ordered:
     is live after it, no other one need be tried in its place. Of two paths as low, the one that
     has run more operators goes on, in the order of the file. Then neighbours change places where
     less is live while they run: its peak does not tell how well an order can be tiled and planned.
+    After too many states the order stays as it is.
     """
     search = _Search(graph)
     found = search.path()
     if found is None:
-        own = list(range(len(graph.operators)))
-        return Ordered(graph, search.peak_of(own), exact=False)
-    path, peak = found
-    path = search.settled(path, peak)
-    return Ordered(graph.with_operators([graph.operators[i] for i in path]), peak, exact=True)
+        return graph
+    return graph.with_operators([graph.operators[i] for i in search.settled(*found)])
 
 
 class _Search:
@@ -97,14 +80,6 @@ class _Search:
                     entry = (highest, -step.done.bit_count(), step.done, step.live)
                     heapq.heappush(queue, entry)
         return None
-
-    def peak_of(self, order: list[int]) -> int:
-        """Return the peak of one order."""
-        done, live, peak = 0, self._begin, self._begin
-        for number in order:
-            step = self._step(number, done, live)
-            done, live, peak = step.done, step.live, max(peak, step.peak)
-        return peak
 
     def settled(self, order: Sequence[int], peak: int) -> list[int]:
         """Return an order whose neighbours have changed places where fewer bytes are then live.

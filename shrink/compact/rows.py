@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ai_edge_litert import schema_py_generated as schema
 
@@ -39,7 +39,7 @@ POINTWISE = {
 }
 POOLS = {"MAX_POOL_2D", "AVERAGE_POOL_2D"}
 CONVOLUTIONS = {"CONV_2D", "DEPTHWISE_CONV_2D"}
-_TRANSPOSED = "TRANSPOSE_CONV"
+TRANSPOSED = "TRANSPOSE_CONV"
 RESIZES = {"RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR"}
 _BY_SIXTEENS = {"QUANTIZE", "DEQUANTIZE"}
 """LiteRT's built-in kernels round the last values, where 16 do not come together, another way."""
@@ -65,40 +65,31 @@ class Window(NamedTuple):
     padding: tuple[int, int, int, int] | None = None
 
 
-class RowRule(Protocol):
-    """What an operator does to rows."""
+class RowRule(NamedTuple):
+    """What an operator does to rows.
 
-    @property
-    def inputs(self) -> tuple[int, ...]:
-        """Places, among the operator's inputs, of the tensors that are cut by rows."""
+    Attributes:
+        inputs: places, among the operator's inputs, of the tensors that are cut by rows.
+        window: returns the smallest window for output rows [first, last); None where there is none.
+    """
 
-    def window(self, first: int, last: int) -> Window | None:
-        """Return the smallest window for output rows [first, last); None where there is none."""
-
-    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
-        """Return the output rows of the operator run on all rows [start, end).
-
-        Returns:
-            None where rows [first, last) would not come out right.
-        """
+    inputs: tuple[int, ...]
+    window: Callable[[int, int], Window | None]
 
 
-class Pointwise:
+def pointwise(inputs: Sequence[int]) -> RowRule:
     """Each output row comes from the same row of every input."""
-
-    def __init__(self, inputs: Sequence[int]) -> None:
-        self.inputs = tuple(inputs)
-
-    def window(self, first: int, last: int) -> Window | None:
-        """Return the same rows."""
-        return Window(first, last, first, last)
-
-    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
-        """Return the same rows."""
-        return start, end
+    return RowRule(tuple(inputs), lambda first, last: Window(first, last, first, last))
 
 
-class Sliding:
+def sliding(
+    same: bool,
+    height: int,
+    kernel: int,
+    stride: int,
+    outputs: int,
+    columns: tuple[int, int] | None,
+) -> RowRule:
     """Kernels that slide over rows: convolutions and pools.
 
     Args:
@@ -110,68 +101,34 @@ class Sliding:
         columns: columns of zeros left and right, for convolutions, which can be padded by another
             operator; None for pools.
     """
+    padded_above = same_padding(height, kernel, stride)[0] if same else 0
 
-    inputs = (0,)
-
-    def __init__(
-        self,
-        same: bool,
-        height: int,
-        kernel: int,
-        stride: int,
-        outputs: int,
-        columns: tuple[int, int] | None,
-    ) -> None:
-        self._same, self._height, self._outputs = same, height, outputs
-        self._kernel, self._stride, self._columns = kernel, stride, columns
-        self._above = same_padding(height, kernel, stride)[0] if same else 0
-        self.window = functools.cache(self._window)  # type: ignore[method-assign]
-
-    def window(self, first: int, last: int) -> Window | None:
-        """Return the smallest window, or one that is padded."""
-        return self._window(first, last)
-
-    def _window(self, first: int, last: int) -> Window | None:
-        start, end = self._needed(first, last)
-        if not self._same:
+    @functools.cache
+    def window(first: int, last: int) -> Window | None:
+        low = first * stride - padded_above
+        high = (last - 1) * stride - padded_above + kernel
+        start, end = max(0, low), min(height, high)
+        if not same:
             return Window(start, end, first, last)
         for size in range(end - start, end - start + _MOST_ROWS_MORE + 1):
-            for begin in range(min(start, self._height - size), end - size - 1, -1):
-                if begin >= 0 and (rows := self.whole(begin, begin + size, first, last)):
-                    return Window(begin, begin + size, *rows)
-        if self._columns is None:
+            for begin in range(min(start, height - size), end - size - 1, -1):
+                # The stride has to be in step, and no edge of the window may come near.
+                above, count = same_padding(size, kernel, stride)
+                row, out_of_step = divmod(begin + padded_above - above, stride)
+                at_top = begin == 0 and above == padded_above
+                at_bottom = begin + size == height
+                inside = 0 <= row <= first and last <= row + count <= outputs
+                right = (at_top or low >= begin) and (at_bottom or high <= begin + size)
+                if begin >= 0 and not out_of_step and inside and right:
+                    return Window(begin, begin + size, row, row + count)
+        if columns is None:
             return None
-        above = max(0, self._above - first * self._stride)
-        below = (last - 1) * self._stride - self._above + self._kernel - self._height
-        return Window(start, end, first, last, (above, max(0, below), *self._columns))
+        return Window(start, end, first, last, (max(0, -low), max(0, high - height), *columns))
 
-    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
-        """Return the output rows where the stride is in step and no edge comes near."""
-        low = first * self._stride - self._above
-        high = (last - 1) * self._stride - self._above + self._kernel
-        if not self._same:
-            if start % self._stride or end - start < self._kernel or low < start or high > end:
-                return None
-            begin, count = start // self._stride, (end - start - self._kernel) // self._stride + 1
-        else:
-            above, count = same_padding(end - start, self._kernel, self._stride)
-            offset = start + self._above - above
-            if offset % self._stride:
-                return None
-            begin = offset // self._stride
-            at_top = start == 0 and above == self._above
-            if not (at_top or low >= start) or not (end == self._height or high <= end):
-                return None
-        inside = 0 <= begin <= first and last <= begin + count <= self._outputs
-        return (begin, begin + count) if inside else None
-
-    def _needed(self, first: int, last: int) -> tuple[int, int]:
-        start = first * self._stride - self._above
-        end = (last - 1) * self._stride - self._above + self._kernel
-        return max(0, start), min(self._height, end)
+    return RowRule((0,), window)
 
 
-class Transposed:
+def transposed(height: int, kernel: int, stride: int, more: int) -> RowRule:
     """Transposed convolutions: each input row is added to as many output rows as a kernel has.
 
     From n input rows the operator makes `n * stride + more` rows. With SAME, `more` is from
@@ -184,74 +141,42 @@ class Transposed:
         stride: in rows.
         more: output rows beyond a stride for each input row.
     """
+    above = max(0, kernel - stride - more) // 2
 
-    inputs = (2,)
-
-    def __init__(self, height: int, kernel: int, stride: int, more: int) -> None:
-        self._height, self._kernel, self._stride, self._more = height, kernel, stride, more
-        self._above = max(0, kernel - stride - more) // 2
-
-    def window(self, first: int, last: int) -> Window | None:
+    def window(first: int, last: int) -> Window:
         """Return the rows that are added up in these, and those that come before them."""
-        start, end = self._needed(first, last)
-        start = min(start, first // self._stride, self._height - 1)
-        end = max(end, -((self._more - last) // self._stride), start + 1)
-        return Window(start, end, *self._made(start, end))
+        start = max(0, -((kernel - 1 - first - above) // stride))
+        start = min(start, first // stride, height - 1)
+        end = min(height, (last - 1 + above) // stride + 1)
+        end = max(end, -((more - last) // stride), start + 1)
+        return Window(start, end, start * stride, end * stride + more)
 
-    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
-        """Return the rows that come of these, where no other one is added to those wanted."""
-        low, high = self._needed(first, last)
-        begin, behind = self._made(start, end)
-        inside = start <= low and high <= end and begin <= first and last <= behind
-        return (begin, behind) if inside else None
-
-    def _made(self, start: int, end: int) -> tuple[int, int]:
-        return start * self._stride, end * self._stride + self._more
-
-    def _needed(self, first: int, last: int) -> tuple[int, int]:
-        """Return the input rows that are added to output rows."""
-        start = -((self._kernel - 1 - first - self._above) // self._stride)
-        return max(0, start), min(self._height, (last - 1 + self._above) // self._stride + 1)
+    return RowRule((2,), window)
 
 
-class Padded:
+def padded(above: int, height: int) -> RowRule:
     """PAD: rows of zeros above and below."""
 
-    inputs = (0,)
-
-    def __init__(self, above: int, height: int) -> None:
-        self.above, self.height = above, height
-
-    def window(self, first: int, last: int) -> Window | None:
+    def window(first: int, last: int) -> Window:
         """Return the rows of the input among these, one at least."""
-        start = min(max(0, first - self.above), self.height - 1)
-        end = max(min(self.height, last - self.above), start + 1)
-        return Window(start, end, min(first, start + self.above), max(last, end + self.above))
+        start = min(max(0, first - above), height - 1)
+        end = max(min(height, last - above), start + 1)
+        return Window(start, end, min(first, start + above), max(last, end + above))
 
-    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
-        """Return nothing: how many zeros stand above and below depends on the rows."""
-        return None
+    return RowRule((0,), window)
 
 
-class Repeated:
+def repeated(factor: int) -> RowRule:
     """Nearest neighbours: each input row is written several times."""
 
-    inputs = (0,)
+    def window(first: int, last: int) -> Window:
+        start, end = first // factor, (last - 1) // factor + 1
+        return Window(start, end, start * factor, end * factor)
 
-    def __init__(self, factor: int) -> None:
-        self._factor = factor
-
-    def window(self, first: int, last: int) -> Window | None:
-        """Return the rows that these are copies of."""
-        start, end = first // self._factor, (last - 1) // self._factor + 1
-        return Window(start, end, start * self._factor, end * self._factor)
-
-    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
-        """Return all copies."""
-        return start * self._factor, end * self._factor
+    return RowRule((0,), window)
 
 
-class Interpolated:
+def interpolated(factor: int, height: int, centred: bool) -> RowRule:
     """Bilinear: each output row lies between two input rows, or on one.
 
     Args:
@@ -260,27 +185,14 @@ class Interpolated:
         centred: whether rows are at the middle of what they stand for (half-pixel centres).
     """
 
-    inputs = (0,)
+    def before(row: int) -> int:
+        return (2 * row + 1 - factor) // (2 * factor) if centred else row // factor
 
-    def __init__(self, factor: int, height: int, centred: bool) -> None:
-        self._factor, self._height, self._centred = factor, height, centred
+    def window(first: int, last: int) -> Window:
+        start, end = max(0, before(first)), min(height, max(0, before(last - 1)) + 2)
+        return Window(start, end, start * factor, end * factor)
 
-    def window(self, first: int, last: int) -> Window | None:
-        """Return the rows on both sides of these."""
-        start, end = self._between(first)[0], self._between(last - 1)[1]
-        return Window(start, end, start * self._factor, end * self._factor)
-
-    def whole(self, start: int, end: int, first: int, last: int) -> tuple[int, int] | None:
-        """Return all rows, unless an edge of the window takes the place of a neighbour."""
-        if self._between(first)[0] < start or self._between(last - 1)[1] > end:
-            return None
-        return start * self._factor, end * self._factor
-
-    def _between(self, row: int) -> tuple[int, int]:
-        """Return the input rows [start, end) that an output row is made from."""
-        twice = 2 * self._factor
-        start = (2 * row + 1 - self._factor) // twice if self._centred else row // self._factor
-        return max(0, start), min(self._height, start + 2)
+    return RowRule((0,), window)
 
 
 _CUT = {
@@ -322,7 +234,7 @@ def rule_of(graph: Graph, operator: Operator, *, litert: bool = False) -> RowRul
         whole = operator.name not in _BY_SIXTEENS or not math.prod(output[2:]) % 16
         return _pointwise(graph, operator, output) if whole else None
     found = _RULES.get(operator.name)
-    source = graph.tensors[operator.inputs[2 if operator.name == _TRANSPOSED else 0]]
+    source = graph.tensors[operator.inputs[2 if operator.name == TRANSPOSED else 0]]
     if found is None or operator.options is None or source.constant or len(source.shape) != 4:
         return None
     return found(graph, operator)
@@ -336,7 +248,7 @@ def _pointwise(graph: Graph, operator: Operator, output: Sequence[int]) -> RowRu
             by_rows.append(place)
         elif len(shape) >= 3 and shape[-3] != 1:
             return None
-    return Pointwise(by_rows) if by_rows else None
+    return pointwise(by_rows) if by_rows else None
 
 
 def _sliding(graph: Graph, operator: Operator) -> RowRule | None:
@@ -360,7 +272,7 @@ def _sliding(graph: Graph, operator: Operator) -> RowRule | None:
         expected = (source[1] - kernel) // options.strideH + 1
     if expected != output[1]:
         return None
-    return Sliding(same, source[1], kernel, options.strideH, output[1], columns)
+    return sliding(same, source[1], kernel, options.strideH, output[1], columns)
 
 
 def _transposed(graph: Graph, operator: Operator) -> RowRule | None:
@@ -372,7 +284,7 @@ def _transposed(graph: Graph, operator: Operator) -> RowRule | None:
     more = graph.tensors[operator.outputs[0]].shape[1] - height * stride
     same = operator.options.padding == schema.Padding.SAME
     usual = -stride < more <= 0 if same else 0 <= more - kernel + stride < stride
-    return Transposed(height, kernel, stride, more) if usual else None
+    return transposed(height, kernel, stride, more) if usual else None
 
 
 def _padded(graph: Graph, operator: Operator) -> RowRule | None:
@@ -381,13 +293,13 @@ def _padded(graph: Graph, operator: Operator) -> RowRule | None:
     paddings = graph.values(operator.inputs[1]).reshape(-1, 2)
     if len(paddings) != 4 or paddings[0].any() or paddings[3].any():
         return None
-    return Padded(int(paddings[1][0]), graph.tensors[operator.inputs[0]].shape[1])
+    return padded(int(paddings[1][0]), graph.tensors[operator.inputs[0]].shape[1])
 
 
 def _concatenated(graph: Graph, operator: Operator) -> RowRule | None:
     by_channels = operator.options.axis % 4 == 3
     activations = len(graph.activations(operator.inputs)) == len(operator.inputs)
-    return Pointwise(range(len(operator.inputs))) if by_channels and activations else None
+    return pointwise(range(len(operator.inputs))) if by_channels and activations else None
 
 
 def _resized(graph: Graph, operator: Operator) -> RowRule | None:
@@ -398,13 +310,13 @@ def _resized(graph: Graph, operator: Operator) -> RowRule | None:
     if not by_power or width % columns or operator.options.alignCorners:
         return None
     if operator.name == "RESIZE_NEAREST_NEIGHBOR":
-        return Repeated(factor)
-    return Interpolated(factor, rows, operator.options.halfPixelCenters)
+        return repeated(factor)
+    return interpolated(factor, rows, operator.options.halfPixelCenters)
 
 
 _RULES: dict[str, Callable[[Graph, Operator], RowRule | None]] = {
     **dict.fromkeys((*CONVOLUTIONS, *POOLS), _sliding),
-    _TRANSPOSED: _transposed,
+    TRANSPOSED: _transposed,
     "CONCATENATION": _concatenated,
     "PAD": _padded,
     **dict.fromkeys(RESIZES, _resized),

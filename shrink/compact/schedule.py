@@ -9,7 +9,6 @@ graph.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -31,7 +30,6 @@ class Tiling(NamedTuple):
         end: behind its last operator.
         cuts: rows of the last operator's output at which a tile ends, the last row aside.
         kept: tensors whose rows are kept for the next tile.
-        extra_rows: how many rows too many an operator computes to save a slice.
         upward: whether the last rows come first. A segment frees memory at the end at which it
             began to read, so that the next segment fits better when it runs the other way.
     """
@@ -40,7 +38,6 @@ class Tiling(NamedTuple):
     end: int
     cuts: tuple[int, ...]
     kept: frozenset[int] = frozenset()
-    extra_rows: int = 0
     upward: bool = False
 
 
@@ -157,7 +154,6 @@ class Schedule:
     Attributes:
         steps: in the order in which they run.
         cost: peak of live bytes while it runs, tail and MACs.
-        fullest: the tile that holds the peak, the first one that runs being 0.
         entries: the tile that is a tensor from before the segment, by tensor.
 
     Raises:
@@ -185,10 +181,8 @@ class Schedule:
         if most_macs is not None and self._macs > most_macs:
             raise ImpossibleError
         self._done = self._nothing_done()
-        begins = []
         later = _needed_later([needed for needed, _ in tiles])
         for (needed, made), again in zip(tiles, later, strict=True):
-            begins.append(len(self.steps))
             for place, output in enumerate(segment.outputs):
                 if output in made:
                     self._run(place, made[output], needed[output])
@@ -198,9 +192,7 @@ class Schedule:
         for tensor in segment.exits:
             self._finish(tensor)
         cells = (cell for memory in self._memories for cell in memory.cells(len(self.steps)))
-        live = live_bytes(cells, len(self.steps))
-        peak = max(live)
-        self.fullest = max(0, bisect_left(begins, live.index(peak)) - 1)
+        peak = max(live_bytes(cells, len(self.steps)))
         tail = 0 if segment.litert else self._tail + HOST.tensor * self._constants()
         self.cost = Cost(peak + segment.bypass_bytes, tail, self._macs)
 
@@ -322,10 +314,6 @@ class Schedule:
         if window is None:
             raise ImpossibleError
         tiles = [self.entries.get(t) or self._window[t] for t in segment.by_rows[place]]
-        start, end = max(t.start for t in tiles), min(t.end for t in tiles)
-        wasted = end - start - (window.end - window.start)
-        if wasted <= self._tiling.extra_rows and (rows := rule.whole(start, end, *made)):
-            return tuple([self._slice(tile, start, end) for tile in tiles]), *rows, None
         cut = tuple([self._slice(tile, window.start, window.end) for tile in tiles])
         if window.padding is None:
             return cut, window.first, window.last, None

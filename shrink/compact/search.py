@@ -331,8 +331,6 @@ class Search:
             return one._replace(kept=one.kept ^ {pick(segment.outputs)})
         if change == "keep others":
             return one._replace(kept=frozenset(segment.outputs) - one.kept)
-        if change == "extra rows":
-            return one._replace(extra_rows=pick((0, 1, 2, 4)))
         if change == "direction":
             return self._reversed(one)
         place, by = self._random.randrange(len(one.cuts)), pick((-2, -1, 1, 2))
@@ -403,7 +401,6 @@ _CHANGES_OF_ALL = (
     *["number"] * 2,
     *["keep"] * 4,
     "keep others",
-    "extra rows",
     "direction",
     *["cuts"] * 4,
 )

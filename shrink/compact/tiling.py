@@ -12,7 +12,7 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base.types import Array
 from shrink.compact.concatenate import concatenation
 from shrink.compact.graph import Graph
-from shrink.compact.rows import RESIZES, Padded, Transposed
+from shrink.compact.rows import RESIZES, TRANSPOSED
 from shrink.compact.schedule import CONCATENATE, PAD, SLICE, Schedule, Step, Tile
 from shrink.compact.segment import Segment
 from shrink.tflite.model import Operator, Tensor, constant_tensor
@@ -116,11 +116,11 @@ class _Build:
             options.padding = schema.Padding.VALID
         shape = self._graph.tensors[operator.outputs[0]].shape
         rows = step.output.end - step.output.start
-        if isinstance(rule, Padded):
-            inputs[1] = self._paddings(operator, rule, step)
+        if operator.name == "PAD":
+            inputs[1] = self._paddings(operator, step)
         elif operator.name in RESIZES:
             inputs[1] = self._constant(np.array([rows, shape[2]]))
-        elif isinstance(rule, Transposed):
+        elif operator.name == TRANSPOSED:
             inputs[0] = self._constant(np.array([1, rows, *shape[2:]]))
         self.operators.append(
             dataclasses.replace(
@@ -131,9 +131,8 @@ class _Build:
             )
         )
 
-    def _paddings(self, operator: Operator, rule: Padded, step: Step) -> int:
+    def _paddings(self, operator: Operator, step: Step) -> int:
         paddings = np.array(self._graph.values(operator.inputs[1])).reshape(-1, 2)
-        tile, output = step.inputs[0], step.output
-        above = tile.start + rule.above - output.start
-        paddings[1] = above, output.end - tile.end - rule.above
+        tile, output, above = step.inputs[0], step.output, paddings[1, 0]
+        paddings[1] = tile.start + above - output.start, output.end - tile.end - above
         return self._constant(paddings)

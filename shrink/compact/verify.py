@@ -14,7 +14,7 @@ from shrink.base.types import Array
 from shrink.compact.graph import Graph
 from shrink.contract.compaction import RuntimeEquality
 from shrink.tflite.arena import run_in_runtimes
-from shrink.tflite.model import Tensor
+from shrink.tflite.interpreter import random_values
 from shrink.tflite.runtime import LITERT, MICRO
 
 _TIMEOUT_S = 600.0
@@ -25,15 +25,6 @@ _AT_ONCE = 2
 ALL = (*LITERT, MICRO)
 Answers: TypeAlias = Mapping[str, Sequence[Array]]
 """Outputs (n, ...) of a file by runtime."""
-_DTYPES = {
-    "INT8": np.int8,
-    "UINT8": np.uint8,
-    "INT16": np.int16,
-    "INT32": np.int32,
-    "INT64": np.int64,
-    "FLOAT32": np.float32,
-    "BOOL": np.bool_,
-}
 
 
 def examples_for(macs: int) -> int:
@@ -62,29 +53,12 @@ def with_output(graph: Graph, index: int | None) -> Graph:
     return dataclasses.replace(graph, outputs=(*graph.outputs, index))
 
 
-def random_examples(graph: Graph, count: int, seed: int = 0) -> list[Array]:
-    """Return inputs (count, ...) as they are stored: noise and smooth fields in turn."""
-    rng = np.random.default_rng(seed)
-    return [_example(rng, graph.tensors[index], count) for index in graph.inputs]
-
-
-def _example(rng: np.random.Generator, tensor: Tensor, count: int) -> Array:
-    dtype = np.dtype(_DTYPES.get(tensor.dtype, np.int8))
-    shape = (count, *tensor.shape[1:])
-    if dtype.kind == "f":
-        return rng.normal(size=shape).astype(dtype)
-    if dtype.itemsize > 2 or dtype.kind == "b":  # indices, perhaps
-        return rng.integers(0, 2, shape).astype(dtype)
-    limits = np.iinfo(dtype.name)
-    drawn = rng.integers(limits.min, limits.max + 1, shape)
-    if len(shape) == 4:
-        rows, columns = np.mgrid[0 : shape[1], 0 : shape[2]]
-        for place in range(0, count, 2):
-            a, b, c = rng.normal(size=3)
-            field = np.sin(a * rows / 4 + b) * np.cos(c * columns / 4) + rng.normal() / 2
-            middle, reach = (limits.max + limits.min) / 2, (limits.max - limits.min) / 2
-            drawn[place] = np.clip(middle + reach * field[:, :, None], limits.min, limits.max)
-    return drawn.astype(dtype)
+def random_examples(graph: Graph, count: int) -> list[Array]:
+    """Return inputs (count, ...) as they are stored; see `random_values`."""
+    rng, tensors = np.random.default_rng(0), [graph.tensors[index] for index in graph.inputs]
+    shapes = [(count, *tensor.shape[1:]) for tensor in tensors]
+    dtypes = [np.dtype(tensor.dtype.lower()) for tensor in tensors]
+    return [random_values(rng, *pair) for pair in zip(shapes, dtypes, strict=True)]
 
 
 def compare(

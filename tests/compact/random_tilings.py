@@ -38,8 +38,7 @@ def random_tiling(info: GraphInfo, rng: np.random.Generator) -> Tiling | None:
         cuts = tuple(sorted({int(cut) for cut in drawn if cut < segment.rows}))
         share = rng.choice([0.0, 0.5, 1.0])
         kept = frozenset(t for t in segment.outputs if rng.random() < share)
-        extra_rows, upward = int(rng.choice([0, 1, 3])), bool(rng.integers(0, 2))
-        tiling = Tiling(start, end, cuts, kept, extra_rows, upward)
+        tiling = Tiling(start, end, cuts, kept, upward=bool(rng.integers(0, 2)))
         Schedule(segment, tiling)
     except ImpossibleError:
         return None

@@ -13,7 +13,7 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base.errors import StageError
 from shrink.compact import compact as whole
 from shrink.compact import search
-from shrink.compact.arena import Target, allocated_bytes
+from shrink.compact.arena import Target, Version, allocated_bytes
 from shrink.compact.compact import compact, smallest_arena
 from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import Plan, plan
@@ -119,7 +119,7 @@ def test_an_arena_that_compact_would_leave_as_it_is_is_not_called_smaller(
     graph = read_graph(chain())
 
     def found(*arenas: int) -> int:
-        versions = [whole._Version(graph, Plan({}, 9_000, 0), b"", one, ()) for one in arenas]
+        versions = [Version(graph, Plan({}, 9_000, 0), b"", one, ()) for one in arenas]
         monkeypatch.setattr(whole, "_versions", lambda *_: iter(versions))
         return smallest_arena(chain(), enough=9_960)
 

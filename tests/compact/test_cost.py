@@ -1,8 +1,6 @@
-"""What lasts in the arena, against what TFLite Micro allocates; constants; the fullest tile."""
+"""What lasts in the arena, against what TFLite Micro allocates; constants."""
 
 from __future__ import annotations
-
-import itertools
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from shrink.compact.plan import plan
 from shrink.compact.schedule import Schedule, Tiling, even_cuts
 from shrink.compact.segment import GraphInfo, Segment
 from tests.compact.random_tilings import in_tiles, random_tiling
-from tests.compact.toys import Net, chain, random_net
+from tests.compact.toys import chain, random_net
 
 
 def tiled_graph(content: bytes, cuts: tuple[int, ...], kept: bool, upward: bool) -> Graph:
@@ -62,20 +60,3 @@ def test_a_schedule_counts_the_constants_that_its_slices_read(seed: int, upward:
         graph = in_tiles(info, [tiling])
         count = len(slice_constants(graph))
         assert schedule._constants() == count
-
-
-@pytest.mark.parametrize("upward", [False, True])
-@pytest.mark.parametrize("widest", range(4))
-@pytest.mark.parametrize("channels", [(4, 8), (8, 4)])
-def test_the_fullest_tile_is_the_one_of_most_rows(
-    channels: tuple[int, int], widest: int, upward: bool
-) -> None:
-    # 48 channels between: the peak is in the last step of a tile, or in the one before it.
-    net = Net((1, 40, 8, channels[0]))
-    content = net.file(net.conv(net.conv(net.input, 48, (1, 1)), channels[1], (1, 1)))
-    rows = [6] * 4
-    rows[widest] = 22
-    cuts = tuple(itertools.accumulate(rows))[:-1]
-    info = GraphInfo(read_graph(content))
-    schedule = Schedule(Segment(info, 0, 2), Tiling(0, 2, cuts, upward=upward))
-    assert schedule.fullest == (3 - widest if upward else widest)

@@ -116,8 +116,6 @@ def without_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(whole, "compare", lambda *_: same)
     for name, short in (("_MOST_SCHEDULES", 20), ("_STARTS", 1), ("_CHANGES", 5)):
         monkeypatch.setattr(search, name, short)
-    monkeypatch.setattr(decode_choice, "_compared", lambda *_: same)
-    monkeypatch.setattr(decode_choice, "allocated_as_given", lambda content, _: estimated(content))
     monkeypatch.setattr(decode_choice, "arena_of", lambda c: ArenaFigure(estimated(c), ""))
     monkeypatch.setattr(whole, "_FINAL_ATTEMPTS", 5)
     monkeypatch.setattr(decode_choice, "_PLAN_ATTEMPTS", 5)

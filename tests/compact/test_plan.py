@@ -105,7 +105,7 @@ def test_tensors_are_aligned_where_work_memory_may_begin_at_their_ends() -> None
 
 def test_uint8_borders_take_no_memory_of_their_own() -> None:
     content = with_uint8_borders()
-    graph = in_best_order(read_graph(content)).graph
+    graph = in_best_order(read_graph(content))
     found = plan(graph, 10)
     # Input and output of the depthwise convolution; 512 bytes each at the borders.
     assert found.size_bytes == found.bound_bytes == 2 * 16 * 8 * 24

@@ -7,7 +7,7 @@ import pytest
 
 from shrink.compact.graph import Graph, read_graph, write_graph
 from shrink.compact.plan import plan
-from shrink.compact.rows import Transposed
+from shrink.compact.rows import Window
 from shrink.compact.schedule import Tiling
 from shrink.compact.segment import GraphInfo, ImpossibleError, Segment
 from tests.compact.random_tilings import in_tiles, random_tiling
@@ -90,15 +90,23 @@ def test_transposed_convolutions_run_in_tiles(kernel: int, stride: int, padding:
             assert_equal(content, graph)
 
 
-def test_a_row_too_few_for_a_transposed_convolution_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_too_few_for_a_transposed_convolution_shows() -> None:
     """The control: a wrong window gives other bytes in every runtime."""
     net = Net((1, 7, 5, 4))
     content = net.file(net.transposed(net.conv(net.input, 4), 6, 3, 2))
-    right = Transposed._needed
-    monkeypatch.setattr(
-        Transposed, "_needed", lambda *given: (right(*given)[0] + 1, right(*given)[1])
-    )
-    graph = in_tiles(GraphInfo(read_graph(content)), [Tiling(0, 2, (6,))])
+    info = GraphInfo(read_graph(content))
+    right = info.rules[1]
+    assert right is not None
+
+    def wrong(first: int, last: int) -> Window | None:
+        window = right.window(first, last)
+        assert window is not None
+        if not window.start:
+            return window
+        return window._replace(start=window.start + 1, first=window.first + 2)
+
+    info.rules[1] = right._replace(window=wrong)
+    graph = in_tiles(info, [Tiling(0, 2, (6,))])
     for one, other in zip(outputs_of(write_graph(graph)), outputs_of(content), strict=True):
         assert one != other
 

@@ -9,37 +9,22 @@ microcontrollers have about four times as much flash as memory.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from shrink.base.errors import InternalError
-from shrink.compact.arena import allocated_as_given, arena_of
+from shrink.compact.arena import Version, arena_of
 from shrink.compact.blocks import blocks_of
-from shrink.compact.cost import channels_tail, graph_macs, tail_of
+from shrink.compact.cost import channels_tail, tail_of
 from shrink.compact.decode.kernels import Kernel, bounds, kernels, shown_name, with_decode
-from shrink.compact.graph import Graph, read_graph, write_graph
-from shrink.compact.memory_map import memory_map
-from shrink.compact.plan import Plan, plan
-from shrink.compact.verify import (
-    compare,
-    does_not_run,
-    examples_for,
-    last_feature_map,
-    random_examples,
-    with_output,
-)
-from shrink.contract.compaction import MemoryMap, RuntimeEquality, StoredKernel, StoredKernels
-from shrink.contract.record import record
-from shrink.tflite.litert_twin import DECODE, NOT_IN_LITERT, dense_twin
+from shrink.compact.graph import Graph, write_graph
+from shrink.compact.plan import plan
+from shrink.contract.compaction import StoredKernel, StoredKernels
+from shrink.tflite.litert_twin import DECODE, NOT_IN_LITERT
 from shrink.tflite.memory import aligned, live_bytes
-from shrink.tflite.runtime import MICRO
 
 FLASH_OF_ARENA = 4
 """Bytes of flash that a byte of arena may cost, where no arena is to be met."""
-KERNELS_DENSE = " (kernels dense)"
-"""Behind the name of a runtime that ran the file with its kernels written out."""
 _PARTS = (1, 2, 3, 4, 6, 8, 10, 14, 20, 30, 40, 60, 80, 100)
 """Numbers of parts that each kernel is tried in."""
 _TRIES = 6
@@ -53,24 +38,6 @@ _LEAST_GAIN = 0.01
 """Less than this share of the file is not worth another operator."""
 _RATES = (0, 1, FLASH_OF_ARENA, 8, 16)
 """Bytes of flash that a byte of what lasts in the arena may cost, all of which are tried."""
-
-
-@record
-class Decoding(StoredKernels):
-    """A file with kernels stored for TFLM_DECODE, or the given file where nothing is gained.
-
-    Attributes:
-        content: the .tflite file.
-        bound_bytes, equality, memory_after: see `Compaction`; LiteRT ran the file with its kernels
-            dense.
-        operators: kinds of operators of the new file.
-    """
-
-    content: bytes
-    bound_bytes: int | None = None
-    equality: RuntimeEquality | None = None
-    memory_after: MemoryMap | None = None
-    operators: frozenset[str] = frozenset()
 
 
 def kernels_done(found: StoredKernels) -> tuple[str, ...]:
@@ -120,58 +87,46 @@ _Options: TypeAlias = Mapping[int, Sequence[_Option]]
 class _Choice(NamedTuple):
     """Parts by kernel, and what they save and cost, estimated."""
 
-    parts: Mapping[int, int]
+    parts: dict[int, int]
     saved: int
     growth: int
 
 
-def decode(content: bytes, arena_bytes: int | None = None) -> Decoding:
-    """Return the file with kernels stored for TFLM_DECODE where that makes it smaller.
+def store_kernels(given: Version, arena_bytes: int | None) -> tuple[StoredKernels, Version]:
+    """Store kernels for TFLM_DECODE where that makes a file smaller.
 
     Args:
-        content: a .tflite file that TFLite Micro runs; its memory plan is made anew.
+        given: a file that TFLite Micro runs; its memory plan is made anew.
         arena_bytes: the arena that it may take; None where a byte of it counts as four of flash.
 
-    Raises:
-        ModelError: the file is no TFLite model, or one that cannot be rewritten.
-        StageError: TFLite Micro cannot allocate it.
+    Returns:
+        What became of the kernels, and the new file, or the given one where nothing is gained.
     """
-    graph = read_graph(content)
-    before = allocated_as_given(content, graph)
+    graph, content, before = given.graph, given.content, given.arena
     found, others = kernels(graph)
     limit = None if arena_bytes is None else arena_bytes - before
     cells = (cell for block in blocks_of(graph) for cell in block.cells)
     live = live_bytes(cells, len(graph.operators))
     options = {kernel.index: list(_options(graph, kernel, live)) for kernel in found}
     choices = _choices(options, max(live, default=0), limit)
+    made, parts, why = given, dict[int, int](), _why_nothing(options, choices, arena_bytes)
     for choice in choices[:_TRIES]:
-        tried = _tried(graph, found, choice.parts)
-        if tried is None or not _worth(content, before, tried, arena_bytes):
-            continue
-        return Decoding(
-            content=tried.content,
-            changed=True,
-            reason="",
-            file_bytes_before=len(content),
-            file_bytes=len(tried.content),
-            arena_before=before,
-            arena_after=tried.arena,
-            layers=_layers(graph, found, others, choice.parts),
-            bound_bytes=tried.arena - tried.plan.size_bytes + tried.plan.bound_bytes,
-            equality=_compared(graph, tried),
-            memory_after=memory_map(tried.graph, planned=True),
-            operators=frozenset(operator.name for operator in tried.graph.operators),
-        )
-    return Decoding(
-        content=content,
-        changed=False,
-        reason=_why_nothing(options, choices, arena_bytes),
+        changed = with_decode(graph, found, choice.parts)
+        planned = plan(changed, _PLAN_ATTEMPTS)
+        stored = write_graph(changed, planned.offsets)
+        arena = arena_of(stored).value
+        if arena is not None and _is_worth(given, stored, arena, arena_bytes):
+            made, parts = Version(changed, planned, stored, arena, given.tilings), choice.parts
+            break
+    return StoredKernels(
+        changed=made is not given,
+        reason="" if made is not given else why,
         file_bytes_before=len(content),
-        file_bytes=len(content),
+        file_bytes=len(made.content),
         arena_before=before,
-        arena_after=before,
-        layers=_layers(graph, found, others, {}),
-    )
+        arena_after=made.arena,
+        layers=_layers(graph, found, others, parts),
+    ), made
 
 
 def _why_nothing(options: _Options, choices: Sequence[_Choice], arena_bytes: int | None) -> str:
@@ -190,13 +145,13 @@ def _why_nothing(options: _Options, choices: Sequence[_Choice], arena_bytes: int
     return "what was tried did not save flash within the arena"
 
 
-def _worth(content: bytes, before: int, tried: _Tried, arena_bytes: int | None) -> bool:
-    saved = len(content) - len(tried.content)
-    if saved < _LEAST_GAIN * len(content):
+def _is_worth(given: Version, stored: bytes, arena: int, arena_bytes: int | None) -> bool:
+    saved = len(given.content) - len(stored)
+    if saved < _LEAST_GAIN * len(given.content):
         return False
     if arena_bytes is not None:
-        return tried.arena <= arena_bytes
-    return saved > FLASH_OF_ARENA * (tried.arena - before)
+        return arena <= arena_bytes
+    return saved > FLASH_OF_ARENA * (arena - given.arena)
 
 
 def _choices(options: _Options, peak: int, limit: int | None) -> list[_Choice]:
@@ -268,40 +223,6 @@ def _joins_in_place(graph: Graph, number: int) -> bool:
     """Whether the parts of an operator's output lie in it, one behind the other."""
     shape = graph.tensors[graph.operators[number].outputs[0]].shape
     return all(size == 1 for size in shape[:-1])
-
-
-class _Tried(NamedTuple):
-    graph: Graph
-    plan: Plan
-    content: bytes
-    arena: int
-
-
-def _tried(graph: Graph, found: Sequence[Kernel], parts: Mapping[int, int]) -> _Tried | None:
-    """Return the file of a choice; None where TFLite Micro does not allocate it."""
-    changed = with_decode(graph, found, parts)
-    planned = plan(changed, _PLAN_ATTEMPTS)
-    content = write_graph(changed, planned.offsets)
-    arena = arena_of(content).value
-    return None if arena is None else _Tried(changed, planned, content, arena)
-
-
-def _compared(graph: Graph, tried: _Tried) -> RuntimeEquality:
-    """Compare outputs and the last feature map: LiteRT runs the file with its kernels dense."""
-    feature = last_feature_map(graph, tried.graph)
-    shown = with_output(tried.graph, feature)
-    shown_content = write_graph(shown, plan(shown, 1).offsets)
-    examples = random_examples(graph, examples_for(graph_macs(graph)))
-    wanted = write_graph(with_output(graph, feature))
-    twins = (dense_twin(shown_content), dense_twin(tried.content))
-    equality = compare(wanted, twins, examples, micro_only=(shown_content, tried.content))
-    if MICRO not in equality.runtimes:
-        raise does_not_run()
-    if equality.different:
-        runtimes = ", ".join(equality.different)
-        raise InternalError(f"the file does not give the same outputs in {runtimes}")
-    named = (name if name == MICRO else f"{name}{KERNELS_DENSE}" for name in equality.runtimes)
-    return dataclasses.replace(equality, runtimes=tuple(named))
 
 
 def _layers(

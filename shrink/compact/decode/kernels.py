@@ -90,10 +90,8 @@ def _why_not(graph: Graph, index: int) -> str:
     axis, channels = tensor.quantized_dimension, len(tensor.scales)
     if channels > 1 and (axis not in (0, len(tensor.shape) - 1) or tensor.shape[axis] != channels):
         return "its scales lie along neither its first nor its last axis"
-    if (
-        index in graph.outputs
-        or sum(graph.tensors[one].buffer == tensor.buffer for one in graph.used()) > 1
-    ):
+    same = sum(graph.tensors[one].buffer == tensor.buffer for one in graph.used())
+    if index in graph.outputs or (tensor.buffer >= 0 and same > 1):
         return "its values are those of another tensor too"
     for operator in graph.operators:
         places = [place for place, one in enumerate(operator.inputs) if one == index]
