@@ -29,7 +29,8 @@ from shrink.tflite.model import Operator, Subgraph, Tensor, read, values
 
 MASKED = -1e4
 """Scores at or below this are masked: no model has such scores of its own."""
-_SHARE = 6.0
+SHARE = 6.0
+"""exp(-SHARE) is what a row may have, all in all, on what is masked."""
 _MOVING = frozenset(
     {"RESHAPE", "EXPAND_DIMS", "SQUEEZE", "TRANSPOSE", "STRIDED_SLICE", "SLICE", "BROADCAST_TO"}
 )
@@ -125,7 +126,7 @@ def _bounds(
             known = rows[rows > MASKED]
             tops[mask.masked] += [float(known.min()), float(known.max())] if known.size else []
             before[mask.masked] = max(before[mask.masked], float(outputs[mask.scores].max()))
-    margins = {index: _SHARE + math.log(graph.tensors[index].shape[-1]) for index in tops}
+    margins = {index: SHARE + math.log(graph.tensors[index].shape[-1]) for index in tops}
     return {
         index: _Bounds(min([0.0, *ends]) - margins[index], max([0.0, *ends]), before[index])
         for index, ends in tops.items()

@@ -32,27 +32,11 @@ from shrink.tflite.model import (
     unpacked,
     values,
 )
-from shrink.tflite.suitability import MICRO_INT4_OPERATORS
 
 Mode = Literal["dynamic", "static", "weight_only"]
-Target = Literal["litert", "tflm"]
-
-INT4_OPERATORS: dict[Mode, frozenset[str]] = {
-    "dynamic": frozenset({"CONV_2D", "FULLY_CONNECTED"}),
-    "static": frozenset({"CONV_2D", "FULLY_CONNECTED"}),
-    "weight_only": frozenset({"CONV_2D", "FULLY_CONNECTED"}),
-}
-"""Operators that can have 4-bit weights; the others keep 8 bits."""
-
-
-def int4_operators(mode: Mode, target: Target) -> frozenset[str]:
-    """Return the operators that can have 4-bit weights on a runtime."""
-    if target == "tflm":
-        return INT4_OPERATORS[mode] & MICRO_INT4_OPERATORS
-    return INT4_OPERATORS[mode]
-
 
 MATRIX_OPERATORS = frozenset({"CONV_2D", "FULLY_CONNECTED"})
+"""Operators that can have 4-bit weights; the others keep 8 bits."""
 _WEIGHTED = MATRIX_OPERATORS | {"DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"}
 _INPUT, _WEIGHTS, _BIAS = 0, 1, 2
 _POSITIONS = 64

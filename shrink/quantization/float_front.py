@@ -1,36 +1,24 @@
 """Inputs that one integer scale does not suit, and the operators behind them that stay float.
 
 A table of sensor readings has pascals beside degrees. An int8 input has one scale for both, which
-leaves the degrees one value; no later layer can restore them. If the model scales its columns
-itself (Normalization, BatchNormalization, Rescaling), the input and these few operators stay
-float32, and integers begin behind them, where the columns are alike.
+leaves the degrees one value; no later layer can restore them. The input and the operators that
+scale its columns (Normalization, Rescaling), or else the first kernels, stay float32, and integers
+begin behind them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
 from shrink.quantization.calibration import Batches, tensor_values
-from shrink.quantization.edge_quantizer import MATRIX_OPERATORS, Weighted, weighted_operators
 from shrink.quantization.float_islands import islands
 from shrink.quantization.heads import FEW_STEPS, places
-from shrink.tflite.edit import exposing, with_constants
 from shrink.tflite.interpreter import Runner, load
-from shrink.tflite.model import (
-    Operator,
-    Subgraph,
-    add_buffer,
-    add_tensor_like,
-    operator_code,
-    packed,
-    read,
-    unpacked,
-)
+from shrink.tflite.model import Operator, Subgraph, read
 from shrink.tflite.names import Named, ordered
 
 LEAST_DB, LEAST_DB_ALIKE = 25.0, 15.0
@@ -41,8 +29,6 @@ float input would not make it better."""
 _NARROW = 1 / 4
 """Share of the steps that a narrow column has at most."""
 
-_SAME = 1e-6
-"""Relative squared error of the outputs of two float models of one function."""
 _SCALING = frozenset({"ADD", "SUB", "MUL", "DIV", "MINIMUM", "MAXIMUM"})
 """Operators that scale or limit columns if one operand is a constant."""
 _UNARY = frozenset({"LOG", "SQRT", "ABS", "NEG", "SQUARE", "EXP"})
@@ -51,6 +37,7 @@ _PARTIAL = frozenset({"DIV", "LOG", "RSQRT", "SQRT", "POW", "EXP"})
 _NEAR_ZERO = 2
 """Steps of int8: examples to come may have smaller divisors than those of calibration."""
 _JOINING = frozenset({"CONCATENATION", "PACK"})
+_KERNELS = frozenset({"CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED"})
 _RESHAPING = frozenset({"RESHAPE", "EXPAND_DIMS", "SQUEEZE", "TRANSPOSE", *_JOINING})
 
 
@@ -66,7 +53,8 @@ class CoarseInput:
         values: how many values the widest of these has.
         is_narrow: whether these are few beside the values of the integer type; otherwise the model
             itself amplifies the rounding.
-        front: names of the tensors of the operators that scale it, in order; empty without.
+        front: names of the tensors of the operators that scale it, in order, or of the first
+            kernels; empty where other operators read it.
     """
 
     names: tuple[str, ...]
@@ -109,9 +97,11 @@ def coarse_inputs(content: bytes, batches: Batches, bits: int) -> list[CoarseInp
         columns, values = _coarsest(own, scale)
         narrow = values <= _NARROW * (255 if bits == 8 else 65_535)
         if noise > 10 ** (-(LEAST_DB if narrow else LEAST_DB_ALIKE) / 10):
-            front = tuple(scaling_in_front(graph, group))
+            front = scaling_in_front(graph, group)
+            if narrow and not front:
+                front = first_kernels(graph, group)
             snr = -10 * float(np.log10(noise))
-            found.append(CoarseInput(tuple(own), scale, snr, columns, values, narrow, front))
+            found.append(CoarseInput(tuple(own), scale, snr, columns, values, narrow, tuple(front)))
     return found
 
 
@@ -222,138 +212,31 @@ def scaling_in_front(graph: Subgraph, inputs: Collection[int]) -> list[str]:
     return kept[::-1]
 
 
-def with_scaled_columns(
-    content: bytes, inputs: Sequence[str], batches: Batches
-) -> tuple[bytes, list[str]] | None:
-    """Return a float model of the same outputs that begins by scaling columns of its inputs.
+def first_kernels(graph: Subgraph, inputs: Collection[int]) -> list[str]:
+    """Return the names of the tensors that the first kernels write from these inputs.
 
-    The converter folds a BatchNormalization into the dense layer behind it, which then reads raw
-    columns; and a model may have learned from them. (x - m) / s goes in front, with the mean and
-    the deviation of each column, and comes off the kernels W behind: W' = W s, b' = b + W m.
+    Their weights hold whatever scaling the columns need: the converter folds a BatchNormalization
+    into the layer behind it, and a model may have learned from raw columns. Empty if any other
+    operator reads the inputs, reshaped or not.
 
     Args:
-        content: a float .tflite model.
-        inputs: names of the inputs to scale.
-        batches: examples, whose columns get a mean of 0 and a deviation of 1.
-
-    Returns:
-        The model, and the names of the tensors that the new operators write; None if operators
-        other than convolutions and dense layers read these inputs, or if its outputs differ.
+        graph: of the float model.
+        inputs: indices of its inputs.
     """
-    graph, runner = read(content)[0], load(content)
-    indices = {detail.name: detail.index for detail in runner.input_details}
-    given = _by_name(runner, batches)
-    arrays = {name: given[name] for name in inputs}
-    readers = _kernels_behind(content, graph, {indices[name] for name in inputs})
-    if not readers:
-        return None
-    # Zeros that pad an input stand for its own zeros, so that no mean can be taken off.
-    pads = any(one.padding == "SAME" and one.weights.shape[1:-1] != (1, 1) for one in readers)
-    means, deviations, numbered = list[Array](), list[Array](), dict[str, Array]()
-    for name, array in arrays.items():
-        columns = array.reshape(-1, array.shape[-1]).astype(np.float64)
-        start = sum(map(len, means))
-        numbered[name] = np.arange(start, start + columns.shape[1], dtype=np.float32)
-        deviation = columns.std(axis=0)
-        deviations.append(np.where(deviation > 0, deviation, 1.0))
-        means.append(np.zeros_like(deviation) if pads else columns.mean(axis=0))
-    mean, deviation = np.concatenate(means), np.concatenate(deviations)
-    constants: dict[tuple[int, int], Array] = {}
-    for one in readers:
-        which = _columns_read(content, graph, one, numbered)
-        if which is None or one.bias is None:
-            return None
-        weights = one.weights.astype(np.float64)
-        axes = tuple(range(1, weights.ndim))
-        constants[one.index, 1] = weights * deviation[which]
-        constants[one.index, 2] = one.bias + (weights * mean[which]).sum(axis=axes)
-    model = unpacked(with_constants(content, constants))
-    names = list[str]()
-    for name, m, s in zip(arrays, means, deviations, strict=True):
-        names += _insert_scaling(model, indices[name], m, 1 / s)
-    made = packed(model)
-    same = relative_error(runner.predict(given), load(made).predict(given)) < _SAME
-    return (made, names) if same else None
+    reached, names = set(inputs), list[str]()
+    for operator in graph.operators:
+        given = [i for i in operator.inputs if i >= 0 and not graph.tensors[i].constant]
+        if reached.isdisjoint(given):
+            continue
+        names += [graph.tensors[i].name for i in operator.outputs]
+        if operator.name in _RESHAPING and reached.issuperset(given):
+            reached.update(operator.outputs)
+        elif operator.name not in _KERNELS or len(given) > 1:
+            return []
+    return names
 
 
 def _by_name(runner: Runner, batches: Batches) -> Named:
     rows = [ordered(batch, runner.input_names) for batch in batches]
     arrays = [np.concatenate(column) for column in zip(*rows, strict=True)]
     return dict(zip(runner.input_names, arrays, strict=True))
-
-
-def _kernels_behind(content: bytes, graph: Subgraph, inputs: set[int]) -> list[Weighted]:
-    """Return the operators that read inputs, reshaped or not; empty unless all have kernels."""
-    reached, first = set(inputs), list[int]()
-    for index, operator in enumerate(graph.operators):
-        given = [i for i in operator.inputs if i >= 0 and not graph.tensors[i].constant]
-        if reached.isdisjoint(given):
-            continue
-        if operator.name in _RESHAPING and reached.issuperset(given):
-            reached.update(operator.outputs)
-        else:
-            first.append(index)
-    weighted = {one.index: one for one in weighted_operators(content)}
-    found = [weighted[i] for i in first if i in weighted]
-    kinds = all(one.kind in MATRIX_OPERATORS for one in found)
-    return found if kinds and len(found) == len(first) else []
-
-
-def _columns_read(content: bytes, graph: Subgraph, one: Weighted, numbered: Named) -> Array | None:
-    """Return which column of the inputs each input channel of a kernel is; None if it varies.
-
-    Args:
-        content: the model.
-        graph: of it.
-        one: reads the inputs after reshapes and concatenations.
-        numbered: by the name of each input, numbers (columns,) that differ between inputs.
-    """
-    names = {detail.index: detail.name for detail in load(content).input_details}
-    if one.input in names:
-        ids = numbered[names[one.input]]
-    else:
-        runner = load(exposing(content, [one.input]))
-        fed = {
-            detail.name: np.broadcast_to(
-                numbered.get(detail.name, np.zeros(1, np.float32)), detail.shape
-            ).astype(np.float32)
-            for detail in runner.input_details
-        }
-        (ids,) = runner.predict(fed)
-    width = one.weights.shape[-1]
-    if ids.size % width:
-        return None
-    rows = ids.reshape(-1, width)
-    return rows[0].astype(np.int64) if (rows == rows[0]).all() else None
-
-
-def _insert_scaling(
-    model: schema.ModelT, index: int, offset: Array, factor: Array
-) -> Iterator[str]:
-    """Let all operators read (input - offset) * factor; yield the names of both steps' tensors."""
-    graph = model.subgraphs[0]
-    readers, source, steps = list(graph.operators), index, []
-    for kind, options, constant in (
-        ("SUB", schema.SubOptionsT(), offset),
-        ("MUL", schema.MulOptionsT(), factor),
-    ):
-        if kind == "SUB" and not constant.any():
-            continue
-        values = schema.TensorT()
-        values.name = f"scaled_{index}/{kind.lower()}/constant".encode()
-        values.type, values.shape = schema.TensorType.FLOAT32, [len(constant)]
-        values.buffer = add_buffer(model, constant.astype("<f4"))
-        graph.tensors.append(values)
-        made = add_tensor_like(graph, index, f"/{kind.lower()}")
-        graph.tensors[made].buffer = 0
-        step = schema.OperatorT()
-        step.opcodeIndex = operator_code(model, getattr(schema.BuiltinOperator, kind), 1)
-        step.inputs, step.outputs = [source, len(graph.tensors) - 2], [made]
-        step.builtinOptionsType = getattr(schema.BuiltinOptions, f"{kind.title()}Options")
-        step.builtinOptions = options
-        steps.append(step)
-        source = made
-        yield graph.tensors[made].name.decode()
-    for reader in readers:
-        reader.inputs = [source if i == index else i for i in reader.inputs]
-    graph.operators = [*steps, *readers]

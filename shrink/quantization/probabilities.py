@@ -1,41 +1,26 @@
-"""Ranges of what a softmax or a sigmoid reads, by the error of the probabilities behind it.
+"""Ranges of what a softmax or a sigmoid reads: no wider than the probabilities behind it need.
 
 Logits that reach from -110 to 70 have int8 steps of 0.7: each is a factor of two in probability.
-But a softmax gives nothing to what lies 10 below the largest logit of its row. Of the ranges that
-saturate, the one with the least squared error of the probabilities is used.
+But a sigmoid beyond 10 is within 5e-5 of 0 or 1, and a softmax gives at most exp(-6) of a row, two
+thirds of a step of 1/256, to all that lies 6 + ln(scores of a row) below the row's largest.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from shrink.base.types import Array
-from shrink.quantization.attention_masks import MASKED
+from shrink.quantization.attention_masks import MASKED, SHARE
 from shrink.quantization.calibration import Batches, extremes_of, least_squares_of
 from shrink.tflite.edit import exposing
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import Subgraph, read
 
-_RATIOS = np.geomspace(0.02, 1.0, 36)
-_MOST_VALUES = 200_000
-_LEAST_GAIN = 0.8
-"""Error of the probabilities, as a part of what a least-squares range costs, to use another."""
-
-
-def _softmax(logits: Array) -> Array:
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
-def _sigmoid(logits: Array) -> Array:
-    return 1 / (1 + np.exp(-logits))
-
-
-_FUNCTIONS: Mapping[str, Callable[[Array], Array]] = {"SOFTMAX": _softmax, "LOGISTIC": _sigmoid}
+LARGEST_LOGIT = 10.0
+"""A sigmoid is within 5e-5 of 0 or 1 from here on."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +47,7 @@ class SaturatedLogits:
 
 
 def saturated_logits(content: bytes, batches: Batches, levels: int = 256) -> list[SaturatedLogits]:
-    """Return a range for each tensor that only softmaxes or sigmoids read, if it helps them.
+    """Return a narrower range for tensors that only softmaxes or sigmoids read, if there is one.
 
     Args:
         content: a float .tflite model.
@@ -76,70 +61,35 @@ def saturated_logits(content: bytes, batches: Batches, levels: int = 256) -> lis
     runner = load(exposing(content, list(read_by)))
     columns = list(zip(*(runner.predict(arrays) for arrays in batches), strict=True))
     found = []
-    for (index, function), parts in zip(read_by.items(), columns, strict=True):
+    for (index, reader), parts in zip(read_by.items(), columns, strict=True):
         values = np.concatenate(parts)
         if not np.isfinite(values).all() or values.min() <= MASKED:
             continue  # `bounded_masks` sets the range of a masked softmax
         one = [{"": values}]
-        extremes = extremes_of(one)[""]
         usual = least_squares_of(functools.partial(iter, one), levels, ())[""]
-        rows = values.reshape(-1, values.shape[-1]).astype(np.float64)
-        rows = rows[:: -(-rows.size // _MOST_VALUES)]
-        error = _error_of(rows, function, levels)
-        best = _best(extremes, usual, error)
-        if error(best) < _LEAST_GAIN * error(usual):
+        low, high = -LARGEST_LOGIT, LARGEST_LOGIT
+        if reader == "SOFTMAX":
+            least = float(values.max(axis=-1).min())
+            low, high = least - SHARE - math.log(values.shape[-1]), usual[1]
+        ends = max(min(low, 0.0), usual[0]), min(high, usual[1])
+        if ends != usual:
             names = tuple(graph.tensors[i].name for i in of_one_scale(graph, index))
-            found.append(SaturatedLogits(names, *best, extremes))
+            found.append(SaturatedLogits(names, *ends, extremes_of(one)[""]))
     return found
 
 
-def _error_of(
-    rows: Array, function: Callable[[Array], Array], levels: int
-) -> Callable[[tuple[float, float]], float]:
-    """Return the mean squared error of the probabilities as a function of the logits' range."""
-    wanted = function(rows)
-
-    def error(ends: tuple[float, float]) -> float:
-        scale = (ends[1] - ends[0]) / (levels - 1)
-        if scale <= 0:
-            return np.inf
-        low = np.rint(ends[0] / scale)
-        codes = np.clip(np.rint(rows / scale), low, low + levels - 1)
-        return float(np.mean((function(codes * scale) - wanted) ** 2))
-
-    return error
-
-
-def _best(
-    extremes: tuple[float, float],
-    usual: tuple[float, float],
-    error: Callable[[tuple[float, float]], float],
-) -> tuple[float, float]:
-    """Return the range of least error: common ratios of both ends, then ratios of each end."""
-
-    def least(ranges: Sequence[tuple[float, float]]) -> tuple[float, float]:
-        return min(ranges, key=error)
-
-    low, high = min(extremes[0], 0.0), max(extremes[1], 0.0)
-    best = least([usual, *((low * ratio, high * ratio) for ratio in _RATIOS)])
-    best = least([best, *((best[0], high * ratio) for ratio in _RATIOS)])
-    best = least([best, *((low * ratio, best[1]) for ratio in _RATIOS)])
-    return float(best[0]), float(best[1])
-
-
-def _logits(graph: Subgraph) -> dict[int, Callable[[Array], Array]]:
-    """Return the tensors that only softmaxes or only sigmoids read, with the function."""
+def _logits(graph: Subgraph) -> dict[int, str]:
+    """Return the tensors that only softmaxes or only sigmoids read, with the operator's name."""
     readers: dict[int, list[str]] = {index: ["the model"] for index in graph.outputs}
     for operator in graph.operators:
         for index in operator.inputs:
             readers.setdefault(index, []).append(operator.name)
     written = {index for operator in graph.operators for index in operator.outputs}
     return {
-        index: _FUNCTIONS[kinds[0]]
+        index: kinds[0]
         for index, kinds in readers.items()
         if index in written
-        and kinds[0] in _FUNCTIONS
-        and len(set(kinds)) == 1
+        and set(kinds) in ({"SOFTMAX"}, {"LOGISTIC"})
         and all(readers[before] == ["RESHAPE"] for before in of_one_scale(graph, index)[1:])
     }
 

@@ -1,4 +1,4 @@
-"""Scales and rounding of weights before conversion, by GPTQ and coordinate descent."""
+"""Scales, tables and rounding of weights before conversion, by GPTQ and coordinate descent."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shrink.base.types import Array
 from shrink.quantization.calibration import Batches
 from shrink.quantization.edge_quantizer import MATRIX_OPERATORS, Weighted, weighted_operators
 from shrink.tflite.edit import exposing, with_constants
@@ -61,27 +62,42 @@ def round_to_nearest(weights: np.ndarray, scales: np.ndarray, bits: int) -> np.n
 _DAMPING = 0.01
 
 
-def gptq_round(
-    weights: np.ndarray,
-    hessian: np.ndarray,
-    scales: np.ndarray,
-    bits: int,
-    pruned: np.ndarray | None = None,
+def fixed_codes(weights: np.ndarray, scales: np.ndarray, top: int, pruned: np.ndarray) -> Array:
+    """Return codes that are decided beforehand, (channels, n), NaN for all others.
+
+    Pruned weights are 0. The largest weight of each channel, if its scale is as large as that,
+    keeps the largest code, so that a quantizer that takes scales from the largest weight finds the
+    same ones again.
+    """
+    fixed = np.where(pruned, 0.0, np.nan)
+    kept = np.abs(weights) * ~pruned
+    rows, places = np.arange(len(weights)), kept.argmax(axis=1)
+    reached = kept[rows, places] >= (1 - 1e-6) * top * scales
+    signs = np.where(weights[rows, places] < 0, -top, top)
+    fixed[rows[reached], places[reached]] = signs[reached]
+    return fixed
+
+
+def nearest_of(grid: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """Return the value of a sorted grid that is nearest to each code."""
+    return grid[np.searchsorted((grid[1:] + grid[:-1]) / 2, codes)]
+
+
+def gptq_codes(
+    weights: np.ndarray, hessian: np.ndarray, scales: np.ndarray, grid: np.ndarray, fixed: Array
 ) -> np.ndarray:
-    """Return weights on the grid of each channel's scale, with little error in the outputs.
+    """Return codes of weights, over the scale of their channel, with little error in the outputs.
 
     Frantar et al. 2022, "GPTQ: Accurate Post-Training Quantization for Generative Pre-trained
-    Transformers", equations 2 and 3, in descending order of the inputs' second moments. The
-    largest weight of each channel keeps the largest code, so that a quantizer that takes scales
-    from the largest weight finds the same ones again.
+    Transformers", equations 2 and 3, in descending order of the inputs' second moments.
 
     Args:
         weights: (channels, n).
         hessian: (n, n) second moments of the n inputs, around their mean where a bias takes up
             the mean error.
         scales: (channels,) at most the largest weight over the largest code.
-        bits: of the symmetric integer type.
-        pruned: bool (channels, n), weights that become 0 whatever they are.
+        grid: sorted codes that there are; of 4 bits -7 to 7.
+        fixed: see `fixed_codes`.
 
     Returns:
         float64 (channels, n).
@@ -89,20 +105,13 @@ def gptq_round(
     order = np.argsort(-np.diag(hessian), kind="stable")
     left = weights[:, order].astype(np.float64)
     factor = np.linalg.cholesky(np.linalg.inv(damped(hessian[np.ix_(order, order)]))).T
-    kept = np.ones(left.shape, bool) if pruned is None else ~pruned[:, order]
-    anchor = (np.abs(left) * kept).argmax(axis=1)
-    signs = np.where(left[np.arange(len(left)), anchor] < 0, -1, 1)
-    top = largest_code(bits)
-    rounded = np.empty_like(left)
-    for column in range(left.shape[1]):
-        codes = np.clip(np.rint(left[:, column] / scales), -top, top)
-        codes = np.where(anchor == column, signs * top, codes)
-        rounded[:, column] = np.where(kept[:, column], codes * scales, 0.0)
-        error = (left[:, column] - rounded[:, column]) / factor[column, column]
+    codes = np.empty_like(left)
+    for column, place in enumerate(order):
+        nearest = nearest_of(grid, left[:, column] / scales)
+        codes[:, place] = np.where(np.isnan(fixed[:, place]), nearest, fixed[:, place])
+        error = (left[:, column] - codes[:, place] * scales) / factor[column, column]
         left[:, column + 1 :] -= np.outer(error, factor[column, column + 1 :])
-    result = np.empty_like(rounded)
-    result[:, order] = rounded
-    return result
+    return codes
 
 
 def damped(hessian: np.ndarray) -> np.ndarray:
@@ -127,48 +136,65 @@ _SWEEPS = 20
 
 def descend(
     weights: np.ndarray,
-    rounded: np.ndarray,
+    codes: np.ndarray,
     hessian: np.ndarray,
     scales: np.ndarray,
-    bits: int,
-    pruned: np.ndarray,
+    grid: np.ndarray,
+    fixed: Array,
 ) -> np.ndarray:
-    """Return weights on the same grids, with an error no single other code would lower.
+    """Return codes with an error no single other code would lower, after 20 sweeps at the latest.
 
     Cyclic coordinate descent (Nair and Suggala 2024, "CDQuant: Greedy Coordinate Descent for
-    Accurate LLM Quantization") on the error that `gptq_round` looks ahead for. One weight of each
-    channel, the largest of those with the largest code, keeps it, so that a quantizer that takes
-    scales from the largest weight finds the same ones again.
-
-    Args:
-        weights: (channels, n).
-        rounded: (channels, n) on the grids, to begin with.
-        hessian: (n, n) second moments of the n inputs.
-        scales: (channels,).
-        bits: of the symmetric integer type.
-        pruned: bool (channels, n), weights that stay 0.
-
-    Returns:
-        float64 (channels, n), after 20 sweeps at the latest.
+    Accurate LLM Quantization") on the error that `gptq_codes` looks ahead for; see there.
     """
-    curvature = damped(hessian)
-    codes = np.rint(rounded / scales[:, None])
-    top = largest_code(bits)
-    fixed = pruned.copy()
-    anchor = np.where(np.abs(codes) == top, np.abs(weights), -1.0).argmax(axis=1)
-    fixed[np.arange(len(fixed)), anchor] = True
+    curvature, codes = damped(hessian), codes.copy()
     gradient = (codes * scales[:, None] - weights) @ curvature
     for _ in range(_SWEEPS):
         before = codes.copy()
         for column in np.argsort(-np.diag(curvature), kind="stable"):
             best = codes[:, column] - gradient[:, column] / curvature[column, column] / scales
-            change = np.clip(np.rint(best), -top, top) - codes[:, column]
-            moved = np.flatnonzero((change != 0) & ~fixed[:, column])
+            change = nearest_of(grid, best) - codes[:, column]
+            moved = np.flatnonzero((change != 0) & np.isnan(fixed[:, column]))
             codes[moved, column] += change[moved]
             gradient[moved] += np.outer(change[moved] * scales[moved], curvature[column])
         if np.array_equal(codes, before):
             break
-    return codes * scales[:, None]
+    return codes
+
+
+_LEAST_TABLED = 1024
+"""A kernel of fewer weights would save less than its table and operator take."""
+_MOST_FITTED, _FITTING_STEPS = 50_000, 40
+
+
+def fit_table(codes: np.ndarray, importance: np.ndarray, size: int, zero: bool) -> np.ndarray:
+    """Return the codes that a kernel may have, by weighted k-means on the line (Lloyd 1982).
+
+    Args:
+        codes: float (channels, n), weights over their scales.
+        importance: (channels, n) weights of the squared errors.
+        size: of the table, at least 4.
+        zero: whether 0 is one of them, for weights that an earlier stage made zero.
+
+    Returns:
+        int64, sorted, at most `size` of -127 to 127, both of these among them.
+    """
+    fixed = np.array([-127, 127] + [0] * zero, float)
+    order = np.argsort(codes, axis=None)
+    order = order[:: max(1, len(order) // _MOST_FITTED)]
+    points, mass = codes.ravel()[order], importance.ravel()[order] + 1e-12
+    free = size - len(fixed)
+    ranks = np.cumsum(mass) / mass.sum()
+    centres = points[np.searchsorted(ranks, (np.arange(free) + 0.5) / free)]
+    for _ in range(_FITTING_STEPS):
+        table = np.sort(np.concatenate([fixed, centres]))
+        nearest = np.searchsorted((table[1:] + table[:-1]) / 2, points)
+        masses = np.bincount(nearest, mass, len(table))
+        sums = np.bincount(nearest, mass * points, len(table))
+        means = np.where(masses > 0, sums / np.maximum(masses, 1e-300), table)
+        moving = ~np.isin(table, fixed)
+        centres = np.append(means[moving], np.zeros(free))[:free]
+    return np.unique(np.rint(np.clip(np.concatenate([fixed, centres]), -127, 127))).astype(int)
 
 
 _RIDGE = 0.01
@@ -260,43 +286,69 @@ def can_be_rounded(operator: Weighted) -> bool:
     return operator.kind in MATRIX_OPERATORS and operator.matrix.shape[1] <= _MOST_INPUTS
 
 
-def rounded_model(content: bytes, bits: Mapping[str, int], batches: Batches) -> bytes:
+def rounded_model(
+    content: bytes,
+    bits: Mapping[str, int],
+    batches: Batches,
+    table_bits: int | None = None,
+    dense_per_tensor: bool = False,
+) -> bytes:
     """Return a float model whose weights lie on the grids of their widths.
 
     Each operator is given weights that absorb the errors of those before it, is rounded one input
     at a time, then again as long as that helps, and gets the bias that keeps its mean. A quantizer
     that takes each channel's scale from its largest weight finds these grids again. Operators
-    before the first of 4 bits stay as they are.
+    before the first of 4 bits stay as they are; with tables, small kernels do.
 
     Args:
         content: a float .tflite model.
         bits: width by the name of an operator's output tensor, where it is not 8.
         batches: unlabelled examples, read once per operator.
+        table_bits: each kernel has at most 2 to this many codes of 8 bits.
+        dense_per_tensor: whether dense layers will have one scale.
     """
     constants: Constants = {}
     current = content
     for operator in weighted_operators(content):
         width = bits.get(operator.name, 8)
-        if (width == 8 and not constants) or not can_be_rounded(operator):
+        stays = width == 8 and not constants
+        if table_bits is not None:
+            stays = operator.matrix.size < _LEAST_TABLED
+        if stays or not can_be_rounded(operator):
             continue
         moments = measure_moments(content, current, operator, batches)
-        constants |= round_operator(operator, width, moments)
+        one_scale = dense_per_tensor and operator.kind == "FULLY_CONNECTED"
+        constants |= round_operator(operator, width, moments, table_bits, one_scale)
         current = with_constants(content, constants)
     return current
 
 
-def round_operator(operator: Weighted, width: int, moments: Moments) -> Constants:
+def round_operator(
+    operator: Weighted,
+    width: int,
+    moments: Moments,
+    table_bits: int | None = None,
+    one_scale: bool = False,
+) -> Constants:
     """Return an operator's rounded weights and corrected bias, by operator and input position."""
     pruned = operator.matrix == 0  # zeros that an earlier stage promised to keep
     target = np.where(pruned, 0.0, absorbing_weights(operator.matrix, moments))
-    spread = moments.covariance_now()
+    spread, top = moments.covariance_now(), largest_code(width)
     scales = (
         min_max_scales(target, width)
         if width == 8
         else mse_scales(target, width, np.diag(spread) + 1e-12)
     )
-    rounded = gptq_round(target, spread, scales, width, pruned)
-    rounded = descend(target, rounded, spread, scales, width, pruned)
+    if one_scale:
+        scales = np.full_like(scales, scales.max())
+    grid = np.arange(-top, top + 1)
+    if table_bits is not None:
+        importance = np.outer(scales**2, np.diag(spread)) * ~pruned
+        zero = bool(pruned.any())
+        grid = fit_table(target / scales[:, None], importance, 1 << table_bits, zero)
+    fixed = fixed_codes(target, scales, top, pruned)
+    codes = gptq_codes(target, spread, scales, grid, fixed)
+    rounded = descend(target, codes, spread, scales, grid, fixed) * scales[:, None]
     constants = {(operator.index, _WEIGHTS): rounded.reshape(operator.weights.shape)}
     if operator.bias is not None:
         bias = corrected_bias(operator.bias, operator.matrix, rounded, moments)

@@ -65,10 +65,6 @@ class FloatModel:
         outputs = tf.nest.flatten(self.model(structure, training=False))
         return [np.asarray(output) for output in outputs]
 
-    def rewrite(self, content: bytes) -> None:
-        """Use another float .tflite file, which computes the same, in place of `float32`."""
-        self.__dict__["float32"] = Conversion(content, self.float32.notes)
-
     @property
     def converted(self) -> Conversion | None:
         """`float32`, where it was converted before; None spares a conversion."""

@@ -13,12 +13,13 @@ from shrink.contract.details import OperatorRow
 from shrink.quantization import edge_quantizer
 from shrink.quantization.audit import agreement, audit, with_errors
 from shrink.quantization.calibration import extreme_ranges
-from shrink.quantization.edge_quantizer import int4_operators, weighted_operators
+from shrink.quantization.edge_quantizer import MATRIX_OPERATORS, weighted_operators
 from shrink.quantization.source import FloatModel
 from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.convert import convert
 from shrink.tflite.model import Operator, Subgraph, Tensor, read
 from shrink.tflite.suitability import (
+    MICRO_INT4_OPERATORS,
     check_runs,
     findings,
     float_islands,
@@ -153,7 +154,7 @@ def test_narrow_weights_are_told_of_where_tflite_micro_does_not_run_them(
     notes = narrow_weights_beyond_micro(read(content)[0])
     assert [note for note in notes if f"4-bit weights for 1 {kind}" in note] == notes
     assert bool(notes) is not runs
-    assert (kind in int4_operators("static", "tflm")) is runs
-    assert kind in int4_operators("static", "litert")
+    assert (kind in MICRO_INT4_OPERATORS) is runs
+    assert kind in MATRIX_OPERATORS
     with contextlib.nullcontext() if runs else pytest.raises(StageError, match="cannot run"):
         predict_in_micro(content, images(1))

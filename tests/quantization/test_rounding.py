@@ -14,7 +14,8 @@ from shrink.quantization.rounding import (
     corrected_bias,
     damped,
     descend,
-    gptq_round,
+    fixed_codes,
+    gptq_codes,
     min_max_scales,
     mse_scales,
     round_to_nearest,
@@ -86,10 +87,35 @@ def output_error(weights: np.ndarray, rounded: np.ndarray, hessian: np.ndarray) 
     return np.einsum("ci,ij,cj->c", difference, hessian, difference)
 
 
+GRID = np.arange(-7, 8)
+
+
+def gptq_round(
+    weights: np.ndarray, hessian: np.ndarray, scales: np.ndarray, pruned: np.ndarray | None = None
+) -> np.ndarray:
+    """Weights on the grids of 4 bits."""
+    none = np.zeros(weights.shape, bool)
+    fixed = fixed_codes(weights, scales, 7, none if pruned is None else pruned)
+    return gptq_codes(weights, hessian, scales, GRID, fixed) * scales[:, None]
+
+
+def descended(
+    weights: np.ndarray,
+    start: np.ndarray,
+    hessian: np.ndarray,
+    scales: np.ndarray,
+    pruned: np.ndarray,
+) -> np.ndarray:
+    """The same after coordinate descent."""
+    fixed = fixed_codes(weights, scales, 7, pruned)
+    codes = np.rint(start / scales[:, None])
+    return descend(weights, codes, hessian, scales, GRID, fixed) * scales[:, None]
+
+
 def test_gptq_round_is_rounding_to_nearest_when_inputs_are_uncorrelated() -> None:
     weights, _ = problem(6, 20)
     scales = min_max_scales(weights, 4)
-    rounded = gptq_round(weights, np.eye(20), scales, 4)
+    rounded = gptq_round(weights, np.eye(20), scales)
     np.testing.assert_allclose(rounded, round_to_nearest(weights, scales, 4), atol=1e-12)
 
 
@@ -97,7 +123,7 @@ def test_gptq_round_errs_a_third_less_than_rounding_to_nearest_when_inputs_are_c
     weights, hessian = problem(16, 40)
     scales = mse_scales(weights, 4)
     plain = output_error(weights, round_to_nearest(weights, scales, 4), hessian).sum()
-    ours = output_error(weights, gptq_round(weights, hessian, scales, 4), hessian).sum()
+    ours = output_error(weights, gptq_round(weights, hessian, scales), hessian).sum()
     assert ours < 0.67 * plain
 
 
@@ -107,7 +133,7 @@ def test_gptq_round_comes_near_the_best_of_all_roundings() -> None:
     codes = np.array(list(itertools.product(range(-7, 8), repeat=5)))
     for row, scale in zip(weights, scales, strict=True):
         every = output_error(row, codes * scale, hessian)
-        ours = gptq_round(row[None], hessian, np.array([scale]), 4)
+        ours = gptq_round(row[None], hessian, np.array([scale]))
         nearest = round_to_nearest(row[None], np.array([scale]), 4)
         assert every.min() <= output_error(row[None], ours, hessian)[0] + 1e-12
         limit = max(4 * every.min(), output_error(row[None], nearest, hessian)[0])
@@ -117,7 +143,7 @@ def test_gptq_round_comes_near_the_best_of_all_roundings() -> None:
 def test_gptq_round_gives_weights_from_whose_maximum_the_scales_follow_again() -> None:
     weights, hessian = problem(32, 40)
     scales = mse_scales(weights, 4)
-    rounded = gptq_round(weights, hessian, scales, 4)
+    rounded = gptq_round(weights, hessian, scales)
     np.testing.assert_allclose(np.abs(rounded).max(axis=1) / 7, scales)
     codes = rounded / scales[:, None]
     np.testing.assert_allclose(codes, np.rint(codes), atol=1e-9)
@@ -125,7 +151,7 @@ def test_gptq_round_gives_weights_from_whose_maximum_the_scales_follow_again() -
 
 def test_gptq_round_survives_inputs_that_are_always_zero() -> None:
     weights, _ = problem(3, 4)
-    rounded = gptq_round(weights, np.zeros((4, 4)), min_max_scales(weights, 4), 4)
+    rounded = gptq_round(weights, np.zeros((4, 4)), min_max_scales(weights, 4))
     np.testing.assert_allclose(rounded, round_to_nearest(weights, min_max_scales(weights, 4), 4))
 
 
@@ -134,7 +160,7 @@ def test_gptq_round_keeps_pruned_weights_at_zero() -> None:
     pruned = np.random.default_rng(1).random(weights.shape) < 0.5
     weights = np.where(pruned, 0.0, weights)
     scales = mse_scales(weights, 4)
-    rounded = gptq_round(weights, hessian, scales, 4, pruned)
+    rounded = gptq_round(weights, hessian, scales, pruned)
     assert not rounded[pruned].any()
     np.testing.assert_allclose(np.abs(rounded).max(axis=1) / 7, scales)
     plain = output_error(weights, round_to_nearest(weights, scales, 4), hessian).sum()
@@ -148,16 +174,16 @@ def test_gptq_round_survives_moments_that_rounding_made_indefinite() -> None:
     indefinite = (vectors * values) @ vectors.T
     semidefinite = (vectors * np.maximum(values, 0.0)) @ vectors.T
     scales = mse_scales(weights, 4)
-    rounded = gptq_round(weights, indefinite, scales, 4)
-    np.testing.assert_allclose(rounded, gptq_round(weights, semidefinite, scales, 4), atol=1e-9)
+    rounded = gptq_round(weights, indefinite, scales)
+    np.testing.assert_allclose(rounded, gptq_round(weights, semidefinite, scales), atol=1e-9)
 
 
 def test_descend_ends_where_no_single_code_lowers_the_error() -> None:
     weights, hessian = problem(4, 12)
     scales = mse_scales(weights, 4)
     pruned = np.zeros(weights.shape, bool)
-    start = gptq_round(weights, hessian, scales, 4)
-    found = descend(weights, start, hessian, scales, 4, pruned)
+    start = gptq_round(weights, hessian, scales)
+    found = descended(weights, start, hessian, scales, pruned)
     damped = hessian + 0.01 * np.diag(hessian).mean() * np.eye(12)
     least = output_error(weights, found, damped)
     anchors = np.abs(weights).argmax(axis=1)
@@ -172,11 +198,11 @@ def test_descend_ends_where_no_single_code_lowers_the_error() -> None:
 
 def test_descend_errs_less_than_it_began_with_and_keeps_grids_and_scales() -> None:
     weights, hessian = problem(32, 40)
-    scales = mse_scales(weights, 4)
     pruned = np.random.default_rng(1).random(weights.shape) < 0.3
     weights = np.where(pruned, 0.0, weights)
-    start = gptq_round(weights, hessian, scales, 4, pruned)
-    found = descend(weights, start, hessian, scales, 4, pruned)
+    scales = mse_scales(weights, 4)
+    start = gptq_round(weights, hessian, scales, pruned)
+    found = descended(weights, start, hessian, scales, pruned)
     errors = [output_error(weights, one, hessian).sum() for one in (start, found)]
     assert errors[1] < 0.97 * errors[0]
     assert not found[pruned].any()
@@ -196,8 +222,8 @@ def test_descend_errs_less_than_nearest_codes_when_inputs_lie_far_from_zero() ->
     np.testing.assert_allclose(spread, np.cov(x.astype(float), rowvar=False, bias=True), rtol=1e-3)
     scales = mse_scales(weights, 4, np.diag(spread))
     nearest = round_to_nearest(weights, scales, 4)
-    start = gptq_round(weights, spread, scales, 4)
-    found = descend(weights, start, spread, scales, 4, np.zeros(weights.shape, bool))
+    start = gptq_round(weights, spread, scales)
+    found = descended(weights, start, spread, scales, np.zeros(weights.shape, bool))
     errors = [output_error(weights, one, damped(spread)).sum() for one in (nearest, start, found)]
     assert errors[2] < errors[1] < errors[0]
 
@@ -210,8 +236,8 @@ def test_descend_stays_near_on_moments_that_are_not_semidefinite() -> None:
     semidefinite = (vectors * np.maximum(values, 0.0)) @ vectors.T
     scales = mse_scales(weights, 4)
     pruned = np.zeros(weights.shape, bool)
-    start = gptq_round(weights, indefinite, scales, 4)
-    found = descend(weights, start, indefinite, scales, 4, pruned)
+    start = gptq_round(weights, indefinite, scales)
+    found = descended(weights, start, indefinite, scales, pruned)
     errors = [output_error(weights, one, damped(semidefinite)).sum() for one in (start, found)]
     assert errors[1] < errors[0]
 
@@ -220,7 +246,7 @@ def test_descend_leaves_the_nearest_codes_when_inputs_are_uncorrelated() -> None
     weights, _ = problem(6, 20)
     scales = mse_scales(weights, 4)
     nearest = round_to_nearest(weights, scales, 4)
-    found = descend(weights, nearest, np.eye(20), scales, 4, np.zeros(weights.shape, bool))
+    found = descended(weights, nearest, np.eye(20), scales, np.zeros(weights.shape, bool))
     np.testing.assert_allclose(found, nearest, atol=1e-12)
 
 

@@ -10,7 +10,14 @@ import tf_keras as keras
 
 from shrink.quantization.calibration import least_squares_ranges
 from shrink.quantization.edge_quantizer import quantize
-from shrink.quantization.tables import fit_table, nearest_of, table_round, tabled_model
+from shrink.quantization.rounding import (
+    descend,
+    fit_table,
+    fixed_codes,
+    gptq_codes,
+    nearest_of,
+    rounded_model,
+)
 from shrink.tflite.convert import convert
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import values
@@ -50,6 +57,18 @@ def problem() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(4)
     weights, inputs = rng.normal(size=(3, 5)), rng.normal(size=(200, 5)) @ rng.normal(size=(5, 5))
     return weights, inputs.T @ inputs / 200, np.abs(weights).max(axis=1) / 127
+
+
+def table_round(
+    weights: np.ndarray,
+    hessian: np.ndarray,
+    scales: np.ndarray,
+    table: np.ndarray,
+    pruned: np.ndarray,
+) -> np.ndarray:
+    fixed = fixed_codes(weights, scales, 127, pruned)
+    codes = gptq_codes(weights, hessian, scales, table, fixed)
+    return descend(weights, codes, hessian, scales, table, fixed)
 
 
 def error(weights: np.ndarray, found: np.ndarray, hessian: np.ndarray) -> np.ndarray:
@@ -102,7 +121,7 @@ def test_the_int8_codes_of_a_model_are_those_of_one_table_a_kernel() -> None:
     content = convert(keras.Model(inputs, keras.layers.Dense(40)(hidden)), "float32").content
     given = np.random.default_rng(0).normal(size=(64, 48)).astype(np.float32)
     batches = [{"x": given}]
-    tabled = tabled_model(content, 3, batches, dense_per_tensor=False)
+    tabled = rounded_model(content, {}, batches, 3)
     ranges = least_squares_ranges(tabled, batches)
     static = quantize(tabled, "static", ranges=ranges, activation_bits=8)
     codes = [values(one) for one in weights_of(static) if len(one.shape) == 2]

@@ -20,7 +20,6 @@ from shrink.quantization.calibration import (
 )
 from shrink.quantization.edge_quantizer import (
     Mode,
-    int4_operators,
     weighted_operators,
 )
 from shrink.quantization.mixed import (
@@ -37,6 +36,7 @@ from shrink.stages.quantize.prepared import prepared
 from shrink.task.artifact import evaluate_artifact, masks_of
 from shrink.task.task import Task
 from shrink.tflite.convert import Conversion
+from shrink.tflite.suitability import MICRO_INT4_OPERATORS
 
 
 def mixed_artifact(
@@ -68,7 +68,8 @@ def mixed_artifact(
     operators = [
         operator
         for operator in weighted_operators(content)
-        if operator.kind in int4_operators(mode, config.target) and can_be_rounded(operator)
+        if can_be_rounded(operator)
+        and (config.target == "litert" or operator.kind in MICRO_INT4_OPERATORS)
     ]
     if not operators:
         raise StageError(

@@ -16,14 +16,13 @@ from shrink.quantization.calibration import (
     least_squares_ranges,
 )
 from shrink.quantization.edge_quantizer import (
-    INT4_OPERATORS,
+    MATRIX_OPERATORS,
     Mode,
     weighted_operators,
 )
 from shrink.quantization.kernel_grids import with_grids_of_kernels
 from shrink.quantization.rounding import can_be_rounded, rounded_model
 from shrink.quantization.source import FloatModel
-from shrink.quantization.tables import tabled_model
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.noise import noise
 from shrink.stages.quantize.prepared import BOUND_EXAMPLES, MasksWithinConversion, prepared
@@ -118,7 +117,7 @@ def _with_tables(
     if found is not None:
         content, notes = found.source.float32.content, found.notes
     per_tensor = config.dense_scales == "tensor"
-    tabled = FloatModel(content=tabled_model(content, bits, calibration.batches(), per_tensor))
+    tabled = FloatModel(content=rounded_model(content, {}, calibration.batches(), bits, per_tensor))
     tabled.ranges = {} if found is None else found.forced
     tabled.bounds, tabled.floats = source.bounds, source.floats
     conversion = _by_quantizer(tabled, calibration, config, 8)
@@ -267,13 +266,13 @@ def _four_bits(mode: Mode, *, rounds: bool = True) -> Scheme:
     ) -> Conversion:
         content, notes = source.float32.content, source.float32.notes
         operators = weighted_operators(content)
-        narrow = [o for o in operators if o.kind in INT4_OPERATORS[mode] and can_be_rounded(o)]
+        narrow = [o for o in operators if can_be_rounded(o)]
         bits = {operator.name: 4 for operator in narrow}
         wider = [operator.name for operator in operators if operator not in narrow]
         if not bits:
             raise StageError(
                 f"{config.scheme}: no operator of this model can have 4-bit weights, which "
-                f"{' and '.join(sorted(INT4_OPERATORS[mode]))} can",
+                f"{' and '.join(sorted(MATRIX_OPERATORS))} can",
                 hint="use scheme dynamic_wi8_afp32",
             )
         rounded = rounded_model(content, bits, calibration.batches()) if rounds else content

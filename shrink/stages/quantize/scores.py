@@ -13,16 +13,13 @@ import numpy as np
 
 from shrink.base.types import Array
 from shrink.quantization.calibration import CalibrationExamples
-from shrink.quantization.probabilities import of_one_scale, saturated_logits
+from shrink.quantization.probabilities import LARGEST_LOGIT, of_one_scale, saturated_logits
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.task.detector import Detector
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
-
-LARGEST_LOGIT = 10.0
-"""A sigmoid is within 5e-5 of 0 or 1 from here on."""
 
 
 def bound_scores(
