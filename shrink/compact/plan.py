@@ -27,6 +27,12 @@ _LARGE, _LASTING = 12, 6
 """A block of at least a twelfth of the arena, needed for at least so many steps more than one."""
 _ABOVE_BOUND = (0.0, 0.02, 0.05, 0.1)
 """Shares by which the arena may be higher than the bound, tried in this order."""
+_AIMS = (0.0, 0.0, 0.25, 0.5, 0.75)
+"""Parts of the way from the bound to the best height so far, below which blocks are placed next."""
+_HIGH_SHARES = (0.0, 0.2, 0.5)
+"""Shares of the blocks that are placed as high as they can lie."""
+_NEAR_FRONT, _TURNED = 4, 0.3
+"""A block without a place comes first, or among the first fourth, and may change its end."""
 _SEED = 0
 _UNLIMITED = 1 << 62
 _NOWHERE = -1
@@ -101,10 +107,10 @@ class _Placement:
             self._attempt(self._height - ALIGNMENT_BYTES, order, [False] * len(order))
         self._place_at_both_ends(orders[0])
         while self._height > self._bound and self._attempts < attempts:
-            share = self._random.choice((0.0, 0.0, 0.25, 0.5, 0.75))
+            share = self._random.choice(_AIMS)
             gap = int((self._height - self._bound) * share)
             limit = min(aligned(self._bound + gap), self._height - ALIGNMENT_BYTES)
-            high_share = self._random.choice((0.0, 0.2, 0.5))
+            high_share = self._random.choice(_HIGH_SHARES)
             high = [self._random.random() < high_share for _ in self._sizes]
             self._repair(limit, list(self._random.choice(orders)), high)
         return self._height, self._best
@@ -157,9 +163,9 @@ class _Placement:
             if failed is None:
                 return
             order.remove(failed)
-            front = self._random.random() < 0.5
-            order.insert(0 if front else self._random.randrange(max(1, len(order) // 4)), failed)
-            if self._random.random() < 0.3:
+            front = self._random.choice((1, max(1, len(order) // _NEAR_FRONT)))
+            order.insert(self._random.randrange(front), failed)
+            if self._random.random() < _TURNED:
                 high[failed] = not high[failed]
 
     def _attempt(self, limit: int, order: Sequence[int], high: Sequence[bool]) -> int | None:

@@ -43,8 +43,11 @@ _CHANGES = 500
 """Changes of each start that are judged. Twice as many save less than 1 % of an arena."""
 _MOST_TRIES, _MOST_SCHEDULES_A_START = 8000, 1000
 """Most changes are impossible, or no better even without a plan."""
-_WORSE_NOW_AND_THEN = 0.01
+_WORSE_NOW_AND_THEN, _NOW_AND_THEN = 0.01, 8
 """Every eighth change may raise the arena by this share, to leave a local minimum."""
+_NEARLY_HIGHEST, _AROUND = 0.5, 6
+"""A new segment lies around an operator of at least this share of the peak, drawn at random, with
+fewer than so many operators before it and behind it."""
 _AT_PEAK = 0.5
 """Share of changes that are made where the peak of live bytes is."""
 _MOST_ALIKE, _MOST_PLANNED = 4, 60
@@ -180,7 +183,7 @@ class Search:
             changed = self._candidate(sorted(self._changed(list(current.candidate.tilings))))
             if changed is None or not changed.tilings or changed == current.candidate:
                 continue
-            worse = 1 + _WORSE_NOW_AND_THEN * (tries % 8 == 0)
+            worse = 1 + _WORSE_NOW_AND_THEN * (tries % _NOW_AND_THEN == 0)
             limit = int(worse * _arena(current)) + 1
             if changed.arena_bytes >= limit:
                 continue
@@ -342,7 +345,7 @@ class Search:
         """Yield the others, less what a moved boundary takes from them, or with what it leaves."""
         for other in others:
             start, end = other.start, other.end
-            follows = self._random.random() < 0.5
+            follows = self._random.choice((False, True))
             if start >= before.end:
                 start = after.end if follows and start == before.end else max(start, after.end)
             else:
@@ -360,11 +363,13 @@ class Search:
 
     def _new(self, tilings: Sequence[Tiling], peaks: Sequence[int]) -> Tiling:
         """Return a segment between the others, around an operator that takes much."""
-        high = max(range(len(peaks)), key=lambda i: peaks[i] * self._random.uniform(0.5, 1))
+        high = max(
+            range(len(peaks)), key=lambda i: peaks[i] * self._random.uniform(_NEARLY_HIGHEST, 1)
+        )
         before = max((one.end for one in tilings if one.end <= high), default=0)
         behind = min((one.start for one in tilings if one.start > high), default=len(peaks))
-        start = max(before, high - self._random.randrange(6))
-        end = min(behind, high + 1 + self._random.randrange(6))
+        start = max(before, high - self._random.randrange(_AROUND))
+        end = min(behind, high + 1 + self._random.randrange(_AROUND))
         segment = self._segment(start, end)
         return Tiling(start, end, () if segment is None else even_cuts(segment.rows, 2))
 
