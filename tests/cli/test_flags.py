@@ -13,6 +13,7 @@ import pytest
 from shrink.base.files import TEMPORARY_PREFIX
 from tests.cli.conftest import FinishedRun
 from tests.cli.shell import read_report, shrink, stage
+from tests.forks import ARENA
 
 LOOSE = ("--set", "gates.tflite_bytes=1MB")
 
@@ -32,7 +33,7 @@ def run(
     store = finished.store
     if {"--from", "--no-cache"} & set(flags) and "--dry-run" not in flags:
         store = own_copy(store, folder.parent / "store")
-    return shrink(*words, cwd=folder.parent, store=store, expect=expect)
+    return shrink(*words, cwd=folder.parent, store=store, expect=expect, measured=[ARENA])
 
 
 def own_copy(store: Path, target: Path) -> Path:
