@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
 from shrink.compact.graph import Graph
 from shrink.contract.compaction import Int8Border
-from shrink.tflite.model import Operator, Tensor
+from shrink.tflite.model import Tensor
 
 _NAMES = {"UINT8": "uint8", "FLOAT32": "float32"}
 
@@ -62,69 +61,53 @@ def with_int8_borders(graph: Graph) -> Bordered:
     differ from its own by more than 128; an input likewise.
     """
     found = Bordered(graph)
-    for place, index in enumerate(graph.inputs):
-        if graph.tensors[index].dtype in _NAMES:
-            found = _with_input(found, place, index)
-    for place, index in enumerate(graph.outputs):
-        if graph.tensors[index].dtype in _NAMES and index not in graph.inputs:
-            found = _with_output(found, place, index)
+    for side, ends in (("input", graph.inputs), ("output", graph.outputs)):
+        for place, index in enumerate(ends):
+            outer = graph.tensors[index]
+            if outer.dtype not in _NAMES:
+                continue
+            inner = _behind(found.graph, side, index)
+            if isinstance(inner, str):
+                line = f"{side} {_name(outer)} stays {_NAMES[outer.dtype]}: {inner}"
+                found = found._replace(left=(*found.left, line))
+                continue
+            scale = _scale(found.graph.tensors[inner])
+            assert scale is not None, "checked before"
+            border = Int8Border(
+                side=side,
+                place=place,
+                name=_name(outer),
+                given_type=_NAMES[outer.dtype],
+                scale=scale[0],
+                zero_point=scale[1],
+            )
+            replaced = _replaced(found.graph, side, place, index, inner)
+            found = Bordered(replaced, (*found.borders, border), found.left)
     return found
 
 
-def _with_input(found: Bordered, place: int, index: int) -> Bordered:
-    graph = found.graph
-    readers = [operator for operator in graph.operators if index in operator.inputs]
-    if not readers or index in graph.outputs:
-        return _left(found, "input", index, "nothing reads it" if not readers else "an output too")
-    inner = [operator.outputs[0] for operator in readers]
-    if any(operator.name != "QUANTIZE" for operator in readers):
-        others = sorted({o.name for o in readers} - {"QUANTIZE"})
-        return _left(found, "input", index, f"{', '.join(others)} reads it")
-    if set(inner) & set(graph.outputs):
-        return _left(found, "input", index, "its quantized tensor is an output")
-    if why := _why_not(graph, index, inner):
-        return _left(found, "input", index, why)
-    moved = dict.fromkeys(inner[1:], inner[0])
-    operators = [_reading(o, moved) for o in graph.operators if o not in readers]
-    inputs = (*graph.inputs[:place], inner[0], *graph.inputs[place + 1 :])
-    graph = dataclasses.replace(graph, operators=tuple(operators), inputs=inputs)
-    return _renamed(found._replace(graph=graph), "input", place, index, inner[0])
-
-
-def _with_output(found: Bordered, place: int, index: int) -> Bordered:
-    graph = found.graph
-    writer = next(operator for operator in graph.operators if index in operator.outputs)
-    if writer.name not in ("QUANTIZE", "DEQUANTIZE"):
-        return _left(found, "output", index, f"{writer.name} writes it")
-    inner = writer.inputs[0]
+def _behind(graph: Graph, side: str, index: int) -> int | str:
+    """Return the int8 tensor that can take the place of an input or output, or why none can."""
+    if side == "input":
+        users = [operator for operator in graph.operators if index in operator.inputs]
+        others = sorted({operator.name for operator in users} - {"QUANTIZE"})
+        if others or len(users) != 1 or index in graph.outputs:
+            return f"{', '.join(others) or 'something beside one QUANTIZE, or nothing,'} reads it"
+        inner = users[0].outputs[0]
+    else:
+        users = [operator for operator in graph.operators if index in operator.outputs]
+        if not users or users[0].name not in ("QUANTIZE", "DEQUANTIZE"):
+            return f"{users[0].name if users else 'nothing'} writes it"
+        inner = users[0].inputs[0]
     if inner in (*graph.inputs, *graph.outputs) or not graph.is_activation(inner):
-        return _left(found, "output", index, "it is an input or another output, too")
-    if why := _why_not(graph, index, [inner]):
-        return _left(found, "output", index, why)
-    outputs = (*graph.outputs[:place], inner, *graph.outputs[place + 1 :])
-    readers = any(index in operator.inputs for operator in graph.operators)
-    operators = [o for o in graph.operators if o is not writer or readers or index in outputs]
-    graph = dataclasses.replace(graph, operators=tuple(operators), outputs=outputs)
-    return _renamed(found._replace(graph=graph), "output", place, index, inner)
-
-
-def _reading(operator: Operator, moved: Mapping[int, int]) -> Operator:
-    inputs = tuple(moved.get(index, index) for index in operator.inputs)
-    return operator if inputs == operator.inputs else dataclasses.replace(operator, inputs=inputs)
-
-
-def _why_not(graph: Graph, outer: int, inner: Sequence[int]) -> str:
-    """Return why int8 tensors cannot replace an input or output; empty where they can."""
-    if any(graph.tensors[index].dtype != "INT8" for index in inner):
-        return "what stands behind it is not int8"
-    scales = {_scale(graph.tensors[index]) for index in inner}
-    if len(scales) > 1 or None in scales:
-        return "it is quantized in several ways" if len(scales) > 1 else "it has no scale"
-    own, other = _scale(graph.tensors[outer]), scales.pop()
-    if graph.tensors[outer].dtype == "FLOAT32":
-        return ""
-    shifted = own is not None and (own[0], own[1] - 128) == other
-    return "" if shifted else "its values are rescaled, not only shifted by 128"
+        return "the tensor behind it is an input or another output, too"
+    own, other = (_scale(graph.tensors[one]) for one in (index, inner))
+    if graph.tensors[inner].dtype != "INT8" or other is None:
+        return "what stands behind it is not int8 of one scale"
+    is_float = graph.tensors[index].dtype == "FLOAT32"
+    if not is_float and (own is None or (own[0], own[1] - 128) != other):
+        return "its values are rescaled, not only shifted by 128"
+    return inner
 
 
 def _scale(tensor: Tensor) -> tuple[float, int] | None:
@@ -134,50 +117,34 @@ def _scale(tensor: Tensor) -> tuple[float, int] | None:
     return tensor.scales[0], tensor.zero_points[0]
 
 
-def _left(found: Bordered, side: str, index: int, why: str) -> Bordered:
-    tensor = found.graph.tensors[index]
-    line = f"{side} {_name(tensor)} stays {_NAMES[tensor.dtype]}: {why}"
-    return found._replace(left=(*found.left, line))
-
-
-def _renamed(
-    found: Bordered, side: Literal["input", "output"], place: int, outer: int, inner: int
-) -> Bordered:
-    """Return the graph with one more int8 input or output, under the name that it had before."""
-    graph = found.graph
+def _replaced(graph: Graph, side: str, place: int, outer: int, inner: int) -> Graph:
+    """Return a graph with one more int8 input or output, under the name that it had before."""
+    inputs, outputs = list(graph.inputs), list(graph.outputs)
+    (inputs if side == "input" else outputs)[place] = inner
+    needed = {*outputs, *(index for operator in graph.operators for index in operator.inputs)}
+    gone = inner if side == "input" else None if outer in needed else outer
     tensor, given = graph.tensors[inner], graph.tensors[outer]
-    scale = _scale(tensor)
     assert tensor.stored is not None, "the file has both"
     assert given.stored is not None, "the file has both"
-    assert scale is not None, "checked before"
     stored = copy.copy(tensor.stored)
     stored.name = given.stored.name
     tensors = list(graph.tensors)
     tensors[inner] = dataclasses.replace(tensor, name=given.name, stored=stored)
     model = copy.copy(graph.model)
-    model.signatureDefs = list(_signatures(graph, side, outer, inner))
-    graph = dataclasses.replace(graph, tensors=tuple(tensors), model=model)
-    border = Int8Border(
-        side=side,
-        place=place,
-        name=_name(given),
-        given_type=_NAMES[given.dtype],
-        scale=scale[0],
-        zero_point=scale[1],
-    )
-    return Bordered(graph, (*found.borders, border), found.left)
-
-
-def _signatures(graph: Graph, side: str, outer: int, inner: int) -> Iterator[schema.SignatureDefT]:
-    field = f"{side}s"
-    for signature in graph.model.signatureDefs or []:
-        moved = copy.copy(signature)
-        maps = [copy.copy(one) for one in getattr(moved, field) or []]
+    model.signatureDefs = [copy.copy(one) for one in model.signatureDefs or []]
+    for signature in model.signatureDefs:
+        maps = [copy.copy(one) for one in getattr(signature, f"{side}s") or []]
         for one in maps:
-            if one.tensorIndex == outer:
-                one.tensorIndex = inner
-        setattr(moved, field, maps)
-        yield moved
+            one.tensorIndex = inner if one.tensorIndex == outer else one.tensorIndex
+        setattr(signature, f"{side}s", maps)
+    return dataclasses.replace(
+        graph,
+        tensors=tuple(tensors),
+        operators=tuple(o for o in graph.operators if gone not in o.outputs),
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        model=model,
+    )
 
 
 def _name(tensor: Tensor) -> str:
