@@ -332,8 +332,6 @@ class Search:
             return one._replace(cuts=cuts)
         if change == "keep":
             return one._replace(kept=one.kept ^ {pick(segment.outputs)})
-        if change == "keep others":
-            return one._replace(kept=frozenset(segment.outputs) - one.kept)
         if change == "direction":
             return self._reversed(one)
         place, by = self._random.randrange(len(one.cuts)), pick((-2, -1, 1, 2))
@@ -405,7 +403,6 @@ _CHANGES_OF_ALL = (
     *["boundary"] * 4,
     *["number"] * 2,
     *["keep"] * 4,
-    "keep others",
     "direction",
     *["cuts"] * 4,
 )
