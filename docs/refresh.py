@@ -47,7 +47,7 @@ transform:scale(.7);transform-origin:0 0"></iframe>"""
 """The page of the picture: a terminal of 80 columns, and the head of the report."""
 _TFLITE = (
     *("ai-edge-litert", "tflite-micro", "flatbuffers", "numpy", "packaging", "pydantic"),
-    *("pydantic-core", "pyyaml", "jinja2", "markupsafe", "rich", "typer"),
+    *("pydantic-core", "pyyaml", "jinja2", "markupsafe", "rich", "typer", "pillow"),
 )
 """Dependencies that need neither TensorFlow nor SciPy (tests/cli/test_without_tensorflow.py)."""
 
@@ -88,7 +88,8 @@ def requirements_tflite() -> str:
     kept = [text for text in project["dependencies"] if re.split(r"[<>=!~ ]", text)[0] in _TFLITE]
     return "\n".join(
         (
-            "# For compact, inspect, bench and export of .tflite files, diff, compare and report.",
+            "# For compact, evaluate, inspect, bench and export of .tflite files, and for diff, compare "
+            "and report.",
             "# Made from pyproject.toml by `python -m docs.refresh requirements`.",
             *kept,
             "",

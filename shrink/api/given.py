@@ -141,7 +141,8 @@ def sections_of(kind: str, keys: Keys, *, skip: tuple[str, ...] = ()) -> Section
         **{f"data_{key}": ("data", key) for key in DataConfig.model_fields},
         **{f"task_{key}": ("task", key) for key in TaskConfig.model_fields},
     }
-    check_known(kind, keys, [*own, *training, *prefixed, "task", *COMMON])
+    whole = ("task",) if kind in STAGES else ("task", "gates")
+    check_known(kind, keys, [*own, *training, *prefixed, *whole, *COMMON])
     found = Sections()
     by_name = {"data": found.data, "task": found.task}
     for key, given in keys.items():
@@ -154,9 +155,9 @@ def sections_of(kind: str, keys: Keys, *, skip: tuple[str, ...] = ()) -> Section
             section, name = prefixed[key]
             by_name[section][name] = value
         elif isinstance(value, dict):
-            found.task.update(value)
+            (found.gates if key == "gates" else found.task).update(value)
         else:
-            raise RecipeError(f"a mapping is wanted, not a {type(value).__name__}", subject="task")
+            raise RecipeError(f"a mapping is wanted, not a {type(value).__name__}", subject=key)
     return found
 
 

@@ -75,7 +75,8 @@ def compact(model: ModelGiven, data: DataGiven = None, **keys: object) -> Run:
 def evaluate(model: ModelGiven, data: DataGiven = None, **keys: object) -> Run:
     """Measure a model on the test split: accuracy with its interval, size, memory, latency.
 
-    Arguments are those of `train`, without the keys of a stage.
+    Arguments are those of `train`, without the keys of a stage, and `gates`, a mapping such as
+    `{"accuracy": 0.9}`.
     """
     with working():
         return _call("evaluate", model, data, [], keys, sections_of("evaluate", _rest(keys)))

@@ -7,6 +7,8 @@ is named here, once.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from shrink.base.foreign import Json as Json
@@ -21,5 +23,28 @@ Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Tensors: TypeAlias = Any
 """A tensor, or a nested list, tuple or dict of tensors, as a Keras model takes and gives them."""
 
+
+@dataclass(frozen=True)
+class Spec:
+    """Shape and stored dtype of one array of an example, without the batch."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Size of one example's array."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
 Specs: TypeAlias = Any
-"""A `tf.TensorSpec` of one example, or a nested tuple or dict of them."""
+"""A `Spec`, or a nested tuple or dict of them."""
+
+
+def leaves(values: Any) -> list[Any]:
+    """Return what nested tuples, lists and dicts (by sorted keys) hold, as `tf.nest.flatten`."""
+    if isinstance(values, dict):
+        values = [values[key] for key in sorted(values)]
+    if isinstance(values, tuple | list):
+        return [leaf for part in values for leaf in leaves(part)]
+    return [values]

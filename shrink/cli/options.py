@@ -232,7 +232,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "shrink quantize model.h5 --data pictures/ --scheme mixed --file-bytes 64KB",
         "shrink quantize runs/prune-model --scheme float16 --emit-recipe",
     ),
-    "evaluate": ("shrink evaluate model.h5 --data pictures/",),
+    "evaluate": (
+        "shrink evaluate model.h5 --data pictures/",
+        "shrink evaluate model.tflite --data test.npz --gate accuracy=0.9 --gate tflite_bytes=40KB",
+    ),
     "profile": ("shrink profile model.h5 --batch-size 512 --memory-limit 2GB",),
     "inspect": ("shrink inspect model.tflite", "shrink inspect model.h5 --groups"),
     "export": ("shrink export runs/quantize-model --format cc-array --output firmware/",),

@@ -64,6 +64,16 @@ DataOption = Annotated[
         show_default=False,
     ),
 ]
+GateOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gate",
+        metavar="NAME=LIMIT",
+        help="A figure or metric and its limit, such as accuracy=0.9 or tflite_bytes=40KB; exit "
+        "code 1 if it is missed. Repeat it for several.",
+        show_default=False,
+    ),
+]
 EmitFlag = Annotated[
     bool, typer.Option("--emit-recipe", help="Print the recipe instead of running it.")
 ]
@@ -122,12 +132,24 @@ def register(app: typer.Typer, words: Sequence[str]) -> None:
 
 def _evaluate(
     model: AnyModelArgument,
+    gate: GateOption = None,
     *,
     common: _Common,
     flags: Flags,
 ) -> None:
     """Measure a model on the test split: accuracy with its interval, size, memory, latency."""
-    _run("evaluate", model, [], _split("evaluate", flags), common)
+    from shrink.base.errors import RecipeError
+    from shrink.base.yaml import parse_scalar
+
+    sections = _split("evaluate", flags)
+    for text in gate or ():
+        name, _, limit = text.partition("=")
+        if not limit:
+            raise RecipeError(
+                f"{text!r} has no limit", subject="--gate", hint="such as --gate accuracy=0.9"
+            )
+        sections.gates[name] = parse_scalar(limit)
+    _run("evaluate", model, [], sections, common)
 
 
 def _distill(
@@ -333,8 +355,8 @@ def _run(
     from shrink.run.session import RUNS, run_plan
     from shrink.run.verb import VerbCall, named_apart, plan_verb
 
-    if not common.emit_recipe:
-        preload()
+    if not common.emit_recipe and not (verb == "evaluate" and model.endswith(".tflite")):
+        preload()  # a .tflite file is evaluated without TensorFlow
     console = Console(as_json=common.json_, quiet=common.quiet, verbose=common.verbose)
     said = f"shrink {verb}"
     value = VerbCall(verb, model, stages, sections, common.data, common.custom_objects).recipe()

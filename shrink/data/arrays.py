@@ -5,17 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeGuard, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from shrink.base.errors import DataError
-from shrink.base.types import Specs
+from shrink.base.types import Spec, Specs
 from shrink.data.examples import Batch, Examples
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 RowNumbers: TypeAlias = "np.ndarray | slice"
 """Which rows of an array: int (n,), or a slice."""
@@ -156,10 +153,8 @@ def _all(values: Several[T]) -> tuple[T, ...]:
     return values if isinstance(values, tuple) else (values,)
 
 
-def _row_spec(array: Rows, dtype: np.dtype) -> tf.TensorSpec:
-    import tensorflow as tf
-
-    return tf.TensorSpec(array.shape[1:], tf.as_dtype(dtype))
+def _row_spec(array: Rows, dtype: np.dtype) -> Spec:
+    return Spec(tuple(array.shape[1:]), dtype)
 
 
 _CHUNK_BYTES = 1 << 24

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError
-from shrink.base.types import Specs, Tensors
+from shrink.base.lazy import tf
+from shrink.base.types import Spec, Specs, Tensors, leaves
 from shrink.data import boxes
 from shrink.data.config import AugmentConfig
 from shrink.data.examples import Batch
@@ -48,7 +48,7 @@ def _mix(z: np.ndarray) -> np.ndarray:
     return z ^ (z >> np.uint64(31))
 
 
-_SAMPLED = (tf.uint8, tf.int32, tf.int64, tf.float16, tf.float32, tf.float64)
+_SAMPLED = ("uint8", "int32", "int64", "float16", "float32", "float64")
 """What TensorFlow's resampling takes."""
 
 
@@ -105,7 +105,7 @@ def resample(
         axis=1,
     )
     unmixed = angle is None or nearest
-    exact = unmixed and images.dtype in _SAMPLED
+    exact = unmixed and images.dtype.name in _SAMPLED
     source = images if exact else tf.cast(images, tf.float32)
     moved = tf.raw_ops.ImageProjectiveTransformV3(
         images=source,
@@ -244,10 +244,10 @@ class Augmentation:
 
     Args:
         config: which changes.
-        input_spec: `tf.TensorSpec` of one input, or a structure of them; those of rank 3 are
+        input_spec: `Spec` of one input, or a structure of them; those of rank 3 are
             images, which are changed alike.
         num_classes: number of labels, None for real targets.
-        target_spec: `tf.TensorSpec` of one target, or a structure of them; those of an image's
+        target_spec: `Spec` of one target, or a structure of them; those of an image's
             height and width, such as masks, are moved with the images.
         has_boxes: whether the target is boxes, which move with the images, too.
 
@@ -284,7 +284,7 @@ class Augmentation:
                         hint=f"leave {key} out; flip, crop and changes of colour work",
                     )
         self._num_classes = num_classes
-        images = [spec for spec in tf.nest.flatten(input_spec) if spec.shape.rank == 3]
+        images = [spec for spec in leaves(input_spec) if len(spec.shape) == 3]
         _check(config, images)
         self._sizes = {tuple(spec.shape[:2]) for spec in images}
         self._function = None
@@ -293,7 +293,7 @@ class Augmentation:
             file, _, name = config.function.rpartition(":")
             self._function = function_of(Path(file), name)
         if images and self._moves:
-            for spec in tf.nest.flatten(target_spec):
+            for spec in leaves(target_spec):
                 _check_follows(spec, self._sizes)
 
     @property
@@ -414,7 +414,7 @@ def _colour_changes(config: AugmentConfig) -> Iterator[tuple[str, float]]:
             yield name, most
 
 
-def _check(config: AugmentConfig, images: list[tf.TensorSpec]) -> None:
+def _check(config: AugmentConfig, images: list[Spec]) -> None:
     wanted = set(config.model_dump(exclude_none=True)) - {"mixup"}
     if wanted and not images:
         raise DataError(
@@ -446,7 +446,7 @@ def _check_function(
     target_spec: Specs, sizes: set[tuple[int | None, ...]], has_boxes: bool
 ) -> None:
     """Raise `DataError` where targets would have to move with the images."""
-    by_pixel = any(tuple(spec.shape[:2]) in sizes for spec in tf.nest.flatten(target_spec))
+    by_pixel = any(tuple(spec.shape[:2]) in sizes for spec in leaves(target_spec))
     if has_boxes or by_pixel:
         raise DataError(
             f"a function gets images alone, and the {'boxes' if has_boxes else 'masks'} would stay "
@@ -456,9 +456,9 @@ def _check_function(
         )
 
 
-def _check_follows(spec: tf.TensorSpec, sizes: set[tuple[int | None, ...]]) -> None:
+def _check_follows(spec: Spec, sizes: set[tuple[int | None, ...]]) -> None:
     """Raise `DataError` for class numbers by position that are not of an image's size."""
-    if spec.dtype.is_integer and spec.shape.rank > 1 and tuple(spec.shape[:2]) not in sizes:
+    if spec.dtype.kind in "iu" and len(spec.shape) > 1 and tuple(spec.shape[:2]) not in sizes:
         raise DataError(
             f"flip, crop and rotate move images of {sorted(sizes)} pixels, and targets of shape "
             f"{tuple(spec.shape)} cannot be moved with them",

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
+from shrink.base.lazy import tf
 from shrink.base.types import Array
 
 LEFT, TOP, RIGHT, BOTTOM, CLASS, CROWD, AREA = range(7)
@@ -77,7 +77,10 @@ def moved(
         flip, shift = (tf.cast(one, rows.dtype)[:, None, None] for one in (flip, shift))
         both = flip * (both - shift - whole / 2) + whole / 2
         edges.append(tf.clip_by_value(both, 0.0, whole))
-    low, high = (tf.stack([kind(one, axis=-1) for one in edges], axis=-1) for kind in _ENDS)
+    low, high = (
+        tf.stack([end(one, axis=-1) for one in edges], axis=-1)
+        for end in (tf.reduce_min, tf.reduce_max)
+    )
     before = tf.reduce_prod(rows[..., RIGHT : BOTTOM + 1] - rows[..., : TOP + 1], axis=-1)
     share = tf.math.divide_no_nan(tf.reduce_prod(high - low, axis=-1), before)
     label = tf.where(share > 0, rows[..., CLASS], PADDING)
@@ -86,6 +89,3 @@ def moved(
     changed = tf.concat([low, high, own], axis=-1)
     nothing = tf.constant([0, 0, 0, 0, PADDING, 0, 0], rows.dtype)
     return tf.where(label[..., None] >= 0, changed, nothing)
-
-
-_ENDS = (tf.reduce_min, tf.reduce_max)

@@ -14,13 +14,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base import files
 from shrink.base.cache import entry_path, key_of
 from shrink.base.errors import DataError, ResourceError
 from shrink.base.host import available_memory_bytes
+from shrink.base.lazy import tf
 from shrink.base.packages import versions
+from shrink.base.types import Spec, leaves
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
 from shrink.data.examples import Batch, Examples, example_bytes, reading_batch
@@ -154,7 +155,7 @@ class CachedExamples(View):
         """
         if self._kept is not None or not len(self):
             return
-        specs = tf.nest.flatten((self.input_spec, self.target_spec))
+        specs = leaves((self.input_spec, self.target_spec))
         arrays = self._on_disk(len(specs)) if self._key is not None else self._in_memory(specs)
         x, y = tf.nest.pack_sequence_as((self.input_spec, self.target_spec), arrays)
         self._kept = ArrayExamples(x, y, np.arange(len(self)))
@@ -167,7 +168,7 @@ class CachedExamples(View):
         """Return a batch as arrays, from the cache where it is filled."""
         return (self._kept or self._base).arrays(indices)
 
-    def _in_memory(self, specs: list[tf.TensorSpec]) -> list[np.ndarray]:
+    def _in_memory(self, specs: Sequence[Spec]) -> list[np.ndarray]:
         needed, available = _decoded_bytes(self._base), available_memory_bytes()
         if available is not None and needed > _MOST_OF_MEMORY * available:
             raise DataError(
@@ -176,10 +177,7 @@ class CachedExamples(View):
                 subject="data.cache",
                 hint="set data.cache: disk, or none",
             )
-        arrays = [
-            np.empty((len(self), *spec.shape.as_list()), spec.dtype.as_numpy_dtype)
-            for spec in specs
-        ]
+        arrays = [np.empty((len(self), *spec.shape), spec.dtype) for spec in specs]
         for start, batch in self._batches():
             for array, part in zip(arrays, batch, strict=True):
                 array[start : start + len(part)] = part
@@ -197,7 +195,7 @@ class CachedExamples(View):
         start, batch = 0, reading_batch(self.input_spec, self.target_spec)
         with naming_bad_examples(self._base):
             for examples in evaluation_batches(self._base, batch).as_numpy_iterator():
-                flat = tf.nest.flatten(examples)
+                flat = leaves(examples)
                 yield start, flat
                 start += len(flat[0])
 

@@ -13,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image, ImageOps
 
 from shrink.base.errors import DataError
+from shrink.base.lazy import tf
+from shrink.base.types import Spec
 from shrink.data.folders import shown
 
 _MOST = 300
@@ -162,9 +163,9 @@ class ImageDecoder:
     first_size: tuple[int, int]
 
     @property
-    def spec(self) -> tf.TensorSpec:
+    def spec(self) -> Spec:
         """One image."""
-        return tf.TensorSpec((self.height, self.width, self.channels), tf.uint8)
+        return Spec((self.height, self.width, self.channels), np.dtype(np.uint8))
 
     def read(self, path: str) -> np.ndarray:
         """Return the pixels of a file.

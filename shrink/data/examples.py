@@ -5,15 +5,13 @@ from __future__ import annotations
 import abc
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from shrink.base.errors import DataError
-from shrink.base.types import Specs, Tensors
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+from shrink.base.lazy import tf
+from shrink.base.types import Specs, Tensors, leaves
 
 T = TypeVar("T")
 SPLIT_NAMES = ("train", "validation", "test")
@@ -38,8 +36,6 @@ def in_host_memory(batch: Tensors) -> Tensors:
     batches that come and go during a step take its free chunks, so that equal steps would have
     different peaks. Strings stay where they are.
     """
-    import tensorflow as tf
-
     tensors = tf.nest.flatten(batch)
     moved = [i for i, tensor in enumerate(tensors) if tensor.dtype != tf.string]
     copies = tf.numpy_function(
@@ -77,7 +73,7 @@ class Examples(abc.ABC):
 
     @functools.cached_property
     def input_spec(self) -> Specs:
-        """`tf.TensorSpec` of one example's input (images: uint8), or a structure of them."""
+        """`Spec` of one example's input (images: uint8), or a structure of them."""
         return ()
 
     @functools.cached_property
@@ -98,8 +94,6 @@ class Examples(abc.ABC):
 
     def load(self, indices: tf.Tensor) -> Batch:
         """Return the batch `(x, y)` of int64 (b,) indices as tensors; can be traced."""
-        import tensorflow as tf
-
         specs = (self.input_spec, self.target_spec)
         flat = tf.nest.flatten(specs)
 
@@ -127,16 +121,11 @@ class Examples(abc.ABC):
     @property
     def identified_by(self) -> str:
         """What `contents` are; only the same can be compared."""
-        import tensorflow as tf
-
-        specs = tf.nest.flatten(self.input_spec)
-        return f"inputs {' '.join(f'{s.dtype.name}{s.shape.as_list()}' for s in specs)}"
+        return f"inputs {' '.join(f'{s.dtype.name}{[*s.shape]}' for s in leaves(self.input_spec))}"
 
     def contents(self, indices: np.ndarray) -> Sequence[bytes]:
         """Return what identifies each of some examples: by default its inputs as stored."""
-        import tensorflow as tf
-
-        inputs = tf.nest.flatten(self.arrays(indices)[0])
+        inputs = leaves(self.arrays(indices)[0])
         rows = [np.ascontiguousarray(array).reshape(len(indices), -1) for array in inputs]
         return [b"".join(part[row].tobytes() for part in rows) for row in range(len(indices))]
 
@@ -158,11 +147,8 @@ def single(values: tuple[T, ...]) -> T | tuple[T, ...]:
 
 
 def example_bytes(*specs: Specs) -> int:
-    """Return the size of one example, given its `tf.TensorSpec`s in any structure."""
-    import tensorflow as tf
-
-    flat = tf.nest.flatten(specs)
-    return sum(int(np.prod(spec.shape.as_list() or [1])) * spec.dtype.size for spec in flat)
+    """Return the size of one example, given its `Spec`s in any structure."""
+    return sum(spec.nbytes for spec in leaves(specs))
 
 
 def reading_batch(*specs: Specs) -> int:

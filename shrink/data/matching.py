@@ -10,16 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import tf_keras as keras
-
 from shrink.base.errors import DataError
+from shrink.base.lazy import keras
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
 from shrink.data.views import View
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import natural_order, signature_names
 from shrink.tflite.names import output_names as signature_outputs
-from shrink.tflite.serving import load_signature
 
 Aliases = tuple[str, ...]
 
@@ -140,6 +138,8 @@ def artifact_names(artifact: Path) -> ModelNames:
 
 def saved_model_names(folder: Path) -> ModelNames:
     """Return the names of a scanned SavedModel's signature, sorted, as it is converted."""
+    from shrink.tflite.serving import load_signature
+
     _, signature = load_signature(folder)
     outputs = natural_order(signature.structured_outputs)
     return ModelNames(

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
+from shrink.base.types import leaves
 from shrink.data.augment import Augmentation
 from shrink.data.cached import cached
 from shrink.data.config import DataConfig, ask_source
@@ -28,8 +28,8 @@ from shrink.data.views import View
 
 def _width_of_rows(dataset: Dataset) -> int | None:
     """Return how many numbers the one target of an example has; None of any other shape."""
-    specs = tf.nest.flatten(dataset.train.target_spec)
-    return specs[0].shape[0] if len(specs) == 1 and specs[0].shape.rank == 1 else None
+    specs = leaves(dataset.train.target_spec)
+    return specs[0].shape[0] if len(specs) == 1 and len(specs[0].shape) == 1 else None
 
 
 def open_dataset_for(

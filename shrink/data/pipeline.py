@@ -6,17 +6,18 @@ import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 import numpy as np
-import tensorflow as tf
 
+from shrink.base.lazy import tf
 from shrink.data.examples import Batch, Examples, example_bytes, in_host_memory
 from shrink.data.splits import permutation
 
 PREFETCH_BYTES = 64 * 1000**2
 """Most host memory of batches that wait or are being read; one batch is always allowed."""
 
-Loader = Callable[[tf.Tensor], Batch]
+Loader: TypeAlias = "Callable[[tf.Tensor], Batch]"
 """From the number of a step, int64 (), to its batch."""
 
 

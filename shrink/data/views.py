@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError
-from shrink.base.types import Tensors
+from shrink.base.lazy import tf
+from shrink.base.types import Spec, Tensors
 from shrink.data.augment import Augmentation
 from shrink.data.config import NormalizeConfig
 from shrink.data.examples import Batch, Examples
@@ -44,7 +45,7 @@ class View(Examples):
         self.labels = base.labels if rows is None or base.labels is None else base.labels[rows]
         x, y = base.input_spec, base.target_spec
         if normalize is not None:
-            x = tf.nest.map_structure(lambda spec: tf.TensorSpec(spec.shape, tf.float32), x)
+            x = _each(lambda spec: Spec(spec.shape, np.dtype(np.float32)), x)
         if target_is_input:
             self.labels, y = None, x
         self.input_spec, self.target_spec = _picked(x, inputs), _picked(y, targets)
@@ -88,13 +89,18 @@ class View(Examples):
     def _transformed(self, x: Tensors, y: Tensors) -> Batch:
         if self._normalize is not None:
             scale, offset = np.float32(self._normalize.scale), np.float32(self._normalize.offset)
-            x = tf.nest.map_structure(lambda part: _as_float32(part) * scale + offset, x)
+            x = _each(lambda part: _as_float32(part) * scale + offset, x)
         y = x if self._target_is_input else y
         return _picked(x, self._inputs), _picked(y, self._targets)
 
 
 def _as_float32(x: Tensors) -> Tensors:
-    return tf.cast(x, tf.float32) if tf.is_tensor(x) else np.asarray(x, np.float32)
+    return np.asarray(x, np.float32) if isinstance(x, np.ndarray) else tf.cast(x, tf.float32)
+
+
+def _each(function: Callable[[Any], Any], values: Tensors) -> Tensors:
+    """Return what a function makes of one array, or of each of a tuple."""
+    return tuple(map(function, values)) if isinstance(values, tuple) else function(values)
 
 
 def _picked(values: Tensors, places: Sequence[int] | None) -> Tensors:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import tensorflow as tf
 
+from shrink.base.lazy import tf
 from shrink.base.types import Array
 from shrink.detection.head import Head
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import ModelError
+from shrink.base.lazy import tf
 from shrink.base.types import Array
 
 HeadKind = Literal["boxes", "grid", "yolo", "ssd"]

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
+from shrink.base.lazy import tf
 from shrink.data import boxes as columns
 from shrink.detection.head import Candidates, Head
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import sparse
 
 from shrink.base.types import Array
 from shrink.detection.coco import ClassMatches
@@ -96,6 +95,8 @@ class _QuickClass:
     """One class, overlap after overlap: right detections, and misses between them."""
 
     def __init__(self, one: ClassMatches, overlaps: slice) -> None:
+        from scipy import sparse
+
         self._boxes = one.boxes.astype(np.float64)
         self._hits: list[Array] = []  # picture of each right detection, by overlap
         rows, pictures, done = [], [], 0

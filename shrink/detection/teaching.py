@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import tensorflow as tf
-
+from shrink.base.lazy import tf
 from shrink.detection.head import Candidates, Head
 from shrink.detection.loss import giou
 

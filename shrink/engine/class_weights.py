@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError, RecipeError, hint_for
+from shrink.base.lazy import tf
 from shrink.base.types import Array, Tensors
 from shrink.data.dataset import Dataset
 from shrink.engine.config import ClassWeights

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import ResourceError
-from shrink.base.types import Array, Tensors
+from shrink.base.types import Array, Spec, Specs, Tensors
 from shrink.data.examples import Examples
 from shrink.data.pipeline import batches_waiting, training_batches
 from shrink.engine.devices import distribute_batches
@@ -26,12 +26,12 @@ class ZeroExamples(Examples):
     """Examples of zeros: they take the memory of real ones, and every classifier has a class 0.
 
     Args:
-        input_spec: `tf.TensorSpec` of one example's input, or a structure of them.
+        input_spec: `Spec` of one example's input, or a structure of them.
         target_spec: the same of its target.
         count: how many examples.
     """
 
-    def __init__(self, input_spec: Tensors, target_spec: Tensors, count: int) -> None:
+    def __init__(self, input_spec: Specs, target_spec: Specs, count: int) -> None:
         self.input_spec = input_spec
         self.target_spec = target_spec
         self._count = count
@@ -42,8 +42,8 @@ class ZeroExamples(Examples):
     def arrays(self, indices: Array) -> tuple[Tensors, Tensors]:
         """Return a batch of zeros as arrays."""
 
-        def zeros(spec: tf.TensorSpec) -> Array:
-            return np.zeros((len(indices), *spec.shape), spec.dtype.as_numpy_dtype)
+        def zeros(spec: Spec) -> Array:
+            return np.zeros((len(indices), *spec.shape), spec.dtype)
 
         return tf.nest.map_structure(zeros, (self.input_spec, self.target_spec))
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 import numpy as np
-import tensorflow as tf
-import tf_keras as keras
 
+from shrink.base.lazy import keras, tf
 from shrink.contract.details import LayerRow
 from shrink.graph.macs import MacsCounter
 from shrink.measure.size import Owners

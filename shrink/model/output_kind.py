@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import numpy as np
-import tensorflow as tf
-import tf_keras as keras
 
+from shrink.base.lazy import keras, tf
 from shrink.base.types import Array
 from shrink.tflite.model import Operator, Subgraph, read
 from shrink.tflite.model import values as values_of
-from shrink.tflite.serving import traced
 
 OutputKind = Literal["softmax", "sigmoid", "logits"]
 """Probabilities that add up to 1, probabilities each for itself, or neither: any numbers."""
@@ -133,6 +131,8 @@ def _traced_step(traced_tensor: _Traced) -> Step[_Traced] | None:
 
 def output_kinds(model: keras.Model) -> list[OutputKind | None]:
     """Return what each output of a functional model is, in inference mode."""
+    from shrink.tflite.serving import traced
+
     specs = [tf.TensorSpec(each.shape, each.dtype) for each in model.inputs]
 
     def ask(*tensors: tf.Tensor) -> list[tf.Tensor]:

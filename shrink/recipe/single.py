@@ -198,6 +198,7 @@ class Sections:
     training: JsonObject = field(default_factory=dict)
     data: JsonObject = field(default_factory=dict)
     task: JsonObject = field(default_factory=dict)
+    gates: JsonObject = field(default_factory=dict)
 
 
 def single_recipe(
@@ -260,6 +261,8 @@ def single_recipe(
         training = {"seed": before["training"]["seed"], **training}
     if training:
         recipe["training"] = training
+    if sections.gates:
+        recipe["gates"] = sections.gates
     return {**recipe, "stages": stages}
 
 

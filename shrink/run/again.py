@@ -7,8 +7,6 @@ import time
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import tf_keras as keras
-
 from shrink.base.errors import InternalError
 from shrink.base.host import machine
 from shrink.contract.codec import from_plain
@@ -37,8 +35,7 @@ def measure_again(job: StepJob, send: Send) -> StepDone:
         raise InternalError("there is no artifact to measure", subject=job.name)
     started = time.perf_counter()
     context = StageContext(job, send)
-    keras.utils.set_random_seed(context.training.seed)
-    context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
+    context.start()
     context.phase("measuring")
     before, source = from_plain(StepResult, job.made.result), job.made.artifact
     artifact = job.work / f"model{source.suffix}"

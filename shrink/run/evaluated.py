@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import tf_keras as keras
 
 from shrink.base.errors import StageError
 from shrink.base.figures import LOSS
+from shrink.base.lazy import keras
 from shrink.base.losses import ignored_class
 from shrink.base.measured import Note
 from shrink.contract.details import Confusion, OutputMetrics

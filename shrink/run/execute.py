@@ -13,15 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
-import tf_keras as keras
 
 from shrink.base import files
 from shrink.base.errors import DataError, InternalError, ShrinkError, StageError
 from shrink.base.files import reached
 from shrink.base.host import host_peak_bytes, machine
+from shrink.base.lazy import tf
 from shrink.base.measured import Measured, Note, reasons
 from shrink.base.types import JsonObject
 from shrink.contract.codec import from_plain, to_plain
@@ -44,17 +44,16 @@ from shrink.measure.layers import layer_table
 from shrink.measure.memory import AllocatorPeak, nvml_note
 from shrink.measure.size import gzip_bytes, operator_table
 from shrink.model.brought import write_brought
-from shrink.model.load import load_source
-from shrink.model.savable import check_savable
 from shrink.recipe.plan import BASELINE
 from shrink.run.evaluated import Evaluated, guess
 from shrink.run.measured import ArtifactFigures, figure_values, measure, unmeasured
 from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
-from shrink.stages.preserved import Preserved
-from shrink.tflite.convert import convert
 from shrink.tflite.model import read
+
+if TYPE_CHECKING:
+    from shrink.stages.preserved import Preserved
 
 ARTIFACT, SCORES, SPLITS = "artifact", "scores", "splits"
 
@@ -66,9 +65,8 @@ def execute(job: StepJob, send: Send) -> StepDone:
     """
     started = time.perf_counter()
     context = StageContext(job, send)
-    keras.utils.set_random_seed(context.training.seed)
-    context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
-    preserved = Preserved.of(context)
+    context.start()
+    preserved = None if context.file_only else _preserved(context)
     outcome = run_stage(job, context)
     reached(f"stage-ran:{context.name}")
     host_peak = host_peak_bytes()
@@ -83,7 +81,8 @@ def execute(job: StepJob, send: Send) -> StepDone:
             f"{limit / 1e6:.0f} MB",
             "set a smaller training.memory_limit, or data.cache: none",
         )
-    preserved.check(outcome, context)
+    if preserved is not None:
+        preserved.check(outcome, context)
     stage_s = time.perf_counter() - started
     context.phase("measuring")
     artifact = save_artifact(outcome, context)
@@ -130,7 +129,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
         splits=_splits(context),
         measured=MeasuredAt(at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine()),
         timing=Timing(stage_s=stage_s, measure_s=time.perf_counter() - started - stage_s),
-        devices=tuple(context.devices.device_names),
+        devices=context.device_names,
         data=Counts(examples=counts, classes=tuple(dataset.class_names) or None),
     )
     produced = {ARTIFACT: artifact.name, SCORES: "scores.json", **_membership(context)}
@@ -139,6 +138,9 @@ def execute(job: StepJob, send: Send) -> StepDone:
 
 def check_models(job: CheckModelsJob, send: Send) -> JsonObject:
     """Load every model of the job as its stage will, and forget it again."""
+    from shrink.model.load import load_source
+    from shrink.model.savable import check_savable
+
     for sources, as_graph in ((job.models, False), (job.teachers, True)):
         for source in sources:
             model = load_source(source, as_graph)
@@ -161,9 +163,8 @@ def follow(job: StepJob, send: Send) -> dict[str, object]:
     chief's TensorFlow takes the end of a peer for a failure.
     """
     context = StageContext(job, send)
-    keras.utils.set_random_seed(context.training.seed)
-    context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
-    Preserved.of(context)
+    context.start()
+    _preserved(context)
     run_stage(job, context)
     threading.Event().wait()
     return {}
@@ -172,9 +173,8 @@ def follow(job: StepJob, send: Send) -> dict[str, object]:
 def probe(job: StepJob, send: Send) -> Planning:
     """Run one step up to its training, and return what to train it with."""
     context = PlanningContext(job, send)
-    keras.utils.set_random_seed(context.training.seed)
-    context.devices  # noqa: B018  opened before anything else starts TensorFlow's runtime
-    if why := AllocatorPeak(context.devices.device_names).note:
+    context.start()
+    if why := AllocatorPeak(context.device_names).note:
         return Planning(unplanned=why)
     context.phase("planning")
     try:
@@ -184,6 +184,12 @@ def probe(job: StepJob, send: Send) -> Planning:
     return Planning(unplanned="the stage did not train")
 
 
+def _preserved(context: StageContext) -> Preserved:
+    from shrink.stages.preserved import Preserved
+
+    return Preserved.of(context)
+
+
 def run_stage(job: StepJob, context: StageContext) -> StageResult:
     """Return what a stage makes.
 
@@ -191,15 +197,17 @@ def run_stage(job: StepJob, context: StageContext) -> StageResult:
         StageError: the code of another package's stage raised what is no error of shrink's.
     """
     config = _config(job)
-    if config is not None:
+    if config is not None and context.brought.traits:
+        from shrink.stages.preserved import Preserved
+
         Preserved.refuse_broken(config.breaks, context)
     try:
         return importlib.import_module(run_module(job.kind)).run(config, context)
-    except (ShrinkError, Planned, MemoryError, tf.errors.OpError):
+    except (ShrinkError, Planned, MemoryError):
         raise
     except Exception as error:
         code = stage_code(job.kind)
-        if not code:
+        if not code or isinstance(error, tf.errors.OpError):
             raise
         traceback.print_exc()  # into the worker's log
         raise StageError(
@@ -256,6 +264,8 @@ def measured_artifact(
     with ThreadPoolExecutor(1) as beside:  # zlib lets others run, and takes long for large files
         compressed = beside.submit(gzip_bytes, artifact)
         if outcome.model is not None:
+            from shrink.tflite.convert import convert
+
             tflite = job.work / "float32.tflite"
             conversion = convert(outcome.model, "float32")
             files.write_bytes(tflite, conversion.content)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from shrink.model.load import imported_from_tfmot
-from shrink.model.scan import check_model_file
 from shrink.stages.base import StageConfig
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.from_tfmot import brought_from_tfmot
-from shrink.tflite.convert import convert
 
 _CONVERTED = "a SavedModel without Keras' layers: the baseline is its float32 conversion"
 
@@ -19,6 +15,11 @@ def run(config: StageConfig | None, context: StageContext) -> StageResult:
         if context.has_targets:
             context.task()
         return StageResult(tflite=path.read_bytes())
+    from shrink.model.load import imported_from_tfmot
+    from shrink.model.scan import check_model_file
+    from shrink.stages.from_tfmot import brought_from_tfmot
+    from shrink.tflite.convert import convert
+
     if context.input_graph_only():
         check_model_file(path, context.trust())
         converted = convert(path, "float32")

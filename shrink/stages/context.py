@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import functools
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import tensorflow as tf
-import tf_keras as keras
+import numpy as np
 
 from shrink.base.errors import ReportWarning, listed
 from shrink.base.host import UNUSED_GPU_HINT, unused_gpu
+from shrink.base.lazy import keras
 from shrink.base.progress import Phase
+from shrink.base.types import leaves
 from shrink.contract.details import Details, Usage
 from shrink.contract.events import Heartbeat, Send
 from shrink.contract.job import MicroBatchPlan, StepJob
@@ -35,32 +38,12 @@ from shrink.data.opening import open_dataset_for
 from shrink.data.slices import Slicing, slicings_of
 from shrink.data.sources.none import no_examples
 from shrink.engine.config import TrainingConfig
-from shrink.engine.devices import Devices, open_cluster, open_devices
-from shrink.engine.fit import train
-from shrink.engine.microbatch import AfterUpdate
-from shrink.engine.objective import METRICS, Objective
-from shrink.engine.plan_training import plan_training
-from shrink.engine.record import TrainingRecord
-from shrink.engine.recovery import Watcher
-from shrink.engine.resume import Recovery
-from shrink.engine.trainer import TrainingSetup
-from shrink.engine.whole_split import Outputs, WholeSplit
-from shrink.graph.scale import check_blocks
 from shrink.model.brought import brought_by
 from shrink.model.compiled import Compiled, read_compiled
-from shrink.model.load import (
-    check_stateless,
-    check_student,
-    image_input,
-    import_note,
-    load_source,
-)
+from shrink.model.image_input import image_input
 from shrink.model.reference import ModelReference
-from shrink.model.savable import check_savable
 from shrink.model.scan import check_model_file
 from shrink.model.user_reads import code_digest
-from shrink.pruning.masks import frozen_masks
-from shrink.pruning.sharing import keep_shared
 from shrink.stages.demands import check_demands, check_gated, check_normal
 from shrink.task.artifact import evaluate_batches
 from shrink.task.config import TaskConfig
@@ -72,6 +55,13 @@ from shrink.task.interface import (
 )
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
+
+if TYPE_CHECKING:
+    from shrink.engine.devices import Devices
+    from shrink.engine.microbatch import AfterUpdate
+    from shrink.engine.objective import Objective
+    from shrink.engine.record import TrainingRecord
+    from shrink.engine.whole_split import Outputs, WholeSplit
 
 
 @dataclass(frozen=True)
@@ -156,7 +146,7 @@ class StageContext:
         self._job = job
         self._send = send
         heartbeat = None if job.heartbeat is None else Heartbeat(job.heartbeat)
-        self._watcher = Watcher(heartbeat, send)
+        self._heartbeat = heartbeat
         self._trainings = 0
         self._early: keras.Model | None = None
         self._names: ModelNames | None = None
@@ -205,9 +195,30 @@ class StageContext:
             self._names = keras_names(self._early)
         return self._names
 
+    @property
+    def file_only(self) -> bool:
+        """Whether a .tflite file is measured as it is, for which TensorFlow is not needed."""
+        return self.kind == "baseline" and self.input_path().suffix == ".tflite"
+
+    def start(self) -> None:
+        """Set all seeds, and open the devices before anything else starts TensorFlow's runtime."""
+        if self.file_only:
+            random.seed(self.training.seed)
+            np.random.seed(self.training.seed)
+        else:
+            keras.utils.set_random_seed(self.training.seed)
+            self.devices  # noqa: B018
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        """The devices that the stage runs on, such as `GPU:0`."""
+        return ("CPU:0",) if self.file_only else tuple(self.devices.device_names)
+
     @functools.cached_property
     def devices(self) -> Devices:
-        """The devices to train on; opened before anything else touches TensorFlow's runtime."""
+        """The devices to train on."""
+        from shrink.engine.devices import open_cluster, open_devices
+
         if self._job.place is not None:
             return open_cluster(self.training)
         devices = open_devices(self.training)
@@ -220,6 +231,10 @@ class StageContext:
         if role == "model" and self._early is not None:
             model, self._early = self._early, None
             return model
+        from shrink.graph.scale import check_blocks
+        from shrink.model.load import check_stateless, check_student, import_note, load_source
+        from shrink.model.savable import check_savable
+
         source = self._job.inputs[role]
         with self.devices.scope():
             model = load_source(source, as_graph=role.partition("-")[0] == "teacher")
@@ -276,11 +291,11 @@ class StageContext:
 
     def data_identity(self) -> dict[str, object]:
         """Return the part of a cache key that determines the examples, as plain data."""
-        specs = tf.nest.flatten(self.dataset.train.input_spec)
+        specs = leaves(self.dataset.train.input_spec)
         return {
             "data": {**section_by_content(self.data_config), "cache": None},
             # Images are resized to the stage's model.
-            "inputs": [f"{spec.dtype.name}{spec.shape.as_list()}" for spec in specs],
+            "inputs": [f"{spec.dtype.name}{[*spec.shape]}" for spec in specs],
             "fingerprint": fingerprint(self.data_config),
             "split_seed": self.split_seed,
             "earlier_splits": [path.stem for path in self._job.earlier_splits],
@@ -357,11 +372,23 @@ class StageContext:
         Raises:
             Planned: the context is for planning; nothing was trained.
         """
+        from shrink.engine.fit import train
+        from shrink.engine.objective import METRICS
+        from shrink.engine.plan_training import plan_training
+        from shrink.engine.recovery import Watcher
+        from shrink.engine.resume import Recovery
+        from shrink.engine.trainer import TrainingSetup
+        from shrink.pruning.masks import frozen_masks
+        from shrink.pruning.sharing import keep_shared
+
+        # What keeps a trait of earlier stages after every update, by the trait.
+        keepers: Mapping[str, Callable[[keras.Model], AfterUpdate]]
+        keepers = {"sparsity": frozen_masks, "clusters": keep_shared}
         task, dataset = task or self.task(model), dataset or self.dataset
         if self.data_config.augment is not None and self.data_config.augment.mixup is not None:
             check_mixup(self.dataset, task.losses, model)
         with self.devices.scope():
-            kept = [keep(model) for trait, keep in _KEEPERS.items() if trait in self.preserves]
+            kept = [keep(model) for trait, keep in keepers.items() if trait in self.preserves]
         setup = TrainingSetup(
             model,
             objective,
@@ -374,6 +401,7 @@ class StageContext:
         if self.planning:
             raise Planned(plan_training(setup, dataset))
         self._trainings += 1
+        watcher = Watcher(self._heartbeat, self._send)
         checkpoints, earlier = self._job.checkpoints, self._job.attempts
         record = train(
             setup,
@@ -386,11 +414,11 @@ class StageContext:
                 None if checkpoints is None else checkpoints / str(self._trainings),
                 earlier.micro_batch_size,
                 earlier.events,
-                self._watcher,
+                watcher,
             ),
             validation_batch_size=self._validation_batch_size,
         )
-        self._watcher.end()
+        watcher.end()
         return record
 
     def warn(self, code: str, message: str, hint: str | None = None) -> None:
@@ -408,15 +436,11 @@ class PlanningContext(StageContext):
     planning = True
 
 
-_KEEPERS: Mapping[str, Callable[[keras.Model], AfterUpdate]] = {
-    "sparsity": frozen_masks,
-    "clusters": keep_shared,
-}
-"""What keeps a trait of earlier stages after every update, by the trait."""
-
-
 def _epoch_metrics(task: Task, examples: Examples) -> WholeSplit | None:
     """Return how a monitor that is no mean over batches is measured after every epoch."""
+    from shrink.engine.objective import METRICS
+    from shrink.engine.whole_split import WholeSplit
+
     name = task.monitor.removeprefix("val_")
     if name in METRICS or name not in task.metrics:
         return None

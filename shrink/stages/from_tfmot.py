@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import tf_keras as keras
 
+from shrink.base.lazy import keras
 from shrink.contract.trained_range import Brought
 from shrink.model.load import imported_from_tfmot
 from shrink.pruning.masks import count_zeros, prunable_kernels

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-import tf_keras as keras
 
 from shrink.base.errors import StageError
+from shrink.base.lazy import keras
 from shrink.pruning.masks import Zeros, count_zeros, prunable_kernels
 from shrink.pruning.sharing import MOST_VALUES, Few, few_values
 from shrink.stages.context import StageContext, StageResult

@@ -275,6 +275,11 @@ def probabilities(outputs: Array) -> Array:
     return np.asarray(np.exp(log_softmax(outputs)))
 
 
+def sigmoid(outputs: Array) -> Array:
+    """Return the probabilities that single logits stand for."""
+    return np.asarray(np.exp(-np.logaddexp(0.0, -outputs)))
+
+
 def is_one_hot(outputs: Array, targets: Array) -> bool:
     """Whether targets are one-hot labels or probabilities, and no class numbers."""
     return targets.shape == outputs.shape and outputs.shape[-1] > 1

@@ -9,24 +9,21 @@ from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
-import tensorflow as tf
-import tf_keras as keras
 
 from shrink.base.errors import DataError
 from shrink.base.figures import LOSS
+from shrink.base.lazy import keras, tf
 from shrink.base.metrics import is_mean
 from shrink.base.resampled import Resampled
-from shrink.base.types import Array, Tensors
+from shrink.base.types import Array, Tensors, leaves
 from shrink.contract.details import Confusion
 from shrink.contract.report import Guess
 from shrink.contract.result import Evidence
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples, reading_batch
 from shrink.data.slices import Slicing
-from shrink.engine.objective import masked_outputs
 from shrink.task.accuracy import Sums, count_ties, pool
 from shrink.task.combined import Term, Terms, means_within
-from shrink.task.detector_scores import score_detector
 from shrink.task.losses import loss_sums, without_ignored
 from shrink.task.metrics.confusion_table import ConfusionTables
 from shrink.task.metrics.means import sums
@@ -73,7 +70,11 @@ class OutputMasks:
 
 def masks_of(model: keras.Model | None) -> OutputMasks | None:
     """Return what computes a model's masks; None where no output of it has one."""
-    return OutputMasks(model) if model is not None and masked_outputs(model) else None
+    if model is None:
+        return None
+    from shrink.engine.objective import masked_outputs
+
+    return OutputMasks(model) if masked_outputs(model) else None
 
 
 def unmasked_notes(model: keras.Model | None, graph: Subgraph) -> list[str]:
@@ -203,6 +204,8 @@ def evaluate_batches(
         task, slicings, with_intervals: as in `evaluate_artifact`.
     """
     if task.detector is not None:
+        from shrink.task.detector_scores import score_detector
+
         found = score_detector(
             batches, task, task.detector, slicings, with_intervals=with_intervals
         )
@@ -284,9 +287,9 @@ def _run(
     for start in range(0, len(examples), _BATCH):
         indices = np.arange(start, min(start + _BATCH, len(examples)))
         x, y = examples.arrays(indices)
-        inputs = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
+        inputs = [np.asarray(part, np.float32) for part in leaves(x)]
         outputs = runner.predict(named(inputs, task.input_names), batch_size=_BATCH)
-        targets = tf.nest.flatten(y)
+        targets = leaves(y)
         if task.detector is None:
             _check_count(outputs, targets)
         yield outputs, targets, masks.of(x) if masks else [None] * len(outputs)
@@ -315,7 +318,7 @@ def sample_inputs(names: Sequence[str], examples: Examples, task: Task, count: i
         return []
     indices = np.unique(np.linspace(0, len(examples) - 1, count).astype(np.int64))
     x, _ = examples.arrays(indices)
-    inputs = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
+    inputs = [np.asarray(part, np.float32) for part in leaves(x)]
     return ordered(named(inputs, task.input_names), names)
 
 
@@ -332,7 +335,6 @@ _MOST_EXAMPLES_READ = 20_000
 """Targets that are no plain labels are read with their inputs; beyond this it would take long."""
 _MOST_NAMES = 20
 _RANGE_EXAMPLES = 64
-_SCALING = (keras.layers.Rescaling, keras.layers.Normalization)
 
 
 GUESSED = ("accuracy", "binary_accuracy", "mean_squared_error")
@@ -378,7 +380,7 @@ def best_constant(examples: Examples, metric: str) -> float | None:
         return _largest_share(Counter(np.asarray(labels).ravel().tolist()))
     if metric not in GUESSED:
         return None
-    one_output = len(tf.nest.flatten(examples.target_spec)) == 1
+    one_output = len(leaves(examples.target_spec)) == 1
     if not one_output or not 0 < len(examples) <= _MOST_EXAMPLES_READ:
         return None
     if metric == "accuracy":
@@ -398,7 +400,7 @@ def _targets(examples: Examples) -> Iterator[Array]:
     step = reading_batch(examples.input_spec, examples.target_spec)
     for start in range(0, len(examples), step):
         indices = np.arange(start, min(start + step, len(examples)))
-        yield np.asarray(tf.nest.flatten(examples.arrays(indices)[1])[0])
+        yield np.asarray(leaves(examples.arrays(indices)[1])[0])
 
 
 def _one_hot(batch: Array) -> bool:
@@ -434,7 +436,7 @@ def _input_range(examples: Examples) -> tuple[float | None, float | None]:
     if not len(examples):
         return None, None
     spread = np.unique(np.linspace(0, len(examples) - 1, _RANGE_EXAMPLES).astype(np.int64))
-    first = np.asarray(tf.nest.flatten(examples.arrays(spread)[0])[0])
+    first = np.asarray(leaves(examples.arrays(spread)[0])[0])
     if first.size == 0 or not np.issubdtype(first.dtype, np.number):
         return None, None
     low, high = float(np.min(first)), float(np.max(first))
@@ -447,7 +449,8 @@ def _is_masked(tensor: tf.Tensor) -> bool:
 
 
 def _rescales(model: keras.Model) -> bool:
-    return any(isinstance(layer, _SCALING) for layer in model._flatten_layers())
+    scaling = (keras.layers.Rescaling, keras.layers.Normalization)
+    return any(isinstance(layer, scaling) for layer in model._flatten_layers())
 
 
 def _only_in(dataset: Dataset, here: Examples, there: Examples) -> tuple[str, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError, RecipeError, hint_for
 from shrink.base.losses import DETECTION
 from shrink.base.metrics import METRICS, metric_of
+from shrink.base.types import leaves
 from shrink.base.user_metric import key_of_entry
 from shrink.data.boxes import COLUMNS
 from shrink.data.dataset import Dataset
@@ -75,13 +75,13 @@ def _detector(config: DecodeConfig, dataset: Dataset, model: Interface) -> Decod
     x, y = dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))
     outputs = model.ask(x)
     detector.detections(outputs)
-    detector.scores(outputs, tf.nest.flatten(y)[0])
+    detector.scores(outputs, leaves(y)[0])
     return detector
 
 
 def _check_config(config: TaskConfig, dataset: Dataset) -> None:
     if not dataset.has_boxes:
-        shape = [tuple(spec.shape) for spec in tf.nest.flatten(dataset.train.target_spec)]
+        shape = [tuple(spec.shape) for spec in leaves(dataset.train.target_spec)]
         raise DataError(
             f"task.decode needs boxes as targets, (boxes, {COLUMNS}), and they are {shape}",
             subject="data",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import RecipeError, StageError
+from shrink.base.lazy import tf
 from shrink.base.losses import DETECTION
 from shrink.base.types import Array, Tensors
 from shrink.detection.decode import Selection, decode

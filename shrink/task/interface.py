@@ -8,17 +8,15 @@ from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
-import tf_keras as keras
 
 from shrink.base.errors import DataError
 from shrink.base.foreign import Json
+from shrink.base.lazy import keras, tf
 from shrink.base.losses import ignored_class, kind_of_loss, loss_of
-from shrink.base.types import Array, Tensors
+from shrink.base.types import Array, Tensors, leaves
 from shrink.contract.details import TensorType, Usage
 from shrink.data.config import NO_DATA, DataConfig, usage_section
 from shrink.data.dataset import Dataset
-from shrink.engine.microbatch import cast_inputs
 from shrink.model.output_kind import OutputKind, output_kinds, output_kinds_of_file
 from shrink.task.config import TaskConfig
 from shrink.tflite.interpreter import Runner, describe_tensors, load
@@ -60,8 +58,10 @@ def keras_interface(model: keras.Model) -> Interface:
     """Return what a functional Keras model takes and gives."""
 
     def ask(x: Tensors) -> list[Array]:
+        from shrink.engine.microbatch import cast_inputs
+
         outputs = model(cast_inputs(model, x), training=False)
-        return [np.asarray(tf.cast(each, tf.float32)) for each in tf.nest.flatten(outputs)]
+        return [np.asarray(tf.cast(each, tf.float32)) for each in leaves(outputs)]
 
     embeddings = (one for one in _looking_up(model) if isinstance(one, keras.layers.Embedding))
     rows = ((layer.name, int(layer.input_dim)) for layer in embeddings)
@@ -94,7 +94,7 @@ def artifact_interface(
     fed = tuple(input_names) if sorted(own) == sorted(input_names) else own
 
     def ask(x: Tensors) -> list[Array]:
-        parts = [np.asarray(part, np.float32) for part in tf.nest.flatten(x)]
+        parts = [np.asarray(part, np.float32) for part in leaves(x)]
         return runner.predict(named(parts, fed))
 
     return Interface(
@@ -178,7 +178,7 @@ def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> Non
         model: what they are fed to.
         role: what it is called in the message, such as teacher.
     """
-    shapes = tuple(tuple(spec.shape) for spec in tf.nest.flatten(dataset.train.input_spec))
+    shapes = tuple(tuple(spec.shape) for spec in leaves(dataset.train.input_spec))
     if len(shapes) != len(model.inputs):
         raise DataError(
             f"the {called(model, role)} takes {len(model.inputs)} inputs "
@@ -237,7 +237,7 @@ def alike(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> bool:
 
 def check_outputs(dataset: Dataset, model: Interface) -> None:
     """Raise `DataError` where there is not one target for each output."""
-    targets = len(tf.nest.flatten(dataset.train.target_spec))
+    targets = len(leaves(dataset.train.target_spec))
     if targets != len(model.outputs):
         raise DataError(
             f"the {called(model, 'model')} gives {len(model.outputs)} outputs "
@@ -248,12 +248,7 @@ def check_outputs(dataset: Dataset, model: Interface) -> None:
         )
 
 
-_LOOK_UPS = (
-    keras.layers.Embedding,
-    keras.layers.CategoryEncoding,
-    keras.layers.IntegerLookup,
-    keras.layers.Hashing,
-)
+_LOOK_UPS = ("Embedding", "CategoryEncoding", "IntegerLookup", "Hashing")
 
 
 _SIGNS = ("hinge", "squared_hinge", "categorical_hinge")
@@ -271,7 +266,7 @@ def check_mixup(dataset: Dataset, losses: Sequence[str], model: keras.Model) -> 
         _refuse_mixup("hinge losses take labels for signs", "leave data.augment.mixup out")
     if any(ignored_class(one) is not None for one in losses):
         _refuse_mixup("ignore_class leaves labels out", "leave data.augment.mixup out")
-    shapes = [tuple(spec.shape) for spec in tf.nest.flatten(dataset.train.target_spec)]
+    shapes = [tuple(spec.shape) for spec in leaves(dataset.train.target_spec)]
     numbers = any(
         kind_of_loss(one) == "classes" and not alike(shape, tuple(output.shape[1:]))
         for one, shape, output in zip(losses, shapes, model.outputs, strict=False)
@@ -291,9 +286,10 @@ def check_mixup(dataset: Dataset, losses: Sequence[str], model: keras.Model) -> 
 def _looking_up(model: keras.Model) -> Iterator[keras.layers.Layer]:
     """Yield the layers that look a model's inputs up, as they come in."""
     inputs = set(map(id, getattr(model, "inputs", None) or ()))
+    kinds = tuple(getattr(keras.layers, name) for name in _LOOK_UPS)
     for layer in model._flatten_layers():
-        fed = tf.nest.flatten([node.keras_inputs for node in layer._inbound_nodes])
-        if isinstance(layer, _LOOK_UPS) and any(id(tensor) in inputs for tensor in fed):
+        fed = leaves([node.keras_inputs for node in layer._inbound_nodes])
+        if isinstance(layer, kinds) and any(id(tensor) in inputs for tensor in fed):
             yield layer
 
 

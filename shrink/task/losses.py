@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError
+from shrink.base.lazy import tf
 from shrink.base.losses import ignored_class, loss_of
 from shrink.base.types import Array
-from shrink.engine.losses import user_targets
-from shrink.engine.user_loss import check_finite, user_loss
 from shrink.task.accuracy import (
     Output,
     Sums,
@@ -23,6 +21,7 @@ from shrink.task.accuracy import (
     element_scores,
     output_of,
     probabilities,
+    sigmoid,
     sum_up,
 )
 
@@ -46,6 +45,9 @@ def loss_sums(
     loss = loss_of(key)
     given = output_of(outputs, targets, from_logits, loss.arguments)
     if loss.function is not None:
+        from shrink.engine.losses import user_targets
+        from shrink.engine.user_loss import check_finite, user_loss
+
         # What a function says of float32 tensors, as in training: (n, ...), float64.
         file, name = loss.function
         tensor = tf.constant(given.outputs, tf.float32)
@@ -58,7 +60,7 @@ def loss_sums(
         of_classes = loss.kind == "classes"
         y, p = given.shares if of_classes else given.values, given.outputs
         if from_logits:
-            p = probabilities(p) if of_classes else _sigmoid(p)
+            p = probabilities(p) if of_classes else sigmoid(p)
         if mask is not None:
             counts = mask.reshape(mask.shape + (1,) * (p.ndim - mask.ndim))
             # What is masked may be anything, also infinite.
@@ -128,7 +130,7 @@ def _binary_focal(given: Output) -> Array:
     wanted = _smoothed_labels(given)
     p = given.outputs
     if given.from_logits:
-        p, entropy = _sigmoid(p), _binary(given)
+        p, entropy = sigmoid(p), _binary(given)
     else:
         # Keras adds its epsilon once more, within the logarithm.
         q = np.clip(p, _EPSILON, 1 - _EPSILON)
@@ -139,10 +141,6 @@ def _binary_focal(given: Output) -> Array:
         alpha = given.number("alpha")
         values = values * (wanted * alpha + (1 - wanted) * (1 - alpha))
     return np.asarray(values)
-
-
-def _sigmoid(outputs: Array) -> Array:
-    return np.asarray(np.exp(-np.logaddexp(0.0, -outputs)))
 
 
 def _categorical_focal(given: Output) -> Array:

@@ -6,17 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import ModelError, RecipeError, did_you_mean, hint_for
 from shrink.base.figures import LOSS
 from shrink.base.functions import of_file
 from shrink.base.losses import Kind, ignored_class, is_function, kind_of_loss, loss_of, takes_logits
 from shrink.base.metrics import METRICS, measured_outputs, metric_of, without_slices
-from shrink.base.types import Tensors
+from shrink.base.types import Tensors, leaves
 from shrink.base.user_metric import key_of_entry
 from shrink.data.dataset import Dataset
-from shrink.engine.losses import check_user_loss
 from shrink.model.compiled import Compiled, CompiledLoss
 from shrink.model.output_kind import (
     OutputKind,
@@ -25,7 +23,6 @@ from shrink.model.output_kind import (
     kind_of_values,
 )
 from shrink.task.config import TaskConfig
-from shrink.task.detection_task import detection_task
 from shrink.task.interface import Ask, Interface, called, check_outputs, check_shapes
 from shrink.task.task import (
     OutputTask,
@@ -89,6 +86,8 @@ class _Resolver:
         config, dataset, model = self._config, self._dataset, self._model
         check_shapes(dataset, model)
         if config.decode is not None or dataset.has_boxes:
+            from shrink.task.detection_task import detection_task
+
             return detection_task(config, dataset, model)
         check_outputs(dataset, model)
         stated = _by_output(config.from_logits, model, "task.from_logits")
@@ -188,8 +187,10 @@ class _Resolver:
         """Raise `StageError` where a user's function is no loss of the first examples."""
         if not any(map(is_function, losses)):
             return
+        from shrink.engine.losses import check_user_loss
+
         x, y = self._dataset.train.arrays(np.arange(min(_EXAMPLES, len(self._dataset.train))))
-        for key, target, output in zip(losses, tf.nest.flatten(y), self._model.ask(x), strict=True):
+        for key, target, output in zip(losses, leaves(y), self._model.ask(x), strict=True):
             check_user_loss(key, target, output)
 
     def _stored_losses(self) -> list[CompiledLoss | None]:

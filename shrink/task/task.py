@@ -6,22 +6,23 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import DataError, StageError
 from shrink.base.losses import Kind, Loss, kind_of_loss, loss_of
 from shrink.base.metrics import measured_outputs
-from shrink.base.types import Array
+from shrink.base.types import Array, leaves
 from shrink.base.user_metric import UserMetric
 from shrink.contract import details
 from shrink.data.dataset import Dataset
-from shrink.engine.objective import SupervisedObjective
 from shrink.model.output_kind import OutputKind, described
-from shrink.task.detector import Decoder, DetectionObjective
 from shrink.task.interface import Interface, alike, called
+
+if TYPE_CHECKING:
+    from shrink.engine.objective import SupervisedObjective
+    from shrink.task.detector import Decoder, DetectionObjective
 
 Source = Literal["recipe", "graph", "values", "compiled", "run", "data"]
 """What something was told by."""
@@ -167,7 +168,11 @@ class Task:
     def objective(self) -> SupervisedObjective | DetectionObjective:
         """Return what training on the labels or targets minimises."""
         if self.detector is not None:
+            from shrink.task.detector import DetectionObjective
+
             return DetectionObjective(self.detector)
+        from shrink.engine.objective import SupervisedObjective
+
         return SupervisedObjective(self.losses, self.from_logits, self.loss_weights)
 
     def described(self) -> details.Task:
@@ -262,14 +267,14 @@ class Target:
 
 def targets_of(dataset: Dataset, outputs: tuple[tuple[int | None, ...], ...]) -> list[Target]:
     """Return the targets of each output; their values are read where they are looked at."""
-    specs = tf.nest.flatten(dataset.train.target_spec)
+    specs = leaves(dataset.train.target_spec)
     labels = dataset.train.labels
 
     @functools.cache
     def samples() -> list[Array]:
         if len(specs) == 1 and labels is not None:
             return [np.asarray(labels)]
-        return [np.asarray(part) for part in tf.nest.flatten(dataset.train.arrays(chosen)[1])]
+        return [np.asarray(part) for part in leaves(dataset.train.arrays(chosen)[1])]
 
     count = min(_LOOKED_AT, len(dataset.train))
     chosen = np.linspace(0, len(dataset.train) - 1, count).astype(np.int64)
@@ -277,7 +282,7 @@ def targets_of(dataset: Dataset, outputs: tuple[tuple[int | None, ...], ...]) ->
         Target(
             tuple(spec.shape),
             output,
-            spec.dtype.is_integer or spec.dtype.is_bool,
+            spec.dtype.kind in "iub",
             functools.partial(lambda index: samples()[index], index),
         )
         for index, (spec, output) in enumerate(zip(specs, outputs, strict=True))

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from shrink.base.errors import StageError
+from shrink.base.lazy import tf
 from shrink.base.types import Array, Tensors
 from shrink.detection.decode import CLASS, COLUMNS, SCORE
 from shrink.distillation.losses import squared_error

@@ -11,12 +11,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 
 from shrink.base.errors import DataError
 from shrink.base.progress import Share
-from shrink.base.types import Tensors
+from shrink.base.types import Tensors, leaves
 from shrink.contract.events import Send
 from shrink.contract.findings import DataCheck, InputRange, SplitRow
 from shrink.contract.job import CheckJob
@@ -74,11 +73,11 @@ def _target_notes(dataset: Dataset) -> list[str]:
     """Return what targets look like that are no plain labels; a loss follows from it."""
     if dataset.train.labels is not None:
         return []
-    specs = tf.nest.flatten(dataset.train.target_spec)
+    specs = leaves(dataset.train.target_spec)
     shapes = tuple(tuple(spec.shape) for spec in specs)
     notes = []
     for one, spec, shape in zip(targets_of(dataset, shapes), specs, shapes, strict=True):
-        numbers = "whole numbers" if spec.dtype.is_integer else "numbers"
+        numbers = "whole numbers" if spec.dtype.kind in "iu" else "numbers"
         kind = "one-hot labels" if one.one_hot else "zeros and ones" if one.yes_or_no else numbers
         notes.append(f"targets of shape {shape} are {kind}")
     return notes
@@ -175,7 +174,7 @@ def _split(
         indices = np.arange(start, min(start + step, len(examples)))
         x, unreadable = _read(examples, indices)
         counter.add(len(indices))
-        return ([] if x is None else [_range(part) for part in tf.nest.flatten(x)]), unreadable
+        return ([] if x is None else [_range(part) for part in leaves(x)]), unreadable
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         batches = list(pool.map(read, range(0, len(examples), step)))

@@ -12,7 +12,7 @@ import tf_keras as keras
 from shrink.base import files
 from shrink.base.errors import ModelError
 from shrink.base.host import host_peak_bytes
-from shrink.base.types import Specs
+from shrink.base.types import Spec, Specs
 from shrink.contract.events import Send
 from shrink.contract.findings import LayerMemory, PeakRow, Profile
 from shrink.contract.job import ProfileJob
@@ -171,12 +171,14 @@ def split_peak(step: TrainingStep, peak: int) -> dict[str, int]:
 
 def zeros_for(model: keras.Model, count: int) -> ZeroExamples:
     """Return zeros for every input and output of a model."""
-    inputs = [tf.TensorSpec(_dimensions(tensor), tensor.dtype) for tensor in model.inputs]
-    targets = [tf.TensorSpec(_dimensions(tensor), tf.float32) for tensor in model.outputs]
+    inputs = [
+        Spec(_dimensions(tensor), np.dtype(tensor.dtype.as_numpy_dtype)) for tensor in model.inputs
+    ]
+    targets = [Spec(_dimensions(tensor), np.dtype(np.float32)) for tensor in model.outputs]
     return ZeroExamples(_alone(inputs), _alone(targets), count)
 
 
-def _alone(specs: list[tf.TensorSpec]) -> Specs:
+def _alone(specs: list[Spec]) -> Specs:
     return specs[0] if len(specs) == 1 else tuple(specs)
 
 

@@ -9,14 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from tests.compact.toys import chain
+from tests.compact.toys import Net, chain
 
 ROOT = Path(__file__).parents[2]
 MISSING = (
     *("tensorflow", "tf_keras", "keras", "tensorflow_model_optimization", "ai_edge_quantizer"),
-    *("scipy", "sklearn", "h5py", "PIL", "optuna"),
+    *("scipy", "sklearn", "h5py", "optuna"),
 )
 BLOCKER = f"""
 import sys
@@ -77,6 +79,59 @@ def test_the_demo_shrinks_the_arena_and_keeps_what_is_there(folder: Path) -> Non
     refused = shrink(folder, "compact", "--demo", "--output", "other.tflite")
     assert refused.returncode == 2
     assert (folder / "demo.tflite").read_bytes() == b"my own file"
+
+
+def classifier(size: int, shape: tuple[int, ...]) -> bytes:
+    """Return a model that says 1 where the second half of its inputs is the brighter one."""
+    net = Net((1, *shape))
+    halves = np.repeat(10 * np.eye(2, dtype=np.int8), size // 2, axis=1)
+    return net.file(net.dense(net.input, halves))
+
+
+def bright_halves(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return whole numbers (count, 64), and which half is the brighter one."""
+    random = np.random.default_rng(0)
+    labels = np.arange(count) % 2
+    x = random.integers(0, 9, (count, 64))
+    x[labels == 0, :32] += 20
+    x[labels == 1, 32:] += 20
+    return x.astype(np.uint8), labels
+
+
+def write_data(folder: Path, kind: str) -> tuple[str, tuple[int, ...]]:
+    """Write 40 training and 20 test examples, 3 of these mislabelled; return name and shape."""
+    x, y = bright_halves(60)
+    y[[41, 46, 58]] = 1 - y[[41, 46, 58]]
+    if kind == "npz":
+        np.savez(folder / "x.npz", x_train=x[:40], y_train=y[:40], x_test=x[40:], y_test=y[40:])
+        return "x.npz", (64,)
+    if kind == "csv":
+        lines = [f"{','.join(f'c{i}' for i in range(64))},label,split"]
+        for row, (values, label) in enumerate(zip(x, y, strict=True)):
+            split = "train" if row < 40 else "test"
+            lines.append(f"{','.join(map(str, values))},{label},{split}")
+        (folder / "x.csv").write_text("\n".join(lines))
+        return "x.csv", (64,)
+    for row, (values, label) in enumerate(zip(x, y, strict=True)):
+        own = folder / "pictures" / ("train" if row < 40 else "test") / "ab"[label]
+        own.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(values.reshape(8, 8)).save(own / f"{row}.png")
+    return "pictures", (8, 8, 1)
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv", "pictures"])
+def test_a_file_is_evaluated_and_gated(folder: Path, kind: str) -> None:
+    data, shape = write_data(folder, kind)
+    (folder / f"{kind}.tflite").write_bytes(classifier(64, shape))
+    metrics = ("--task-metrics", "[accuracy, roc_auc, f1_macro]")
+    call = ("evaluate", f"{kind}.tflite", "--data", data, *metrics, "--output", f"out-{kind}")
+    passed = shrink(folder, *call, "--gate", "accuracy=0.85", "--gate", "tflite_bytes=4KB")
+    assert passed.returncode == 0, passed.stderr
+    (stage,) = json.loads((folder / f"out-{kind}" / "report.json").read_text())["stages"]
+    assert stage["metrics"]["accuracy"] == pytest.approx(0.85)
+    assert stage["examples"] == 20
+    missed = shrink(folder, *call, "--force", "--gate", "accuracy=0.9")
+    assert missed.returncode == 1, missed.stderr
 
 
 @pytest.mark.parametrize(

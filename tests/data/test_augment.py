@@ -9,6 +9,7 @@ import tensorflow as tf
 from scipy import ndimage, stats
 
 from shrink.base.errors import DataError
+from shrink.base.types import Spec
 from shrink.data import augment as colour
 from shrink.data import augment as geometry
 from shrink.data import augment as mix
@@ -26,8 +27,8 @@ _EVERYTHING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _augmentation(spec: tf.TensorSpec | None = None, **settings: Any) -> Augmentation:
-    spec = spec or tf.TensorSpec((9, 8, 3), tf.uint8)
+def _augmentation(spec: Spec | None = None, **settings: Any) -> Augmentation:
+    spec = spec or Spec((9, 8, 3), np.dtype(np.uint8))
     return Augmentation(AugmentConfig.model_validate(settings), spec, num_classes=4)
 
 
@@ -80,7 +81,7 @@ def test_apply_flips_half_of_the_images() -> None:
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.int16])
 def test_apply_crops_the_padded_image(dtype: Any) -> None:
     images = _IMAGES.astype(dtype)
-    spec = tf.TensorSpec((9, 8, 3), tf.as_dtype(dtype))
+    spec = Spec((9, 8, 3), np.dtype(dtype))
     augmentation = _augmentation(spec, crop=2)
     numbers = augmentation.draw(0, 0, np.arange(40))
     changed = augmentation.apply(tf.constant(images), tf.zeros(40), numbers)[0].numpy()
@@ -137,7 +138,7 @@ def test_beta_quantiles_follow_the_distribution() -> None:
 
 
 def test_apply_mixes_inputs_and_labels_in_the_same_proportion() -> None:
-    spec = tf.TensorSpec((4,), tf.float32)
+    spec = Spec((4,), np.dtype(np.float32))
     augmentation = _augmentation(spec, mixup=0.4)
     labels = np.array([0, 1, 2, 3, 1, 0])
     one_hot = np.eye(4, dtype=np.float32)[labels]
@@ -159,7 +160,7 @@ def test_augmentation_raises_data_error_when_inputs_do_not_suit(
     shape: tuple[int, ...], settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        _augmentation(tf.TensorSpec(shape, tf.float32), **settings)
+        _augmentation(Spec(shape, np.dtype(np.float32)), **settings)
 
 
 _FUNCTIONS = """
@@ -181,7 +182,7 @@ def _named(folder: Path, name: str) -> str:
 
 def test_a_function_draws_by_seed_epoch_and_example_alone(tmp_path: Path) -> None:
     images = _IMAGES.astype(np.float32)
-    spec = tf.TensorSpec((9, 8, 3), tf.float32)
+    spec = Spec((9, 8, 3), np.dtype(np.float32))
     augmentation = _augmentation(spec, function=_named(tmp_path, "noise"))
 
     def noise(indices: np.ndarray, epoch: int = 0, seed: int = 0) -> np.ndarray:
@@ -217,7 +218,7 @@ def test_a_function_comes_first_and_leaves_the_stored_images_alone(tmp_path: Pat
 )
 @pytest.mark.filterwarnings("ignore:divide by zero", "ignore:invalid value")
 def test_a_function_that_gives_no_image_is_named(tmp_path: Path, name: str, message: str) -> None:
-    spec = tf.TensorSpec((9, 8, 3), tf.float32)
+    spec = Spec((9, 8, 3), np.dtype(np.float32))
     augmentation = _augmentation(spec, function=_named(tmp_path, name))
     examples = ArrayExamples(_IMAGES.astype(np.float32), np.arange(40) % 4, np.arange(40))
     view = View(examples, augmentation=augmentation)
@@ -229,10 +230,10 @@ def test_a_function_that_gives_no_image_is_named(tmp_path: Path, name: str, mess
 
 def test_a_function_is_refused_where_targets_could_not_follow(tmp_path: Path) -> None:
     config = AugmentConfig(function=_named(tmp_path, "noise"))
-    image, mask = tf.TensorSpec((9, 8, 3), tf.uint8), tf.TensorSpec((9, 8), tf.int64)
+    image, mask = Spec((9, 8, 3), np.dtype(np.uint8)), Spec((9, 8), np.dtype(np.int64))
     with pytest.raises(DataError, match="masks would stay"):
         Augmentation(config, image, None, mask)
     with pytest.raises(DataError, match="boxes would stay"):
         Augmentation(config, image, None, has_boxes=True)
     with pytest.raises(DataError, match="function need images"):
-        Augmentation(config, tf.TensorSpec((4,), tf.float32), 3)
+        Augmentation(config, Spec((4,), np.dtype(np.float32)), 3)

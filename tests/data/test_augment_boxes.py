@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from shrink.base.errors import DataError
+from shrink.base.types import Spec
 from shrink.data.augment import Augmentation
 from shrink.data.boxes import box_rows, padded
 from shrink.data.config import AugmentConfig
@@ -30,9 +31,9 @@ def augmented(**changes: object) -> tuple[np.ndarray, np.ndarray]:
     pictures, boxes = drawn(count)
     of = Augmentation(
         AugmentConfig.model_validate(changes),
-        tf.TensorSpec((*SIZE, 1), tf.uint8),
+        Spec((*SIZE, 1), np.dtype(np.uint8)),
         None,
-        tf.TensorSpec((6, 7)),
+        Spec((6, 7), np.dtype(np.float32)),
         has_boxes=True,
     )
     numbers = of.draw(0, 1, np.arange(count))

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from shrink.base.errors import DataError
+from shrink.base.types import Spec
 from shrink.data.augment import Augmentation
 from shrink.data.config import AugmentConfig
 
@@ -17,7 +18,7 @@ COUNT, HEIGHT, WIDTH = 30, 9, 8
 MASKS = np.random.default_rng(1).integers(1, 200, (COUNT, HEIGHT, WIDTH)).astype(np.uint8)
 IMAGES = MASKS[..., None]
 """Images show their own masks: whatever moves them alike leaves them equal."""
-IMAGE = tf.TensorSpec((HEIGHT, WIDTH, 1), tf.uint8)
+IMAGE = Spec((HEIGHT, WIDTH, 1), np.dtype(np.uint8))
 
 
 def applied(
@@ -25,7 +26,7 @@ def applied(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return images and masks after a change, and the numbers drawn for it."""
     masks = MASKS.astype(dtype)[..., None] if channel else MASKS.astype(dtype)
-    spec = tf.TensorSpec(masks.shape[1:], masks.dtype)
+    spec = Spec(masks.shape[1:], masks.dtype)
     augmentation = Augmentation(AugmentConfig.model_validate(settings), IMAGE, None, spec)
     drawn = augmentation.draw(3, 1, np.arange(COUNT))
     x, y = augmentation.apply(tf.constant(IMAGES), tf.constant(masks), tf.constant(drawn))
@@ -90,7 +91,7 @@ def test_colours_and_cutout_leave_masks_alone() -> None:
 
 
 def test_augmentation_refuses_masks_of_another_size() -> None:
-    config, spec = AugmentConfig(flip="both"), tf.TensorSpec((4, 4), tf.uint8)
+    config, spec = AugmentConfig(flip="both"), Spec((4, 4), np.dtype(np.uint8))
     with pytest.raises(DataError, match=r"targets of shape \(4, 4\) cannot be moved"):
         Augmentation(config, IMAGE, None, spec)
     Augmentation(AugmentConfig(brightness=0.2), IMAGE, None, spec)

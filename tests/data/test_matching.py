@@ -41,7 +41,7 @@ def test_in_model_order_matches_by_name_whatever_the_recipes_order(
     assert (dataset.input_names, dataset.target_names) == (("a", "b", "c"), ("kind", "side"))
     _, (kind, side) = dataset.test.arrays(np.arange(4))
     assert (kind == side % 2).all()
-    assert [spec.shape.as_list() for spec in dataset.test.input_spec] == [[1], [1], [1]]
+    assert [spec.shape for spec in dataset.test.input_spec] == [(1,), (1,), (1,)]
     x, y = dataset.train.load(np.arange(2))
     assert [int(part[0, 0]) // 100 for part in x] == [1, 2, 3]
     assert len(y) == 2

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from shrink.base.errors import DataError
+from shrink.base.types import Spec
 from shrink.data import cached
 from shrink.data.cached import CachedExamples
 from shrink.data.config import DataConfig
@@ -26,8 +27,8 @@ def test_open_dataset_splits_digits_as_the_recipe_says() -> None:
     assert sizes == [1257, 180, 360]
     assert dataset.num_classes == 10
     assert dataset.class_names == tuple("0123456789")
-    assert dataset.train.input_spec == tf.TensorSpec((8, 8, 1), tf.float32)
-    assert dataset.train.target_spec == tf.TensorSpec((), tf.int64)
+    assert dataset.train.input_spec == Spec((8, 8, 1), np.dtype(np.float32))
+    assert dataset.train.target_spec == Spec((), np.dtype(np.int64))
 
 
 def test_open_dataset_names_the_labels_of_rows(tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ def test_open_dataset_normalizes_to_float32() -> None:
     x, _ = normalized.arrays(np.arange(9))
     assert x.dtype == np.float32
     assert np.array_equal(x, plain / 16 - 0.5)
-    assert normalized.input_spec.dtype == tf.float32
+    assert normalized.input_spec.dtype == np.float32
     assert normalized.labels is not None
 
 

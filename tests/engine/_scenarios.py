@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.types import Spec
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
 from shrink.data.pipeline import training_batches
@@ -35,8 +36,8 @@ class ArrayExamples(Examples):
     def __init__(self, x: Any, y: Any) -> None:
         self._x, self._y = x, y
         self.labels = y
-        self.input_spec = tf.TensorSpec(x.shape[1:], x.dtype)
-        self.target_spec = tf.TensorSpec(y.shape[1:], y.dtype)
+        self.input_spec = Spec(x.shape[1:], x.dtype)
+        self.target_spec = Spec(y.shape[1:], y.dtype)
 
     def __len__(self) -> int:
         return len(self._x)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gc
 
+import numpy as np
 import pytest
-import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.types import Spec
 from shrink.contract.job import MicroBatchPlan
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
@@ -35,8 +36,8 @@ def step() -> TrainingStep:
 
 
 def _examples(count: int) -> ZeroExamples:
-    spec = tf.TensorSpec((32, 32, 8), tf.float32)
-    return ZeroExamples(spec, tf.TensorSpec((), tf.int64), count)
+    spec = Spec((32, 32, 8), np.dtype(np.float32))
+    return ZeroExamples(spec, Spec((), np.dtype(np.int64)), count)
 
 
 def test_plan_validation_takes_more_examples_at_once_than_training(step: TrainingStep) -> None:

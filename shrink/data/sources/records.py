@@ -14,7 +14,7 @@ import tensorflow as tf
 from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
 from shrink.base.packages import versions
-from shrink.base.types import Specs
+from shrink.base.types import Spec, Specs
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, given_splits
 from shrink.data.decoding import reason
@@ -46,15 +46,15 @@ class Parser(abc.ABC):
         self,
         inputs: tuple[str, ...],
         targets: tuple[str, ...],
-        stored: Mapping[str, tf.TensorSpec],
+        stored: Mapping[str, Spec],
     ) -> None:
         self.inputs = {name: _input_spec(stored[name]) for name in inputs}
         self.targets = {name: _target_spec(stored[name]) for name in targets}
-        are_labels = [spec.dtype == tf.int64 for spec in self.targets.values()]
+        are_labels = [spec.dtype == np.int64 for spec in self.targets.values()]
         self.label = targets[0] if are_labels == [True] else None
         self.input_spec: Specs = single(tuple(self.inputs.values()))
         self.target_spec: Specs = single(
-            tuple(self.targets.values()) or (tf.TensorSpec((0,), tf.float32),)
+            tuple(self.targets.values()) or (Spec((0,), np.dtype(np.float32)),)
         )
 
     @property
@@ -83,15 +83,15 @@ class Parser(abc.ABC):
         return single(tuple(x[name] for name in self.inputs)), single(targets)
 
 
-def _input_spec(stored: tf.TensorSpec) -> tf.TensorSpec:
-    fed = {tf.float64: tf.float32, tf.bool: tf.uint8}.get(stored.dtype, stored.dtype)
-    return tf.TensorSpec(stored.shape, fed)
+def _input_spec(stored: Spec) -> Spec:
+    fed = {np.dtype(np.float64): np.float32, np.dtype(bool): np.uint8}
+    return Spec(stored.shape, np.dtype(fed.get(stored.dtype, stored.dtype)))
 
 
-def _target_spec(stored: tf.TensorSpec) -> tf.TensorSpec:
-    if stored.shape.rank == 0 and stored.dtype.is_integer:
-        return tf.TensorSpec((), tf.int64)
-    return tf.TensorSpec(stored.shape if stored.shape.rank else (1,), tf.float32)
+def _target_spec(stored: Spec) -> Spec:
+    if not stored.shape and stored.dtype.kind in "iu":
+        return Spec((), np.dtype(np.int64))
+    return Spec(stored.shape or (1,), np.dtype(np.float32))
 
 
 class Records(abc.ABC):

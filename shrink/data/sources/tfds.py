@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from shrink.base.errors import DataError, ResourceError, did_you_mean
 from shrink.base.packages import extra_hint
+from shrink.base.types import Spec
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES, Batch
@@ -85,7 +86,10 @@ class FeatureParser(Parser):
         x, y = tf.map_fn(
             decode,
             records,
-            fn_output_signature=(self.inputs, self.targets),
+            fn_output_signature=tuple(
+                {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in side.items()}
+                for side in (self.inputs, self.targets)
+            ),
             parallel_iterations=_PARALLEL_DECODES,
         )
         return self.batch(x, y, tf.shape(records)[0])
@@ -100,7 +104,7 @@ class FeatureParser(Parser):
             parallel_iterations=_PARALLEL_DECODES,
         )
 
-    def _stored_spec(self, name: str) -> tf.TensorSpec:
+    def _stored_spec(self, name: str) -> Spec:
         if name not in self._features:
             near = did_you_mean(name, list(self._features))
             raise self._error(
@@ -118,7 +122,7 @@ class FeatureParser(Parser):
                 f"the shape of {name} differs between examples: {shape}",
                 "set data.image_size: [height, width], or read it with source: python",
             )
-        return tf.TensorSpec(shape, info.tf_dtype)
+        return Spec(tuple(shape), np.dtype(info.tf_dtype.as_numpy_dtype))
 
     def _sized(self, name: str, value: tf.Tensor) -> tf.Tensor:
         if self._size is None or not _is_image(self._features[name]):
@@ -144,7 +148,7 @@ def _is_image(feature: tfds.features.FeatureConnector) -> bool:
     return isinstance(feature, tfds.features.Image)
 
 
-def _cast(value: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
+def _cast(value: tf.Tensor, spec: Spec) -> tf.Tensor:
     return tf.cast(tf.reshape(value, spec.shape), spec.dtype)
 
 

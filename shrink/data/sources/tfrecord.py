@@ -21,6 +21,7 @@ import tensorflow as tf
 from shrink.base import files
 from shrink.base.cache import entry_path
 from shrink.base.errors import DataError
+from shrink.base.types import Spec
 from shrink.data.config import DataConfig, FeatureConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import decoded, reason
@@ -193,7 +194,7 @@ class ExampleParser(Parser):
         targets = targets if config.target == "label" else ()
         self._features = {name: features[name] for name in (*inputs, *targets)}
         stored = {
-            name: tf.TensorSpec(feature.shape, _stored_dtype(feature))
+            name: Spec(feature.shape, np.dtype(_stored_dtype(feature)))
             for name, feature in self._features.items()
         }
         super().__init__(inputs, targets, stored)
@@ -223,7 +224,7 @@ class ExampleParser(Parser):
         parsed = tf.io.parse_example(records, {name: self._spec[name]})
         return self._value(name, parsed[name], self.targets[name])
 
-    def _value(self, name: str, value: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
+    def _value(self, name: str, value: tf.Tensor, spec: Spec) -> tf.Tensor:
         feature = self._features[name]
         if feature.type == "raw":
             value = tf.io.decode_raw(value, _stored_dtype(feature))
@@ -240,10 +241,10 @@ def _parsed_as(feature: FeatureConfig) -> tf.io.FixedLenFeature:
     return tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.type))
 
 
-def _stored_dtype(feature: FeatureConfig) -> tf.DType:
+def _stored_dtype(feature: FeatureConfig) -> str:
     if feature.type == "picture":
-        return tf.uint8
-    return tf.as_dtype(feature.dtype if feature.type == "raw" else feature.type)
+        return "uint8"
+    return str(feature.dtype if feature.type == "raw" else feature.type)
 
 
 def _decoded(contents: tf.Tensor, feature: FeatureConfig) -> tf.Tensor:

@@ -15,6 +15,7 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError, ResourceError, StageError
 from shrink.base.packages import versions
+from shrink.base.types import Spec
 from shrink.contract.details import TeacherCache
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Batch, Examples
@@ -58,7 +59,7 @@ class DistillationExamples(View):
         super().__init__(base)
         self._form = rows
         self._stored = stored
-        row = tf.TensorSpec((rows.columns,), tf.as_dtype(rows.dtype))
+        row = Spec((rows.columns,), np.dtype(rows.dtype))
         self.target_spec = DistillationTargets(base.target_spec, row)
 
     def load(self, indices: tf.Tensor) -> Batch:

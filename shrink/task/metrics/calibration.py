@@ -16,7 +16,6 @@ from shrink.task.metrics.rule import (
     Weighted,
     divided,
     normalised,
-    weighted_by,
 )
 
 
@@ -52,12 +51,12 @@ def _expected_calibration_error(arguments: dict[str, object]) -> Rule:
         own = np.arange(len(place))
         for label in range(place.shape[1]):
             apart[own, place[:, label]] += right[:, label] - confidence[:, label]
-        sums = Sums(rows, np.hstack([apart, count]), examples)
+        sums = Sums.of_rows(rows, np.hstack([apart, count]), examples)
 
         def of(totals: Array) -> Array:
             return divided(np.abs(totals[:, :-1]).sum(axis=1), totals[:, -1])
 
-        return weighted_by(sums, of)
+        return Weighted.by(sums, of)
 
     return Rule(keep, over, "no element counts", follows_nan=True)
 

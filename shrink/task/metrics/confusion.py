@@ -23,7 +23,6 @@ from shrink.task.metrics.rule import (
     decided_class,
     divided,
     mean_where,
-    weighted_by,
 )
 
 Average = Literal["macro", "micro", "weighted"]
@@ -80,13 +79,13 @@ class _Chosen:
             examples: how many there are.
             ratio: the metric of hits, decided and true, (resamples, classes) each.
         """
-        sums = Sums(rows, rows.values[0], examples)
+        sums = Sums.of_rows(rows, rows.values[0], examples)
 
         def of(counts: Array) -> Array:
             hits, decided, true = np.split(counts, 3, axis=1)
             return ratio(hits, decided, true)
 
-        return weighted_by(sums, of)
+        return Weighted.by(sums, of)
 
 
 def _by_example(values: Array, example: Array, count: int) -> Array:

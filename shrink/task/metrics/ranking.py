@@ -6,27 +6,22 @@ Each class is ranked against all others; several classes or labels are averaged,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
-from scipy import sparse
-from scipy.special import expit
 
 from shrink.base.errors import DataError
 from shrink.base.types import Array
-from shrink.task.accuracy import log_softmax, of_shape, probabilities
+from shrink.task.accuracy import log_softmax, of_shape, probabilities, sigmoid
 from shrink.task.metrics.rule import (
-    Blocks,
-    Linear,
     MakeRule,
-    OfSums,
     Rows,
     Rule,
     Seen,
+    Sums,
     Weighted,
-    at_once,
     divided,
-    same_matrix,
 )
 
 Area = Callable[[Array, Array], Array]
@@ -105,7 +100,7 @@ class _Reconstructed:
 def _reconstruction(seen: Seen) -> Array:
     """Return what the outputs stand for, in the unit of the targets."""
     if seen.activation == "sigmoid":
-        return np.asarray(expit(seen.outputs))
+        return sigmoid(seen.outputs)
     return probabilities(seen.outputs) if seen.activation == "softmax" else seen.outputs
 
 
@@ -142,34 +137,12 @@ class Ranking:
         self.example = example[order]
 
 
-class _Weigher:
-    """The weights of each ranking's groups: of the g positives', then of the g negatives'."""
-
-    def __init__(self, rankings: Sequence[Ranking], examples: int) -> None:
-        starts = np.cumsum([0, *(2 * one.count for one in rankings)])
-        rows = np.concatenate([one.rows + at for one, at in zip(rankings, starts, strict=False)])
-        columns = np.concatenate([one.example for one in rankings])
-        shape = (int(starts[-1]), examples)
-        self._matrix = sparse.csr_matrix((np.ones(len(rows)), (rows, columns)), shape=shape)
-        self._ends = starts[1:-1]
-
-    def of(self, weights: Array) -> list[Array]:
-        """Return them of each ranking, (b, n) to (b, 2 g)."""
-        product = self._matrix @ np.ascontiguousarray(weights.T)
-        return [part.T for part in np.split(product, self._ends)]
-
-    def is_like(self, other: Linear) -> bool:
-        """Return whether another one ranks alike."""
-        return isinstance(other, _Weigher) and same_matrix(self._matrix, other._matrix)
-
-    def leaving_out(self, blocks: Blocks) -> Iterator[list[Array]]:
-        """Yield them of each ranking without each block, (b, 2 g), some blocks at a time."""
-        of_blocks = (self._matrix @ blocks.members.T.tocsr()).tocsc()
-        total = np.asarray(of_blocks.sum(axis=1))
-        columns = at_once(len(total))
-        for start in range(0, blocks.count, columns):
-            rest = total - of_blocks[:, start : start + columns].toarray()
-            yield [part.T for part in np.split(rest, self._ends)]
+def _sums(rankings: Sequence[Ranking], examples: int) -> Sums:
+    """Return the weights of each ranking's groups: of the g positives', then of the negatives'."""
+    starts = np.cumsum([0, *(2 * one.count for one in rankings)])
+    columns = np.concatenate([one.rows + at for one, at in zip(rankings, starts, strict=False)])
+    example = np.concatenate([one.example for one in rankings])
+    return Sums(example, columns, np.ones(len(columns)), (examples, int(starts[-1])))
 
 
 def roc_area(positive: Array, negative: Array) -> Array:
@@ -268,23 +241,24 @@ def ranked_rule(
 
             quick = ranked_by(joins_groups)
             exact = quick if all(one.is_exact for one in quick) else ranked_by(False)
-            coarse = OfSums(_Weigher(quick, examples), _mean_of(area))
             columns = len(classes) * max(1, len(scores) // max(examples, 1))
+            coarse = Weighted.by(_sums(quick, examples), _mean_of(area, quick))
             if exact is quick:
-                return Weighted(coarse.of, columns=columns, of_sums=coarse)
-            fine = OfSums(_Weigher(exact, examples), coarse.metric)
-            return Weighted(fine.of, coarse.of, columns, coarse)
+                return replace(coarse, columns=columns)
+            fine = Weighted.by(_sums(exact, examples), _mean_of(area, exact))
+            return replace(coarse, exact=fine.exact, quick=coarse.exact, columns=columns)
 
         return Rule(ranked.keep, over, undefined)
 
     return make
 
 
-def _mean_of(area: Area) -> Callable[[Sequence[Array]], Array]:
-    """Return the mean of areas, from the weights of each ranking's groups, (b, 2 g) each."""
+def _mean_of(area: Area, rankings: Sequence[Ranking]) -> Callable[[Array], Array]:
+    """Return the mean of areas, from the weights of the rankings' groups, (b, k) to (b,)."""
+    ends = np.cumsum([2 * one.count for one in rankings])[:-1]
 
-    def mean(parts: Sequence[Array]) -> Array:
-        halves = (np.hsplit(part, 2) for part in parts)
+    def mean(weights: Array) -> Array:
+        halves = (np.hsplit(part, 2) for part in np.split(weights, ends, axis=1))
         return np.asarray(np.mean([area(*own) for own in halves], axis=0))
 
     return mean

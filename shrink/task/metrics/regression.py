@@ -19,7 +19,7 @@ def _rmse(arguments: dict[str, object]) -> Rule:
         outputs, targets = rows.values
         squares = np.square(outputs - targets)
         columns = np.stack([squares.sum(axis=1), np.full(len(squares), squares.shape[1])], axis=1)
-        of = Sums(rows, columns, examples).of
+        of = Sums.of_rows(rows, columns, examples).of
 
         def weighted(weights: Array) -> Array:
             sums = of(weights)
@@ -40,7 +40,8 @@ def _r2(arguments: dict[str, object]) -> Rule:
         centred = targets - targets.mean(axis=0)
         errors = np.square(outputs - targets)
         ones = np.ones((len(targets), 1))
-        of = Sums(rows, np.hstack([ones, centred, np.square(centred), errors]), examples).of
+        columns = np.hstack([ones, centred, np.square(centred), errors])
+        of = Sums.of_rows(rows, columns, examples).of
 
         def weighted(weights: Array) -> Array:
             sums = of(weights)

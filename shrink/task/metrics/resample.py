@@ -7,7 +7,6 @@ examples are paired. A resample is a vector of weights: how often each example w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,8 @@ def resample(
     counts = [min(_count(slice_of or examples, metric.columns), most) for metric in metrics]
     replicates = _evaluated(metrics, counts, draws(examples, max(counts, default=0)))
     blocks = min(examples, most_blocks)
-    without = _leaving_out(metrics, Blocks(np.arange(examples) % max(1, blocks), blocks))
+    left_out = Blocks(np.arange(examples) % max(1, blocks), blocks)
+    without = [metric.leaving_out(left_out) for metric in metrics]
     # What is quick is a little off, by the same on all resamples.
     apart = [
         0.0 if metric.quick is None else value - float(metric.quick(ones)[0])
@@ -99,51 +99,25 @@ def draws(examples: int, count: int) -> Iterator[Array]:
         yield np.array(counts.reshape(here, examples), np.float64, order="F")
 
 
-def _leaving_out(metrics: Sequence[Weighted], blocks: Blocks) -> list[Array]:
-    """Return each metric without each block of examples, (count,)."""
-    slow = [metric for metric in metrics if metric.of_sums is None]
-    weights = blocks.weights() if slow else iter(())
-    found = iter(_evaluated(slow, [blocks.count] * len(slow), weights))
-    return [
-        next(found) if metric.of_sums is None else metric.of_sums.leaving_out(blocks)
-        for metric in metrics
-    ]
-
-
 def _evaluated(
     metrics: Sequence[Weighted], counts: Sequence[int], weights: Iterator[Array]
 ) -> list[Array]:
     """Return each metric of its first rows of weights, as many as `counts` says."""
     found: list[list[Array]] = [[] for _ in metrics]
-    shared = _shared(metrics)
     done = 0
     for rows in weights:
-        sums: dict[int, Any] = {}
-        for metric, first, count, own in zip(metrics, shared, counts, found, strict=True):
+        shared: dict[bytes, Array] = {}
+        for metric, count, own in zip(metrics, counts, found, strict=True):
             if done >= count:
                 continue
-            if metric.of_sums is None:
+            if metric.sums is None or metric.of_sums is None:
                 own.append((metric.quick or metric.exact)(rows[: count - done]))
                 continue
-            if first not in sums:
-                sums[first] = metric.of_sums.sums.of(rows)
-            own.append(metric.of_sums.metric(sums[first])[: count - done])
+            if metric.sums.key not in shared:
+                shared[metric.sums.key] = metric.sums.of(rows)
+            own.append(metric.of_sums(shared[metric.sums.key])[: count - done])
         done += len(rows)
     return [np.concatenate(own) for own in found]
-
-
-def _shared(metrics: Sequence[Weighted]) -> list[int]:
-    """Return, for each metric, the place of the first one that is a function of the same sums."""
-    places: list[int] = []
-    for place, metric in enumerate(metrics):
-        mine, others = metric.of_sums, [*enumerate(metrics[:place])]
-        alike = (
-            n
-            for n, one in others
-            if mine is not None and one.of_sums is not None and mine.sums.is_like(one.of_sums.sums)
-        )
-        places.append(next(alike, place))
-    return places
 
 
 def _influences(value: float, without: Array) -> Array:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
-from scipy import sparse
 
 from shrink.base.errors import DataError, RecipeError, hint_for
 from shrink.base.losses import kind_of_loss, takes_logits
@@ -16,7 +17,7 @@ from shrink.task.accuracy import class_numbers, of_shape
 
 Activation = Literal["none", "sigmoid", "softmax"]
 
-_DENSE_FROM = 0.2
+_DENSE_FROM = 0.02
 """Share of numbers other than 0 from which on a dense product is the faster."""
 CHUNK = 1_000_000
 """Weights at a time: 8 MB, beside which what a metric makes of them stays in the cache."""
@@ -195,52 +196,69 @@ class Blocks:
     of: Array
     count: int
 
-    @property
-    def members(self) -> sparse.csr_matrix:
-        """1 where an example is in a block, (count, n)."""
-        own = np.arange(len(self.of))
-        return sparse.csr_matrix((np.ones(len(own)), (self.of, own)), (self.count, len(own)))
+    def chunks(self, width: int) -> Iterator[tuple[int, int]]:
+        """Yield first block and end of some blocks at a time, for `width` numbers of each."""
+        rows = at_once(width)
+        for start in range(0, self.count, rows):
+            yield start, min(start + rows, self.count)
 
     def weights(self) -> Iterator[Array]:
         """Yield the weights of examples without one block each, float64 (b, n) at a time."""
-        rows = at_once(len(self.of))
-        for start in range(0, self.count, rows):
-            left_out = np.arange(start, min(start + rows, self.count))
-            yield (self.of[None, :] != left_out[:, None]).astype(np.float64)
+        for start, end in self.chunks(len(self.of)):
+            yield (self.of[None, :] != np.arange(start, end)[:, None]).astype(np.float64)
 
 
-class Linear(Protocol):
-    """Sums under weights of examples, which several metrics may be functions of."""
+class Sums:
+    """Sums of values over weighted examples, in several columns.
 
-    def of(self, weights: Array) -> Any:
-        """Return them, for (b, n) weights."""
-
-    def leaving_out(self, blocks: Blocks) -> Iterator[Any]:
-        """Yield them without each block, some blocks at a time."""
-
-    def is_like(self, other: Linear) -> bool:
-        """Return whether another one gives the same."""
-
-
-@dataclass(frozen=True)
-class OfSums:
-    """A metric that is a function of sums over examples.
-
-    Attributes:
-        sums: of the examples.
-        metric: of what `sums` gives, (b,).
+    Args:
+        example: of each value, int64 (m,).
+        column: of each value, int64 (m,).
+        value: float64 (m,); those of one example and column are added up.
+        shape: number of examples, and of columns.
     """
 
-    sums: Linear
-    metric: Callable[[Any], Array]
+    def __init__(self, example: Array, column: Array, value: Array, shape: tuple[int, int]) -> None:
+        self._shape = shape
+        self._example, self._column, self._value = example, column, value
+        self._dense: Array | None = None
+        if len(value) > _DENSE_FROM * shape[0] * shape[1]:
+            place = np.bincount(example * shape[1] + column, value, shape[0] * shape[1])
+            self._dense = place.reshape(shape)
+
+    @classmethod
+    def of_rows(cls, rows: Rows, columns: Array, examples: int) -> Sums:
+        """Return the sums of the columns of some rows, (m, k)."""
+        row, column = np.nonzero(columns)
+        return cls(rows.example[row], column, columns[row, column], (examples, columns.shape[1]))
+
+    @functools.cached_property
+    def key(self) -> bytes:
+        """The same for all sums of the same values, which are computed once."""
+        parts = (np.array(self._shape), self._example, self._column, self._value)
+        return hashlib.blake2b(b"".join(part.tobytes() for part in parts)).digest()
 
     def of(self, weights: Array) -> Array:
-        """Return it under weights, (b, n) to (b,)."""
-        return self.metric(self.sums.of(weights))
+        """Return the sums under weights, (b, n) to (b, k)."""
+        if self._dense is not None:
+            return np.asarray(weights @ self._dense)
+        sums = np.empty((len(weights), self._shape[1]))
+        for own, row in zip(sums, weights, strict=True):
+            own[:] = np.bincount(self._column, row[self._example] * self._value, len(own))
+        return sums
 
-    def leaving_out(self, blocks: Blocks) -> Array:
-        """Return it without each block, (count,)."""
-        return np.concatenate([self.metric(rest) for rest in self.sums.leaving_out(blocks)])
+    def leaving_out(self, blocks: Blocks) -> Iterator[Array]:
+        """Yield the sums without each block, (b, k), some blocks at a time."""
+        width = self._shape[1]
+        total = np.bincount(self._column, self._value, width)
+        place = blocks.of[self._example]
+        order = np.argsort(place, kind="stable")
+        cell, value = place[order] * width + self._column[order], self._value[order]
+        for start, end in blocks.chunks(width):
+            first, last = np.searchsorted(cell, (start * width, end * width))
+            own = cell[first:last] - start * width
+            part = np.bincount(own, value[first:last], (end - start) * width)
+            yield total - part.reshape(end - start, width)
 
 
 @dataclass(frozen=True)
@@ -251,14 +269,27 @@ class Weighted:
         exact: the metric.
         quick: in its place for resamples, where that is much faster; None where it is the same.
         columns: how many numbers of each example are summed, which is what a resample costs.
-        of_sums: the same as what resamples are evaluated by, where that is a function of sums:
-            other metrics may share these, and blocks are left out of them by subtraction.
+        sums: what resamples are evaluated from; other metrics may share them, and blocks are left
+            out of them by subtraction. None for a metric that is no function of sums.
+        of_sums: the metric of these sums, (b, k) to (b,).
     """
 
     exact: OfWeights
     quick: OfWeights | None = None
     columns: int = 1
-    of_sums: OfSums | None = None
+    sums: Sums | None = None
+    of_sums: Callable[[Array], Array] | None = None
+
+    @classmethod
+    def by(cls, sums: Sums, of_sums: Callable[[Array], Array]) -> Weighted:
+        """Return a metric that is a function of sums over examples, (b, k) to (b,)."""
+        return cls(lambda weights: of_sums(sums.of(weights)), sums=sums, of_sums=of_sums)
+
+    def leaving_out(self, blocks: Blocks) -> Array:
+        """Return it without each block, (count,)."""
+        if self.sums is None or self.of_sums is None:
+            return np.concatenate([(self.quick or self.exact)(w) for w in blocks.weights()])
+        return np.concatenate([self.of_sums(rest) for rest in self.sums.leaving_out(blocks)])
 
 
 @dataclass(frozen=True)
@@ -283,62 +314,6 @@ class MakeRule(Protocol):
 
     def __call__(self, arguments: dict[str, object]) -> Rule:
         """Return the rule of a metric with these arguments, by parameter."""
-
-
-class Sums:
-    """Weighted sums of columns over examples.
-
-    Args:
-        rows: says of which example each row is.
-        columns: float64 (m, k).
-        examples: n.
-    """
-
-    def __init__(self, rows: Rows, columns: Array, examples: int) -> None:
-        own = np.arange(len(rows.example))
-        totals = sparse.csr_matrix(columns)
-        if len(own) != examples or not np.array_equal(rows.example, own):
-            shape = (examples, len(own))
-            places = sparse.csr_matrix((np.ones(len(own)), (rows.example, own)), shape=shape)
-            totals = places @ totals
-        self._is_dense = totals.nnz > _DENSE_FROM * max(1, np.prod(totals.shape))
-        self._totals = totals.toarray() if self._is_dense else totals
-        self._flipped = None if self._is_dense else totals.T.tocsr()
-
-    def of(self, weights: Array) -> Array:
-        """Return the sums under weights, (b, n) to (b, k)."""
-        if self._is_dense:
-            return np.asarray(weights @ self._totals)
-        return np.asarray((self._flipped @ weights.T).T)
-
-    def is_like(self, other: Linear) -> bool:
-        """Return whether other sums are of the same numbers."""
-        if not isinstance(other, Sums) or self._is_dense != other._is_dense:
-            return False
-        if self._is_dense:
-            return np.array_equal(self._totals, other._totals)
-        return same_matrix(self._totals, other._totals)
-
-    def leaving_out(self, blocks: Blocks) -> Iterator[Array]:
-        """Yield the sums without each block, (b, k), some blocks at a time."""
-        product = blocks.members @ self._totals
-        total = np.asarray(product.sum(axis=0)).reshape(1, -1)
-        rows = at_once(total.shape[1])
-        for start in range(0, blocks.count, rows):
-            part = product[start : start + rows]
-            yield total - (part if self._is_dense else part.toarray())
-
-
-def same_matrix(one: sparse.csr_matrix, other: sparse.csr_matrix) -> bool:
-    """Return whether two matrices are stored alike."""
-    parts = ((one.indptr, other.indptr), (one.indices, other.indices), (one.data, other.data))
-    return one.shape == other.shape and all(np.array_equal(a, b) for a, b in parts)
-
-
-def weighted_by(sums: Sums, metric: Callable[[Array], Array]) -> Weighted:
-    """Return a metric that is a function of sums over examples, (b, k) to (b,)."""
-    found = OfSums(sums, metric)
-    return Weighted(found.of, of_sums=found)
 
 
 def divided(numerator: Array, denominator: Array) -> Array:

@@ -14,6 +14,7 @@ import tf_keras as keras
 
 from shrink.base import files
 from shrink.base.errors import ResourceError
+from shrink.base.types import Spec
 from shrink.data.arrays import ArrayExamples
 from shrink.stages.distill import teacher_cache
 from shrink.stages.distill.objective import TeacherOutputs
@@ -106,7 +107,7 @@ def test_taught_examples_give_each_its_own_row(tmp_path: Path) -> None:
     np.testing.assert_array_equal(lesson.cached, 2 * x.numpy())
     np.testing.assert_array_equal(lesson.labels, indices % 2)
     np.testing.assert_array_equal(taught.arrays(indices)[1].cached, 2 * X[indices])
-    assert taught.target_spec.cached == tf.TensorSpec((3,), tf.float32)
+    assert taught.target_spec.cached == Spec((3,), np.dtype(np.float32))
 
 
 def test_model_digest_changes_with_a_single_weight() -> None:

@@ -36,8 +36,8 @@ def test_without_a_block_a_metric_is_that_of_the_other_examples(key: str, count:
     labels = random.integers(0, CLASSES, EXAMPLES)
     outputs = random.integers(0, 3, (EXAMPLES, CLASSES)) + 1.0
     metric = weighted(key, outputs, labels)
-    assert metric.of_sums is not None
-    found = metric.of_sums.leaving_out(blocks(count))
+    assert metric.sums is not None
+    found = metric.leaving_out(blocks(count))
     np.testing.assert_allclose(found, metric.exact(without(count)), rtol=1e-9, atol=1e-12)
 
 
@@ -47,8 +47,8 @@ def test_a_class_that_is_in_one_block_alone_does_not_count_without_it() -> None:
     outputs[[0, 5, 10]] = 1.0  # all three classes tied: a third for each
     labels = np.zeros(EXAMPLES, int)
     metric = weighted("precision", outputs, labels)
-    assert metric.of_sums is not None
-    found = metric.of_sums.leaving_out(blocks(5))
+    assert metric.sums is not None
+    found = metric.leaving_out(blocks(5))
     # Without block 0 every example is decided for the first class, and the others do not count.
     assert found[0] == 1.0
     np.testing.assert_allclose(found, metric.exact(without(5)), rtol=1e-9)
@@ -61,8 +61,8 @@ def test_without_a_block_of_several_elements_an_example(key: str) -> None:
     targets = random.integers(0, 2, (EXAMPLES, 6, 1))
     mask = random.uniform(size=(EXAMPLES, 6)) < 0.7
     metric = weighted(key, outputs, targets, mask=mask, loss="binary_crossentropy")
-    assert metric.of_sums is not None
-    found = metric.of_sums.leaving_out(blocks(30))
+    assert metric.sums is not None
+    found = metric.leaving_out(blocks(30))
     np.testing.assert_allclose(found, metric.exact(without(30)), rtol=1e-9)
 
 
@@ -74,9 +74,9 @@ def test_blocks_are_left_out_some_at_a_time(
     random = np.random.default_rng(2)
     labels, outputs = random.integers(0, 4, EXAMPLES), random.uniform(size=(EXAMPLES, 4))
     metric = weighted(key, outputs, labels)
-    assert metric.of_sums is not None
+    assert metric.sums is not None
     monkeypatch.setattr(rule, "CHUNK", chunk)
-    found = metric.of_sums.leaving_out(blocks(7))
+    found = metric.leaving_out(blocks(7))
     np.testing.assert_allclose(found, metric.exact(without(7)), rtol=1e-9)
 
 
@@ -86,11 +86,11 @@ def test_rankings_of_many_groups_leave_out_blocks_of_joined_ones() -> None:
     truth = random.integers(0, 2, count)
     metric = weighted("roc_auc", random.normal(size=(count, 1)) + truth[:, None], truth)
     assert metric.quick is not None
-    assert metric.of_sums is not None
+    assert metric.sums is not None
     halves = Blocks(np.arange(count) % 2, 2)
     weights = np.stack([np.arange(count) % 2 == 1, np.arange(count) % 2 == 0]).astype(float)
-    np.testing.assert_allclose(metric.of_sums.leaving_out(halves), metric.quick(weights), rtol=1e-9)
-    np.testing.assert_allclose(metric.of_sums.leaving_out(halves), metric.exact(weights), rtol=1e-2)
+    np.testing.assert_allclose(metric.leaving_out(halves), metric.quick(weights), rtol=1e-9)
+    np.testing.assert_allclose(metric.leaving_out(halves), metric.exact(weights), rtol=1e-2)
 
 
 def test_metrics_that_sum_and_others_keep_their_order() -> None:
@@ -99,7 +99,7 @@ def test_metrics_that_sum_and_others_keep_their_order() -> None:
     labels, outputs = random.integers(0, 4, EXAMPLES), random.uniform(size=(EXAMPLES, 4))
     keys = ("f1", "roc_auc", "recall", "average_precision", "expected_calibration_error")
     every = [weighted(key, outputs, labels) for key in keys]
-    every.insert(1, replace(every[1], of_sums=None))
+    every.insert(1, replace(every[1], sums=None))
     together = resample(every, EXAMPLES)
     for metric, found in zip(every, together, strict=True):
         (alone,) = resample([metric], EXAMPLES)
