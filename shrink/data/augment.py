@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from shrink.base.errors import DataError
-from shrink.base.lazy import tf
 from shrink.base.types import Spec, Specs, Tensors, leaves
 from shrink.data import boxes
 from shrink.data.config import AugmentConfig
 from shrink.data.examples import Batch
 from shrink.model.user_modules import blaming, function_of
+from shrink.tflite.lazy import tf
 
 _FUNCTION_HINT = (
     "def augment(image, rng): return an image of the same shape and dtype, such as "

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shrink.base.lazy import tf
 from shrink.base.types import Array
+from shrink.tflite.lazy import tf
 
 LEFT, TOP, RIGHT, BOTTOM, CLASS, CROWD, AREA = range(7)
 COLUMNS = 7

@@ -19,7 +19,6 @@ from shrink.base import files
 from shrink.base.cache import entry_path, key_of
 from shrink.base.errors import DataError, ResourceError
 from shrink.base.host import available_memory_bytes
-from shrink.base.lazy import tf
 from shrink.base.packages import versions
 from shrink.base.types import Spec, leaves
 from shrink.data.arrays import ArrayExamples
@@ -28,6 +27,7 @@ from shrink.data.examples import Batch, Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
 from shrink.data.views import View
+from shrink.tflite.lazy import tf
 
 ALL = "all"
 """The split of examples that are not divided."""

@@ -16,9 +16,9 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from shrink.base.errors import DataError
-from shrink.base.lazy import tf
 from shrink.base.types import Spec
 from shrink.data.folders import shown
+from shrink.tflite.lazy import tf
 
 _MOST = 300
 _PNG = b"\x89PNG\r\n\x1a\n"

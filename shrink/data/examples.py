@@ -10,8 +10,8 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from shrink.base.errors import DataError
-from shrink.base.lazy import tf
 from shrink.base.types import Specs, Tensors, leaves
+from shrink.tflite.lazy import tf
 
 T = TypeVar("T")
 SPLIT_NAMES = ("train", "validation", "test")

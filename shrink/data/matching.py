@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shrink.base.errors import DataError
-from shrink.base.lazy import keras
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
 from shrink.data.views import View
 from shrink.tflite.interpreter import load
+from shrink.tflite.lazy import keras
 from shrink.tflite.names import natural_order, signature_names
 from shrink.tflite.names import output_names as signature_outputs
 

@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shrink.base.lazy import tf
 from shrink.data.examples import Batch, Examples, example_bytes, in_host_memory
 from shrink.data.splits import permutation
+from shrink.tflite.lazy import tf
 
 PREFETCH_BYTES = 64 * 1000**2
 """Most host memory of batches that wait or are being read; one batch is always allowed."""

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from shrink.base.errors import DataError
-from shrink.base.lazy import tf
 from shrink.base.types import Spec, Tensors
 from shrink.data.augment import Augmentation
 from shrink.data.config import NormalizeConfig
 from shrink.data.examples import Batch, Examples
+from shrink.tflite.lazy import tf
 
 
 class View(Examples):

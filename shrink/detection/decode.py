@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shrink.base.lazy import tf
 from shrink.base.types import Array
 from shrink.detection.head import Head
+from shrink.tflite.lazy import tf
 
 LEFT, TOP, RIGHT, BOTTOM, SCORE, CLASS = range(6)
 COLUMNS = 6

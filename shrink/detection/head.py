@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from shrink.base.errors import ModelError
-from shrink.base.lazy import tf
 from shrink.base.types import Array
+from shrink.tflite.lazy import tf
 
 HeadKind = Literal["boxes", "grid", "yolo", "ssd"]
 Shape = tuple[int | None, ...]

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shrink.base.lazy import tf
 from shrink.data import boxes as columns
 from shrink.detection.head import Candidates, Head
+from shrink.tflite.lazy import tf
 
 _POSITIVE, _NEGATIVE = 0.5, 0.4
 """Overlaps of an anchor with a box from which on, and below which, it is one thing or the other

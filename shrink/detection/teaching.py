@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shrink.base.lazy import tf
 from shrink.detection.head import Candidates, Head
 from shrink.detection.loss import giou
+from shrink.tflite.lazy import tf
 
 
 def teacher_loss(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from shrink.base.errors import DataError, RecipeError, hint_for
-from shrink.base.lazy import tf
 from shrink.base.types import Array, Tensors
 from shrink.data.dataset import Dataset
 from shrink.engine.config import ClassWeights
+from shrink.tflite.lazy import tf
 
 _KEY = "training.class_weights"
 _SEEN = 64

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from shrink.base.lazy import keras, tf
 from shrink.contract.details import LayerRow
 from shrink.graph.macs import MacsCounter
 from shrink.measure.size import Owners
+from shrink.tflite.lazy import keras, tf
 from shrink.tflite.model import read
 
 

@@ -12,8 +12,8 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from shrink.base.lazy import keras, tf
 from shrink.base.types import Array
+from shrink.tflite.lazy import keras, tf
 from shrink.tflite.model import Operator, Subgraph, read
 from shrink.tflite.model import values as values_of
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from shrink.base.errors import StageError
 from shrink.base.figures import LOSS
-from shrink.base.lazy import keras
 from shrink.base.losses import ignored_class
 from shrink.base.measured import Note
 from shrink.contract.details import Confusion, OutputMetrics
@@ -35,6 +34,7 @@ from shrink.task.artifact import (
 from shrink.task.interface import artifact_interface
 from shrink.task.resolve import check_values
 from shrink.tflite.interpreter import load
+from shrink.tflite.lazy import keras
 from shrink.tflite.model import read_file
 
 

@@ -21,7 +21,6 @@ from shrink.base import files
 from shrink.base.errors import DataError, InternalError, ShrinkError, StageError
 from shrink.base.files import reached
 from shrink.base.host import host_peak_bytes, machine
-from shrink.base.lazy import tf
 from shrink.base.measured import Measured, Note, reasons
 from shrink.base.types import JsonObject
 from shrink.contract.codec import from_plain, to_plain
@@ -50,6 +49,7 @@ from shrink.run.measured import ArtifactFigures, figure_values, measure, unmeasu
 from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
+from shrink.tflite.lazy import tf
 from shrink.tflite.model import read
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ import numpy as np
 
 from shrink.base.errors import ReportWarning, listed
 from shrink.base.host import UNUSED_GPU_HINT, unused_gpu
-from shrink.base.lazy import keras
 from shrink.base.progress import Phase
 from shrink.base.types import leaves
 from shrink.contract.details import Details, Usage
@@ -55,6 +54,7 @@ from shrink.task.interface import (
 )
 from shrink.task.resolve import resolve_task
 from shrink.task.task import Task
+from shrink.tflite.lazy import keras
 
 if TYPE_CHECKING:
     from shrink.engine.devices import Devices

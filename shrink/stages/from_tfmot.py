@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from shrink.base.lazy import keras
 from shrink.contract.trained_range import Brought
 from shrink.model.load import imported_from_tfmot
 from shrink.pruning.masks import count_zeros, prunable_kernels
 from shrink.pruning.sharing import MOST_VALUES, Few, as_shared
+from shrink.tflite.lazy import keras
 
 _PRUNED = 0.1
 """Share of exact zeros in kernels above which they were made: training leaves hardly any."""

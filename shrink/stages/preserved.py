@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from shrink.base.errors import StageError
-from shrink.base.lazy import keras
 from shrink.pruning.masks import Zeros, count_zeros, prunable_kernels
 from shrink.pruning.sharing import MOST_VALUES, Few, few_values
 from shrink.stages.context import StageContext, StageResult
+from shrink.tflite.lazy import keras
 from shrink.tflite.model import values
 from shrink.tflite.weights import nonzero_parameters, parameters, weights
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from shrink.base.errors import DataError
 from shrink.base.figures import LOSS
-from shrink.base.lazy import keras, tf
 from shrink.base.metrics import is_mean
 from shrink.base.resampled import Resampled
 from shrink.base.types import Array, Tensors, leaves
@@ -31,6 +30,7 @@ from shrink.task.metrics.whole import WholeSplit
 from shrink.task.slices import ClassCounts, Sliced, groups_of, measure_slices
 from shrink.task.task import Task
 from shrink.tflite.interpreter import Runner, load
+from shrink.tflite.lazy import keras, tf
 from shrink.tflite.model import Subgraph
 from shrink.tflite.names import named, ordered
 

@@ -9,7 +9,6 @@ from typing import Protocol, cast
 import numpy as np
 
 from shrink.base.errors import RecipeError, StageError
-from shrink.base.lazy import tf
 from shrink.base.losses import DETECTION
 from shrink.base.types import Array, Tensors
 from shrink.detection.decode import Selection, decode
@@ -19,6 +18,7 @@ from shrink.detection.teaching import teacher_loss
 from shrink.engine.losses import at_least_float32
 from shrink.engine.objective import Objective
 from shrink.task.decode_config import DecodeConfig, DetectionLossConfig
+from shrink.tflite.lazy import tf
 
 _NO_PLACES = "task.decode has no strides, so the places of the candidates are unknown"
 METRIC = "map"

@@ -11,7 +11,6 @@ import numpy as np
 
 from shrink.base.errors import DataError
 from shrink.base.foreign import Json
-from shrink.base.lazy import keras, tf
 from shrink.base.losses import ignored_class, kind_of_loss, loss_of
 from shrink.base.types import Array, Tensors, leaves
 from shrink.contract.details import TensorType, Usage
@@ -20,6 +19,7 @@ from shrink.data.dataset import Dataset
 from shrink.model.output_kind import OutputKind, output_kinds, output_kinds_of_file
 from shrink.task.config import TaskConfig
 from shrink.tflite.interpreter import Runner, describe_tensors, load
+from shrink.tflite.lazy import keras, tf
 from shrink.tflite.names import named, signature_names
 
 Ask = Callable[[Tensors], list[Array]]

@@ -11,7 +11,6 @@ from dataclasses import replace
 import numpy as np
 
 from shrink.base.errors import DataError
-from shrink.base.lazy import tf
 from shrink.base.losses import ignored_class, loss_of
 from shrink.base.types import Array
 from shrink.task.accuracy import (
@@ -24,6 +23,7 @@ from shrink.task.accuracy import (
     sigmoid,
     sum_up,
 )
+from shrink.tflite.lazy import tf
 
 _EPSILON = 1e-7
 _LEAST_NORM = 1e-12

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 
 from shrink.base.errors import StageError
-from shrink.base.lazy import tf
 from shrink.base.types import Array, Tensors
 from shrink.detection.decode import CLASS, COLUMNS, SCORE
 from shrink.distillation.losses import squared_error
 from shrink.engine.losses import per_example
 from shrink.model.user_modules import blaming, function_of
+from shrink.tflite.lazy import tf
 
 _RETURNS = (
     "it takes the outputs of n pictures, and returns an array (n, k, 6), or n arrays (k, 6): left, "

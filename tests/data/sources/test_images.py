@@ -100,7 +100,7 @@ def test_open_dataset_takes_the_channels_of_the_first_image(
         for index in range(4):
             write_image(tmp_path / name / f"{index}.{ending}", seed=index, mode=mode)
     dataset = _open(tmp_path)
-    assert dataset.train.input_spec.shape.as_list() == [6, 5, channels]
+    assert dataset.train.input_spec.shape == (6, 5, channels)
     assert _all(dataset).shape == (8, 6, 5, channels)
 
 
