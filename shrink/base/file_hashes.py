@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -223,3 +223,16 @@ def files_under(folder: Path, around: tuple[Path, ...] = ()) -> list[Path]:
 def _unreadable(path: str, error: OSError) -> DataError:
     shown = os.fsencode(path).decode("utf-8", "backslashreplace")
     return DataError(f"cannot be read: {error.strerror}", subject=shown)
+
+
+def hashes_of(root: Path, names: Sequence[str], owner: Path) -> Iterator[str]:
+    """Yield what `hash_files` returns, file by file, in hex."""
+    digests = hash_files(root, names, owner)
+    for start in range(0, len(digests), DIGEST_BYTES):
+        yield digests[start : start + DIGEST_BYTES].hex()
+
+
+def named_hashes(root: Path, names: Sequence[str], owner: Path | None = None) -> Iterator[str]:
+    """Yield each file's name with its hash, as one text."""
+    pairs = zip(names, hashes_of(root, names, owner or root), strict=True)
+    return (f"{name}\0{digest}" for name, digest in pairs)

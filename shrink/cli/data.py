@@ -35,8 +35,7 @@ def check(
     from shrink.contract.codec import to_plain
     from shrink.contract.findings import DataCheck
     from shrink.contract.job import CheckJob
-    from shrink.data.config import DataConfig
-    from shrink.data.early import check_early
+    from shrink.data.config import DataConfig, source_of
     from shrink.data.fingerprint import fingerprint
     from shrink.recipe.data_reference import parse_data_reference
     from shrink.recipe.load import validate_section
@@ -46,7 +45,7 @@ def check(
 
     console = Console(as_json=json_, quiet=quiet)
     config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)
-    check_early(config)
+    source_of(config.source).check(config)
     job = CheckJob(name=data, data=config.model_dump(mode="json"), seed=seed)
     found = run_action(job, DataCheck, console)
     console.end_progress()

@@ -99,7 +99,7 @@ def _check(recipe: str, overrides: list[str]) -> _Valid:
         InputError: its model or data cannot be used; a missing one is only a warning.
     """
     from shrink.base.errors import InputError
-    from shrink.data.early import check_early
+    from shrink.data.config import source_of
     from shrink.recipe.bundle import find_recipe
     from shrink.recipe.matrix import load_variants
     from shrink.recipe.plan import build_plan
@@ -109,7 +109,7 @@ def _check(recipe: str, overrides: list[str]) -> _Valid:
     try:
         plan, *_ = [build_plan(one.loaded) for one in variants.each]
         if plan.data_path is None or plan.data_path.exists():
-            check_early(plan.recipe.data)
+            source_of(plan.recipe.data.source).check(plan.recipe.data)
     except InputError as error:
         if error.subject is not None and Path(error.subject).exists():
             raise  # this model or data can never be used; a missing one may come later
@@ -198,8 +198,7 @@ def init(
 def _written(model: str, data: str, output: Path, console: Console) -> tuple[str, FirstLook]:
     from shrink.contract.job import FirstLookJob
     from shrink.contract.result import FirstLook
-    from shrink.data.config import DataConfig
-    from shrink.data.early import check_early
+    from shrink.data.config import DataConfig, source_of
     from shrink.model.reference import parse_model_reference
     from shrink.recipe.data_reference import parse_named_data
     from shrink.recipe.load import validate_section
@@ -209,7 +208,7 @@ def _written(model: str, data: str, output: Path, console: Console) -> tuple[str
     reference = parse_model_reference(model, Path.cwd())
     named = parse_named_data(data, Path.cwd())
     section = validate_section(DataConfig, named.data, data)
-    check_early(section)
+    source_of(section.source).check(section)
     config = section.model_dump(mode="json")
     job = FirstLookJob(name=str(reference), model=reference.source(), data=config, task=named.task)
     look = run_tool(job, FirstLook, console)

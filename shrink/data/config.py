@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -16,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from shrink.base.errors import DataError, ShrinkError
+from shrink.base.errors import DataError, RecipeError, ShrinkError, hint_for
 from shrink.base.fields import (
     Config,
     Count,
@@ -27,55 +28,189 @@ from shrink.base.fields import (
     Positive,
     parse_quotient,
 )
+from shrink.base.file_hashes import files_under, hash_file, named_hashes
 from shrink.base.foreign import Json
 from shrink.base.packages import Extension, find_extension
 from shrink.data.audio_config import AudioConfig
+from shrink.data.folders import shown
 from shrink.data.series_config import SeriesConfig
 from shrink.data.slice_config import Slices, check_slices
 from shrink.data.token_config import LEARNED, TokensConfig
 
-T = TypeVar("T")
 NO_DATA = "none"
 """The source of a recipe without data: its stages need no examples, its report has no metrics."""
 SOURCES: dict[str, str] = {
-    "digits": "shrink.data.sources.digits",
-    "images": "shrink.data.sources.images",
-    "masks": "shrink.data.sources.masks",
-    "boxes": "shrink.data.sources.boxes",
-    "npz": "shrink.data.sources.npz",
-    "hdf5": "shrink.data.sources.hdf5",
-    "tfrecord": "shrink.data.sources.tfrecord",
-    "lmdb": "shrink.data.sources.lmdb",
-    "tiles": "shrink.data.sources.tiles",
-    "tfds": "shrink.data.sources.tfds",
-    "csv": "shrink.data.sources.table",
-    "audio": "shrink.data.sources.audio",
-    "series": "shrink.data.sources.series",
-    "text": "shrink.data.sources.text",
-    "python": "shrink.data.sources.python",
-    NO_DATA: "shrink.data.sources.none",
+    "digits": "Digits",
+    "images": "Images",
+    "masks": "Masks",
+    "boxes": "Boxes",
+    "npz": "Npz",
+    "hdf5": "Hdf5",
+    "tfrecord": "Tfrecord",
+    "lmdb": "Lmdb",
+    "tiles": "Tiles",
+    "tfds": "Tfds",
+    "csv": "Csv",
+    "audio": "Audio",
+    "series": "Series",
+    "text": "Text",
+    "python": "Python",
+    NO_DATA: "NoData",
 }
-"""Shrink's own values of `data.source`: the module with `open_source(config, seed) -> Dataset`."""
-BUILT_IN = ("digits",)
-"""Sources whose examples come with scikit-learn: they take no path."""
+"""Shrink's own values of `data.source`: the class in `shrink.data.source_types`."""
 
 
-def added_source(name: str) -> ModuleType | None:
-    """Return the module of a source that an installed package adds; None for any other name.
+class Source:
+    """A kind of data: which keys it takes, what identifies its content, how it is opened.
 
-    A package adds it by an entry point `name = "package.module"` of `shrink.sources`. Beside
-    `open_source` the module may have `fingerprint(config) -> str`.
+    Sources of other packages are subclasses, too, named by an entry point `name =
+    "package.module:Class"` of `shrink.sources`. NumPy and other large packages are imported inside
+    of `open`: the other methods serve commands that answer at once.
+
+    Attributes:
+        keys: keys of `data` that not every source takes, and this one does.
+        needs_path: whether `data.path` has to be given.
+        has_columns: whether `data.slices` may name columns or arrays of it.
+        has_paths: whether its examples are files, which `data.slices` may tell by their paths.
+        endings: of files that `--data` takes for this source.
+    """
+
+    keys: tuple[str, ...] = ()
+    needs_path = True
+    has_columns = has_paths = False
+    endings: tuple[str, ...] = ()
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @property
+    def module(self) -> ModuleType:
+        """What is heavy of a source of shrink's own."""
+        return importlib.import_module(f"shrink.data.sources.{self.name}")
+
+    def identity(self) -> str:
+        """Return what its fingerprints begin with, in which `content` follows."""
+        return self.name
+
+    def path(self, config: DataConfig) -> Path:
+        """Return `data.path`, absolute."""
+        return Path(config.path or "").expanduser().absolute()
+
+    def content(self, config: DataConfig) -> Iterator[str]:
+        """Yield texts that change when the examples do: by default hashes of the file or folder.
+
+        Raises:
+            DataError: nothing is there, or it cannot be read.
+        """
+        path = existing(self.path(config))
+        if path.is_dir():
+            yield from named_hashes(
+                path, [str(file.relative_to(path)) for file in files_under(path)]
+            )
+        else:
+            yield hash_file(str(path))
+
+    def check(self, config: DataConfig) -> None:
+        """Raise what `open` would, as far as it can be known at once."""
+
+    def fit(
+        self, config: DataConfig, image_input: Callable[[], tuple[int, int, int] | None]
+    ) -> tuple[DataConfig, str | None]:
+        """Return the section with what follows from the model's input, and a note on it.
+
+        Args:
+            config: the section.
+            image_input: returns height, width and channels of the model's one image input.
+        """
+        return config, None
+
+    def open(self, config: DataConfig, seed: int) -> Any:
+        """Return the data set, a `shrink.data.dataset.Dataset`, split by the seed.
+
+        Raises:
+            DataError: missing, unreadable or inconsistent data.
+        """
+        return self.module.open_source(config, seed)
+
+
+def existing(path: Path) -> Path:
+    """Return a path; raise `DataError` if nothing is there."""
+    if not path.exists():
+        raise DataError(
+            "no such file or folder",
+            subject=shown(path),
+            hint="data.path is relative to the recipe, or absolute",
+        )
+    return path
+
+
+def source_of(name: str) -> Source:
+    """Return a source by its name: shrink's own, or one that an installed package adds.
 
     Raises:
-        RecipeError: the package cannot be imported, or adds something else.
+        RecipeError: there is none, or the package cannot be imported, or adds something else.
     """
-    added = _added(name)
+    if name in SOURCES:
+        types = importlib.import_module("shrink.data.source_types")
+        own: Source = getattr(types, SOURCES[name])(name)
+        return own
+    added = find_extension("source", name)
     if added is None:
-        return None
-    module: ModuleType = added.load()
-    if not callable(getattr(module, "open_source", None)):
-        raise added.error(f"{added.point.value} has no function open_source")
-    return module
+        raise RecipeError(f"unknown source {name!r}; {hint_for(name, SOURCES)}")
+    loaded = added.load()
+    if not (isinstance(loaded, type) and issubclass(loaded, Source)):
+        raise added.error(f"{added.point.value} is no class of shrink.data.config.Source")
+    return _Added(loaded(name), added)
+
+
+class _Added(Source):
+    """A source of another package, whose errors name that package.
+
+    Args:
+        source: its source.
+        extension: the package.
+    """
+
+    def __init__(self, source: Source, extension: Extension) -> None:
+        super().__init__(source.name)
+        self._source, self._extension = source, extension
+        self.keys, self.needs_path, self.endings = source.keys, source.needs_path, source.endings
+        self.has_columns, self.has_paths = source.has_columns, source.has_paths
+
+    def content(self, config: DataConfig) -> Iterator[str]:
+        yield from source_code(self.name).values()
+        with self._named("content"):
+            for text in self._source.content(config):
+                if not isinstance(text, str):
+                    raise DataError(self._error(f"its content yielded no str: {text!r:.40}"))
+                yield text
+
+    def check(self, config: DataConfig) -> None:
+        with self._named("check"):
+            self._source.check(config)
+
+    def fit(
+        self, config: DataConfig, image_input: Callable[[], tuple[int, int, int] | None]
+    ) -> tuple[DataConfig, str | None]:
+        with self._named("fit"):
+            return self._source.fit(config, image_input)
+
+    def open(self, config: DataConfig, seed: int) -> Any:
+        with self._named("open"):
+            return self._source.open(config, seed)
+
+    @contextlib.contextmanager
+    def _named(self, method: str) -> Iterator[None]:
+        try:
+            yield
+        except (ShrinkError, MemoryError):
+            raise
+        except Exception as error:  # whatever foreign code raises
+            message = f"its {method} raised {type(error).__name__}: {error}"
+            raise DataError(self._error(message)) from error
+
+    def _error(self, why: str) -> str:
+        return self._extension.error(why).message
 
 
 def source_code(name: str) -> dict[str, str]:
@@ -83,42 +218,13 @@ def source_code(name: str) -> dict[str, str]:
 
     Of shrink's own sources nothing: shrink's version and sources tell.
     """
-    added = _added(name)
+    added = None if name in SOURCES else find_extension("source", name)
     return {} if added is None else added.code()
 
 
-def ask_source(name: str, function: str, expected: type[T], *arguments: object) -> T:
-    """Return what a function of a source's module returns.
-
-    Args:
-        name: of the source.
-        function: of its module.
-        expected: the type of what it returns.
-        arguments: of the function.
-
-    Raises:
-        RecipeError: see `added_source`.
-        DataError: what the source says; or another package's raised something else, or returned no
-            `expected`.
-    """
-    added = _added(name)
-    if added is None:
-        return getattr(importlib.import_module(SOURCES[name]), function)(*arguments)
-    try:
-        answer = getattr(added_source(name), function)(*arguments)
-    except (ShrinkError, MemoryError):
-        raise
-    except Exception as error:  # whatever foreign code raises
-        message = f"its {function} raised {type(error).__name__}: {error}"
-        raise DataError(added.error(message).message) from error
-    if not isinstance(answer, expected):
-        message = f"its {function} returned no {expected.__name__}: {answer!r:.40}"
-        raise DataError(added.error(message).message)
-    return answer
-
-
-def _added(name: str) -> Extension | None:
-    return None if name in SOURCES else find_extension("source", name)
+def sources_with(has: Callable[[Source], bool]) -> list[str]:
+    """Return the names of shrink's own sources of which something holds."""
+    return [name for name in SOURCES if has(source_of(name))]
 
 
 StoredDtype = Literal[
@@ -193,19 +299,12 @@ NOT_OF_SPLITS = {"path", "cache", "augment", "normalize", "slices", "tokens"}
 """Keys of `data` that decide neither which examples there are nor which split they are in."""
 
 
-_PICTURES = ("images", "masks", "boxes", "tiles")
-_INPUT_KEYS: dict[str, tuple[str, ...] | None] = {
-    "normalize": None,
-    "target": None,
-    "image_size": _PICTURES,
-    "channels": _PICTURES,
-    "audio": ("audio",),
-    "series": ("series",),
-    "tokens": ("text",),
-}
-"""Keys that say how inputs and targets are made, and the sources that take them; None: all."""
+_INPUT_KEYS = ("normalize", "target", "image_size", "channels", "audio", "series", "tokens")
+"""Keys that say how inputs and targets are made; every source takes the first two."""
 _SOURCE_KEYS = ("inputs", "targets", "features", "level", "validation_split", "test_split")
 """Keys that say what a source's columns mean and how its examples are divided."""
+_OF_FEW = ("audio", "series", "tokens", "depends")
+"""Keys that are refused with other sources."""
 
 
 def usage_section(config: DataConfig) -> dict[str, Json]:
@@ -225,8 +324,12 @@ def inherited_keys(section: Mapping[str, Json], source: str) -> dict[str, Json]:
     before = section.get("source")
     kept: dict[str, Json] = {}
     for key, value in section.items():
-        sources = _INPUT_KEYS.get(key, ())
-        applies = sources is None or (source in sources and before in (*sources, "python"))
+        takers = sources_with(lambda one, key=key: key in one.keys)  # type: ignore[misc]
+        applies = key in _INPUT_KEYS[:2] or (
+            key in _INPUT_KEYS
+            and source in {*takers} - {"python"}
+            and before in (*takers, "python")
+        )
         if applies or (before == source and key in (*_INPUT_KEYS, *_SOURCE_KEYS)):
             kept[key] = value
     return kept
@@ -234,8 +337,8 @@ def inherited_keys(section: Mapping[str, Json], source: str) -> dict[str, Json]:
 
 def _known_source(name: object) -> str:
     """Return a source's name: shrink's own, or one that an installed package adds."""
-    if isinstance(name, str) and name not in SOURCES and added_source(name) is not None:
-        return name
+    if isinstance(name, str) and name not in SOURCES and find_extension("source", name):
+        return source_of(name).name
     return NameIn(SOURCES).check(name)
 
 
@@ -342,28 +445,34 @@ class DataConfig(Config):
                     f"source: none has no examples, and {', '.join(said)} is about some"
                 )
             return self
-        if self.source in BUILT_IN and self.path is not None:
+        source = source_of(self.source)
+        if not source.needs_path and self.path is not None and self.source in SOURCES:
             raise ValueError(f"source: {self.source} brings its examples and takes no path")
-        if self.path is None and not self._does_without_path():
+        if self.path is None and source.needs_path:
             raise ValueError(f"source: {self.source} needs a path")
         if self.source == "python" and ":" not in str(self.path):
             raise ValueError("source: python takes path: file.py:function")
-        if self.source not in ("audio", "python") and self.audio is not None:
-            raise ValueError(f"audio belongs to audio and python, not to {self.source}")
-        if self.source != "series" and self.series is not None:
-            raise ValueError(f"series belongs to source: series, not to {self.source}")
-        if self.source != "text" and self.tokens is not None:
-            raise ValueError(f"tokens belongs to source: text, not to {self.source}")
-        if self.source != "python" and self.depends is not None:
-            raise ValueError(f"depends belongs to source: python, not to {self.source}")
-        check_slices(self.source, self.slices or (), self.source not in SOURCES)
+        for key in _OF_FEW:
+            if getattr(self, key) is not None and key not in source.keys:
+                takers = sources_with(lambda one, key=key: key in one.keys)  # type: ignore[misc]
+                raise ValueError(
+                    f"{key} belongs to source: {' and '.join(takers)}, not to {self.source}"
+                )
+        if self.slices:
+            columns = sources_with(lambda one: one.has_columns)
+            paths = sources_with(lambda one: one.has_paths)
+            check_slices(
+                self.slices,
+                {
+                    "column": [] if source.has_columns else columns,
+                    "folder": [] if source.has_paths else paths,
+                    "pattern": [] if source.has_paths else paths,
+                },
+                self.source,
+            )
         return self
 
     @property
     def clips(self) -> AudioConfig | None:
         """How clips become inputs; None where the examples are no clips."""
         return self.audio or (AudioConfig() if self.source == "audio" else None)
-
-    def _does_without_path(self) -> bool:
-        # Without its own fingerprint, a source's is that of what is at the path.
-        return self.source in BUILT_IN or hasattr(added_source(self.source), "fingerprint")

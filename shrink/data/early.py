@@ -1,4 +1,4 @@
-"""Errors in data that are reported before TensorFlow starts; light."""
+"""What .npz files and tables hold, as far as their names tell; light."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from shrink.base.errors import DataError, did_you_mean
-from shrink.data.config import DataConfig, ask_source
 from shrink.data.folders import named_splits
-from shrink.data.shards import described
 from shrink.data.slice_config import SliceConfig
-from shrink.data.table import feature_columns, is_parquet, read_header
 
 UNREADABLE = (
     zipfile.BadZipFile,
@@ -173,39 +170,3 @@ def no_column(path: Path, name: str, columns: Iterable[str]) -> DataError:
         subject=path,
         hint="name a column or an array, with a value for each example, or file.py:function",
     )
-
-
-_MOST_BYTES = {"npz": 128 * 1000**2, "csv": 4 * 1000**2}
-"""Files up to this size (unpacked) are read as a whole, which takes a fraction of a second."""
-
-
-def check_early(config: DataConfig) -> None:
-    """Raise what the source would say later, as far as it can be known before TensorFlow starts.
-
-    Small npz and csv files are opened as the worker opens them, which finds values that are not
-    finite, labels that are not classes, and arrays that do not belong together. Of larger ones that
-    an array or a column is missing; of tfrecord and lmdb that a feature is not declared.
-
-    Raises:
-        DataError: as the source itself would raise it.
-    """
-    path = Path(config.path or "").expanduser()
-    if config.source in ("tfrecord", "lmdb"):
-        described(path, config)
-    elif config.source == "npz":
-        with open_archive(path) as archive:
-            small = sum(one.file_size for one in archive.infolist()) <= _MOST_BYTES["npz"]
-        if small:
-            ask_source(config.source, "open_source", object, config, 0)
-            return
-        names, inputs = array_names(path), config.inputs or ("x",)
-        suffixes, targets = layout(path, names, inputs), config.targets or ("y",)
-        wanted_targets(path, names, suffixes, inputs, targets, config.target == "label")
-        slice_columns(path, names, suffixes, config.slices or ())
-    elif config.source == "csv" and not is_parquet(path):
-        if path.is_file() and path.stat().st_size <= _MOST_BYTES["csv"]:
-            ask_source(config.source, "open_source", object, config, 0)
-            return
-        columns = read_header(path)
-        feature_columns(path, columns, config)
-        slice_columns(path, columns, {"": ""}, config.slices or ())

@@ -12,7 +12,7 @@ import numpy as np
 from shrink.base.types import leaves
 from shrink.data.augment import Augmentation
 from shrink.data.cached import cached
-from shrink.data.config import DataConfig, ask_source
+from shrink.data.config import DataConfig, source_of
 from shrink.data.dataset import Dataset, left_out
 from shrink.data.examples import SPLIT_NAMES, Examples
 from shrink.data.folders import named_classes
@@ -50,11 +50,7 @@ def open_dataset_for(
     Raises:
         DataError: see `open_dataset`.
     """
-    if config.source != "images":
-        return open_dataset(config, seed, earlier)
-    from shrink.data.sources.images import fitted_to
-
-    fitted, note = fitted_to(config, image_input)
+    fitted, note = source_of(config.source).fit(config, image_input)
     dataset = open_dataset(fitted, seed, earlier)
     return replace(dataset, notes=(note, *dataset.notes)) if note else dataset
 
@@ -71,7 +67,7 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
     Raises:
         DataError: missing, unreadable, refused, or inconsistent data.
     """
-    dataset: Dataset = ask_source(config.source, "open_source", Dataset, config, seed)
+    dataset: Dataset = source_of(config.source).open(config, seed)
     names = named_classes(dataset.class_names, dataset.num_classes, config.classes, config.path)
     if config.classes and not names and _width_of_rows(dataset) == len(config.classes):
         names = tuple(config.classes)  # one-hot rows, or several labels for each example

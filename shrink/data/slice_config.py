@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,10 +14,6 @@ from shrink.base.foreign import Json, JsonObject
 
 BY_CLASS = "class"
 """The slicing that every task of classes has, by the true class; nobody has to ask for it."""
-WITH_COLUMNS = ("csv", "npz", "hdf5", "images", "audio", "tiles", "text", "python")
-"""Sources whose examples have columns or arrays beside inputs and targets."""
-WITH_PATHS = ("images", "masks", "audio", "tiles", "boxes")
-"""Sources whose examples are files."""
 Kind = Literal["column", "folder", "pattern", "function"]
 _KINDS: tuple[Kind, ...] = ("column", "folder", "pattern", "function")
 
@@ -124,13 +120,15 @@ Slices = Annotated[
 """Some ways to divide the test examples; a text is a column, or a function where it has `.py:`."""
 
 
-def check_slices(source: str, slices: Sequence[SliceConfig], is_added: bool) -> None:
+def check_slices(
+    slices: Sequence[SliceConfig], only_with: Mapping[str, Sequence[str]], source: str
+) -> None:
     """Refuse what a source does not have, and two slicings of one name.
 
     Args:
-        source: its name.
         slices: of the recipe.
-        is_added: whether another package adds the source, and decides itself what it takes.
+        only_with: by kind of slicing the sources that have it, where this one does not.
+        source: its name.
 
     Raises:
         ValueError: a key that goes with other sources, a name that is taken.
@@ -141,12 +139,8 @@ def check_slices(source: str, slices: Sequence[SliceConfig], is_added: bool) -> 
             taken = "is always there" if one.called == BY_CLASS else "is there twice"
             raise ValueError(f"slices: {one.called} {taken}; give it another name")
         seen.add(one.called)
-        sources = {"column": WITH_COLUMNS, "folder": WITH_PATHS, "pattern": WITH_PATHS}
-        fitting = sources.get(one.kind)
-        if fitting and source not in fitting:
+        if others := only_with.get(one.kind):
             raise ValueError(
                 f"slices: source {source} has no {'columns' if one.kind == 'column' else 'paths'}; "
-                f"{one.kind} goes with {', '.join(fitting)}, and file.py:function with all"
+                f"{one.kind} goes with {', '.join(others)}, and file.py:function with all"
             )
-        if is_added and one.kind != "function":
-            raise ValueError("slices: a source of another package takes file.py:function only")

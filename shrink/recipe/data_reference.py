@@ -15,12 +15,13 @@ from shrink.base.figures import target_of
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.removed import replacement
 from shrink.data.config import (
-    BUILT_IN,
     NO_DATA,
     SOURCES,
     WHY_NO_METRICS,
     WHY_NO_TARGETS,
     DataConfig,
+    source_of,
+    sources_with,
 )
 from shrink.data.early import array_names
 from shrink.data.folders import CLIPS, IMAGES, TEXTS
@@ -135,16 +136,6 @@ def _name_data(kind: str = "") -> str:
 
 
 _RECIPE_ENDINGS = (".yaml", ".yml")
-_SOURCE_OF_ENDING = {
-    ".npz": "npz",
-    ".h5": "hdf5",
-    ".hdf5": "hdf5",
-    ".lmdb": "lmdb",
-    ".parquet": "csv",
-    ".pq": "csv",
-    ".jsonl": "text",
-    ".ndjson": "text",
-}
 _READ_BY_OTHERS: Mapping[str | None, tuple[str, ...]] = {
     "csv": ("series", "text", "audio", "tiles"),
     "npz": ("series",),
@@ -174,7 +165,7 @@ def parse_data_reference(text: str, cwd: Path, recorded: object = None) -> JsonO
         DataError: nothing is there, or it is no data set.
         RecipeError: a YAML file that cannot be read as one.
     """
-    if text in BUILT_IN:
+    if text in SOURCES and text != NO_DATA and not source_of(text).needs_path:
         return {"source": text}
     if instead := replacement(f"data.source={text}"):
         raise DataError(f"the source {text} was removed", subject="--data", hint=instead)
@@ -218,7 +209,7 @@ def _source_of(path: Path) -> str | None:
         return next((of_ending[ending] for ending in endings if ending in of_ending), "images")
     if path.suffix.lower() == ".csv":
         return "images" if lists_images(path) else "csv"
-    return _SOURCE_OF_ENDING.get(path.suffix.lower())
+    return next(iter(sources_with(lambda one: path.suffix.lower() in one.endings)), None)
 
 
 def _holds_records(path: Path) -> bool:
@@ -281,7 +272,7 @@ def _section_problems(
 
 
 def _hint(text: str, path: Path) -> str:
-    near_source = did_you_mean(text, BUILT_IN)
+    near_source = did_you_mean(text, ["digits"])
     if near_source:
         return f"did you mean {near_source}?"
     try:

@@ -37,7 +37,7 @@ from shrink.contract.result import (
     scores_from_plain,
 )
 from shrink.contract.tested import SPLITS
-from shrink.data.early import check_early
+from shrink.data.config import source_of
 from shrink.data.fingerprint import fingerprint
 from shrink.model.reference import ModelReference
 from shrink.model.user_reads import changed_contents, holding_contents
@@ -145,7 +145,7 @@ class Runner:
             self.plan.check_installed()
             new = [s for s in self.steps if not self._is_stored(s, state)]
             if new:  # what is stored was computed from the same data
-                check_early(self.plan.recipe.data)
+                source_of(self.plan.recipe.data.source).check(self.plan.recipe.data)
             state.group_bytes = left_of_group()
             check_host(self.plan, new, state.group_bytes)
             self._check_models(new)

@@ -24,10 +24,10 @@ from shrink.data.bad_examples import SkippedNote, remembered_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES, Examples, reading_batch
-from shrink.data.fingerprint import content_hashes
 from shrink.data.folders import shown
 from shrink.data.membership import duplicates
 from shrink.data.opening import open_dataset
+from shrink.data.source_types import Images
 from shrink.data.sources.images import open_images
 from shrink.run.lineage import describe_shared
 from shrink.task.task import targets_of
@@ -126,7 +126,7 @@ def _check_files(config: DataConfig, send: Send, said_size: tuple[int, int] | No
         for rows in table.splits.values()
         for row in rows.tolist()
     }
-    groups = duplicates(content_hashes(config))
+    groups = duplicates(Images(config.source).hashes(config))
     headers = {path: _header(path) for path in paths if path not in bad}
     suspicious = [text for path, one in headers.items() if (text := _wrong_ending(path, one[0]))]
     for group in groups:

@@ -12,14 +12,17 @@ import numpy as np
 import pytest
 
 from shrink.base.errors import DataError
-from shrink.data.config import DataConfig
-from shrink.data.early import check_early
+from shrink.data.config import DataConfig, source_of
 from tests.run.fake_worker import FakeWorker, run
 
 
 def _config(path: Path, **more: Any) -> DataConfig:
     source = path.suffix.removeprefix(".")
     return DataConfig.model_validate({"source": source, "path": str(path), **more})
+
+
+def check_early(config: DataConfig) -> None:
+    source_of(config.source).check(config)
 
 
 X, Y = np.zeros((10, 2)), np.arange(10) % 2
@@ -67,7 +70,7 @@ def test_check_early_refuses_arrays_that_do_not_belong_together(
 def test_check_early_looks_for_the_arrays_of_a_large_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("shrink.data.early._MOST_BYTES", {"npz": 0})
+    monkeypatch.setattr("shrink.data.source_types._MOST_BYTES", {"npz": 0})
     np.savez(tmp_path / "x.npz", **names)
     with pytest.raises(DataError, match="no array"):
         check_early(_config(tmp_path / "x.npz"))
@@ -104,7 +107,7 @@ def test_check_early_refuses_tables(
     path = tmp_path / "x.csv"
     path.write_bytes(text.encode("latin1"))
     if not small:
-        monkeypatch.setattr("shrink.data.early._MOST_BYTES", {"csv": 0})
+        monkeypatch.setattr("shrink.data.source_types._MOST_BYTES", {"csv": 0})
         if "line" in words or "rows" in words:
             check_early(_config(path, **keys))  # left to the worker, which reads it all
             return
@@ -125,12 +128,11 @@ def test_check_early_refuses_damaged_headers(tmp_path: Path) -> None:
 
 _MODULES = """
 import sys
-from shrink.data.config import DataConfig
-from shrink.data.early import check_early
+from shrink.data.config import DataConfig, source_of
 heavy = lambda: {"numpy", "tensorflow", "tf_keras", "h5py"} & set(sys.modules)
 print(heavy())
 for source in ("npz", "csv"):
-    check_early(DataConfig.model_validate({"source": source, "path": f"x.{source}"}))
+    source_of(source).check(DataConfig.model_validate({"source": source, "path": f"x.{source}"}))
 print(heavy())
 """
 

@@ -23,29 +23,34 @@ from tests.cli.toy import write_toy
 ROWS = '''
 """Folders of text files: numbers, of which the last in each row is a label."""
 
-from pathlib import Path
+from shrink.data.config import Source
 
 
-def open_source(config, seed):
-    import numpy as np
+class Rows(Source):
+    def open(self, config, seed):
+        import numpy as np
 
-    from shrink.data.sources.columns import open_columns
+        from shrink.data.sources.columns import open_columns
 
-    path = Path(config.path)
-    table = np.concatenate([np.loadtxt(file) for file in sorted(path.glob("*.txt"))])
-    arrays = {"x": table[:, :-1].astype(np.float32), "y": table[:, -1].astype(np.int64)}
-    return open_columns(path, arrays, lambda names: arrays, config, seed)
+        path = self.path(config)
+        table = np.concatenate([np.loadtxt(file) for file in sorted(path.glob("*.txt"))])
+        arrays = {"x": table[:, :-1].astype(np.float32), "y": table[:, -1].astype(np.int64)}
+        return open_columns(path, arrays, lambda names: arrays, config, seed)
 '''
 STREAM = """
+from shrink.data.config import Source
+
 said = "first"
 
 
-def open_source(config, seed):
-    raise KeyError("no such stream")
+class Stream(Source):
+    needs_path = False
 
+    def open(self, config, seed):
+        raise KeyError("no such stream")
 
-def fingerprint(config):
-    return said
+    def content(self, config):
+        yield said
 """
 RECIPE = """
 name: rows
@@ -68,8 +73,8 @@ def site(tmp_path: Path) -> Path:
     (package / "stream.py").write_text(STREAM)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: rowing\nVersion: 1.2\n")
     (about / "entry_points.txt").write_text(
-        "[shrink.sources]\nrows = rowing.io.rows\nstream = rowing.stream\n"
-        "broken = rowing.gone\nempty = rowing.io\n"
+        "[shrink.sources]\nrows = rowing.io.rows:Rows\nstream = rowing.stream:Stream\n"
+        "broken = rowing.gone:Rows\nempty = rowing.io\n"
     )
     return tmp_path / "site"
 
@@ -174,16 +179,16 @@ def test_a_source_may_have_a_fingerprint_of_its_own(installed: Path) -> None:
     sys.modules["rowing.stream"].said = "second"  # type: ignore[attr-defined]
     assert fingerprint(config) != before
     sys.modules["rowing.stream"].said = 2  # type: ignore[attr-defined]
-    with pytest.raises(DataError, match=r"rowing 1\.2 adds .* fingerprint returned no str: 2"):
+    with pytest.raises(DataError, match=r"rowing 1\.2 adds .* content yielded no str: 2"):
         fingerprint(config)
-    with pytest.raises(DataError, match=r"rowing 1\.2 .* open_source raised KeyError"):
+    with pytest.raises(DataError, match=r"rowing 1\.2 .* open raised KeyError"):
         open_dataset(config, seed=0)
     with pytest.raises(ValidationError, match="source: rows needs a path"):
         DataConfig(source="rows")
 
 
-def test_a_module_without_open_source_is_refused(installed: Path) -> None:
-    with pytest.raises(RecipeError, match=r"rowing 1\.2 .* rowing\.io has no function open_source"):
+def test_what_is_no_source_is_refused(installed: Path) -> None:
+    with pytest.raises(RecipeError, match=r"rowing 1\.2 .* rowing\.io is no class of"):
         DataConfig(source="empty", path=".")
 
 

@@ -18,7 +18,7 @@ from shrink.data.decoding import ImageDecoder, read_image
 from shrink.data.folders import ALL, IMAGES, FileKind, class_order, find_images, shown
 from shrink.data.membership import file_contents
 from shrink.data.slices import listed_values, path_values
-from shrink.data.sources.table import listed_splits, numbers
+from shrink.data.sources.csv import listed_splits, numbers
 from shrink.data.splits import chosen_rows
 from shrink.data.table import Table, is_number, read_listing
 
@@ -242,7 +242,7 @@ def fitted_to(
     Raises:
         DataError: see `open_source`.
     """
-    if config.source != "images" or config.image_size is not None:
+    if config.image_size is not None:
         return config, None
     _, (height, width, channels) = _first_image(
         find_files(config).files(), skip=config.on_bad_example == "skip"

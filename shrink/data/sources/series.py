@@ -17,8 +17,8 @@ from shrink.data.early import array_names, layout, wanted_targets
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.parquet import read_cells
 from shrink.data.series_config import SeriesConfig
+from shrink.data.sources.csv import numbers
 from shrink.data.sources.npz import read_arrays
-from shrink.data.sources.table import numbers
 from shrink.data.table import SPLIT, Table, check_columns, is_parquet, split_names
 from shrink.data.windows import Rows, splits_by_time, stretches, windows
 

@@ -16,8 +16,8 @@ from shrink.data.folders import TEXTS, class_order, shown
 from shrink.data.membership import content_hash
 from shrink.data.parquet import read_cells
 from shrink.data.slices import listed_values
+from shrink.data.sources.csv import listed_splits
 from shrink.data.sources.images import find_files
-from shrink.data.sources.table import listed_splits
 from shrink.data.splits import chosen_rows
 from shrink.data.table import Table, feature_columns, unclear_column
 from shrink.data.token_config import TokensConfig

@@ -26,9 +26,9 @@ from shrink.data.config import DataConfig, FeatureConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import decoded, reason
 from shrink.data.examples import Batch, reading_batch
-from shrink.data.fingerprint import shard_hashes
 from shrink.data.folders import shown
 from shrink.data.shards import described, find_shards
+from shrink.data.source_types import Tfrecord
 from shrink.data.sources.records import (
     FEATURES_HINT,
     Parser,
@@ -284,7 +284,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     """
     path = Path(config.path or "").expanduser().absolute()
     parser = ExampleParser(path, config)
-    digests = functools.cache(lambda: shard_hashes(config))
+    digests = functools.cache(lambda: Tfrecord(config.source).shards(config))
     splits = {
         split: TFRecords([uncompressed(file, digests) for file in files])
         for split, files in find_shards(path).items()

@@ -27,8 +27,8 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, dataset_of
 from shrink.data.folders import shown
 from shrink.data.slices import listed_values, path_values
+from shrink.data.sources.csv import listed_splits, numbers
 from shrink.data.sources.images import listed_targets
-from shrink.data.sources.table import listed_splits, numbers
 from shrink.data.splits import chosen_rows
 from shrink.data.table import read_listing
 
