@@ -21,12 +21,12 @@ from shrink.contract.result import Evidence
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples, reading_batch
 from shrink.data.slices import Slicing
-from shrink.task.accuracy import Sums, count_ties, pool
 from shrink.task.combined import Term, Terms, means_within
 from shrink.task.losses import loss_sums, without_ignored
+from shrink.task.means import count_ties, sums
 from shrink.task.metrics.confusion_table import ConfusionTables
-from shrink.task.metrics.means import sums
 from shrink.task.metrics.whole import WholeSplit
+from shrink.task.output import Sums, pool
 from shrink.task.slices import ClassCounts, Sliced, groups_of, measure_slices
 from shrink.task.task import Task
 from shrink.tflite.interpreter import Runner, load
@@ -104,7 +104,7 @@ class Evaluation:
         metrics: each metric over the elements that count, None where it is not defined on these;
             `loss` is the task's loss.
         scores: of metrics that are means each example's part, in the split's order, float64 (n,):
-            see `shrink.task.accuracy.pool`.
+            see `shrink.task.output.pool`.
         examples: number of examples.
         resampled: what intervals of the other metrics are computed from.
         undefined: by metric, why it is None.

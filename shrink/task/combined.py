@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shrink.base.types import Array
-from shrink.task.accuracy import Pooled, Sums, pool
+from shrink.task.output import Pooled, Sums, pool
 
 Term = tuple[str, int]
 """A metric or loss, and the index of the output that it is of."""

@@ -13,12 +13,12 @@ from shrink.base.resampled import Resampled
 from shrink.base.types import Array
 from shrink.contract.slices import BY_CLASS, MeasuredSlice, MeasuredSlicing, slice_evidence
 from shrink.data.slices import Slicing
-from shrink.task.accuracy import Pooled
 from shrink.task.detector import Decoder
 from shrink.task.metrics.detection import RULES, UNDEFINED, holders, of_class
 from shrink.task.metrics.resample import resample
 from shrink.task.metrics.user import CallTime
 from shrink.task.metrics.whole import WholeSplit
+from shrink.task.output import Pooled
 from shrink.task.slices import MOST_SLICES, Sliced, groups_of, measure_slicing
 from shrink.task.task import Task
 

@@ -13,19 +13,16 @@ import numpy as np
 from shrink.base.errors import DataError
 from shrink.base.losses import ignored_class, loss_of
 from shrink.base.types import Array
-from shrink.task.accuracy import (
-    Output,
-    Sums,
-    clipped,
-    element_scores,
-    output_of,
-    probabilities,
-    sigmoid,
-    sum_up,
+from shrink.task.means import (
+    absolute_error,
+    binary_crossentropy,
+    crossentropy,
+    logarithms,
+    squared_error,
 )
+from shrink.task.output import EPSILON, Output, Sums, output_of, sigmoid, softmax, sum_up
 from shrink.tflite.lazy import tf
 
-_EPSILON = 1e-7
 _LEAST_NORM = 1e-12
 
 
@@ -35,7 +32,7 @@ def loss_sums(
     """Return the sum of each example's loss over its valid elements, and their number.
 
     Args:
-        outputs, targets, from_logits, mask: as `shrink.task.accuracy.sums` takes them.
+        outputs, targets, from_logits, mask: see `Output`.
         key: of the loss.
 
     Raises:
@@ -43,7 +40,7 @@ def loss_sums(
         StageError: a user's function raises, or returns no loss.
     """
     loss = loss_of(key)
-    given = output_of(outputs, targets, from_logits, loss.arguments)
+    given = output_of(outputs, targets, mask=mask, from_logits=from_logits).given(loss.arguments)
     if loss.function is not None:
         from shrink.engine.losses import user_targets
         from shrink.engine.user_loss import check_finite, user_loss
@@ -60,7 +57,7 @@ def loss_sums(
         of_classes = loss.kind == "classes"
         y, p = given.shares if of_classes else given.values, given.outputs
         if from_logits:
-            p = probabilities(p) if of_classes else sigmoid(p)
+            p = softmax(p) if of_classes else sigmoid(p)
         if mask is not None:
             counts = mask.reshape(mask.shape + (1,) * (p.ndim - mask.ndim))
             # What is masked may be anything, also infinite.
@@ -103,10 +100,6 @@ def without_ignored(
     return kept, present
 
 
-def _known(name: str) -> Callable[[Output], Array]:
-    return lambda given: element_scores(given.outputs, given.targets, name, given.from_logits)
-
-
 def _smoothed_classes(given: Output) -> Array:
     smoothing, shares = given.number("label_smoothing"), given.shares
     return shares * (1 - smoothing) + smoothing / shares.shape[-1]
@@ -118,11 +111,11 @@ def _smoothed_labels(given: Output) -> Array:
 
 
 def _categorical(given: Output) -> Array:
-    return np.asarray(-(_smoothed_classes(given) * given.logarithms).sum(axis=-1))
+    return np.asarray(-(_smoothed_classes(given) * logarithms(given)).sum(axis=-1))
 
 
 def _binary(given: Output) -> Array:
-    return _known("binary_crossentropy")(replace(given, targets=_smoothed_labels(given)))
+    return binary_crossentropy(replace(given, targets=_smoothed_labels(given)))
 
 
 def _binary_focal(given: Output) -> Array:
@@ -133,8 +126,8 @@ def _binary_focal(given: Output) -> Array:
         p, entropy = sigmoid(p), _binary(given)
     else:
         # Keras adds its epsilon once more, within the logarithm.
-        q = np.clip(p, _EPSILON, 1 - _EPSILON)
-        entropy = -(wanted * np.log(q + _EPSILON) + (1 - wanted) * np.log(1 - q + _EPSILON))
+        q = np.clip(p, EPSILON, 1 - EPSILON)
+        entropy = -(wanted * np.log(q + EPSILON) + (1 - wanted) * np.log(1 - q + EPSILON))
     right = wanted * p + (1 - wanted) * (1 - p)
     values = (1 - right) ** given.number("gamma") * entropy
     if given.arguments["apply_class_balancing"]:
@@ -145,7 +138,7 @@ def _binary_focal(given: Output) -> Array:
 
 def _categorical_focal(given: Output) -> Array:
     shares = _smoothed_classes(given)
-    p = clipped(probabilities(given.outputs) if given.from_logits else given.outputs)
+    p = np.exp(logarithms(given)).clip(EPSILON, 1 - EPSILON)
     alpha = np.asarray(given.arguments["alpha"], np.float64)
     if alpha.ndim and len(alpha) != p.shape[-1]:
         raise DataError(
@@ -157,8 +150,8 @@ def _categorical_focal(given: Output) -> Array:
 
 
 def _kl_divergence(given: Output) -> Array:
-    p = probabilities(given.outputs) if given.from_logits else given.outputs
-    p, y = np.clip(p, _EPSILON, 1.0), np.clip(given.shares, _EPSILON, 1.0)
+    p = softmax(given.outputs) if given.from_logits else given.outputs
+    p, y = np.clip(p, EPSILON, 1.0), np.clip(given.shares, EPSILON, 1.0)
     return np.asarray((y * np.log(y / p)).sum(axis=-1))
 
 
@@ -194,20 +187,20 @@ def _cosine(given: Output) -> Array:
 
 def _relative(given: Output) -> Array:
     y = given.values
-    return np.asarray(100 * np.abs(y - given.outputs) / np.maximum(np.abs(y), _EPSILON))
+    return np.asarray(100 * np.abs(y - given.outputs) / np.maximum(np.abs(y), EPSILON))
 
 
 def _squared_logarithmic(given: Output) -> Array:
-    one, other = (np.log1p(np.maximum(x, _EPSILON)) for x in (given.outputs, given.values))
+    one, other = (np.log1p(np.maximum(x, EPSILON)) for x in (given.outputs, given.values))
     return np.square(one - other)
 
 
 ELEMENTS: Mapping[str, Callable[[Output], Array]] = {
-    "sparse_categorical_crossentropy": _known("sparse_categorical_crossentropy"),
+    "sparse_categorical_crossentropy": crossentropy,
     "categorical_crossentropy": _categorical,
     "binary_crossentropy": _binary,
-    "mean_squared_error": _known("mean_squared_error"),
-    "mean_absolute_error": _known("mean_absolute_error"),
+    "mean_squared_error": squared_error,
+    "mean_absolute_error": absolute_error,
     "binary_focal_crossentropy": _binary_focal,
     "categorical_focal_crossentropy": _categorical_focal,
     "kl_divergence": _kl_divergence,
@@ -217,7 +210,7 @@ ELEMENTS: Mapping[str, Callable[[Output], Array]] = {
     "huber": _huber,
     "log_cosh": _log_cosh,
     "cosine_similarity": _cosine,
-    "poisson": lambda given: given.outputs - given.values * np.log(given.outputs + _EPSILON),
+    "poisson": lambda given: given.outputs - given.values * np.log(given.outputs + EPSILON),
     "mean_absolute_percentage_error": _relative,
     "mean_squared_logarithmic_error": _squared_logarithmic,
 }

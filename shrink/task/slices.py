@@ -20,11 +20,11 @@ from shrink.contract.slices import (
     slice_evidence,
 )
 from shrink.data.slices import Slicing
-from shrink.task.accuracy import Pooled, Sums, pool
 from shrink.task.combined import MeansWithin
-from shrink.task.metrics.rule import decided_class, seen
+from shrink.task.metrics.rule import decided_class
 from shrink.task.metrics.user import CallTime
 from shrink.task.metrics.whole import WholeSplit
+from shrink.task.output import Pooled, Sums, output_of, pool
 from shrink.task.task import Task
 
 MOST_SLICES = 200
@@ -70,7 +70,7 @@ class ClassCounts:
         if not self.applies:
             return
         task = self._task
-        one = seen(
+        one = output_of(
             outputs[0],
             targets[0],
             mask=masks[0],

@@ -17,7 +17,6 @@ from shrink.contract.report import Guess
 from shrink.data.arrays import ArrayExamples
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
-from shrink.task.accuracy import Sums, pool, sum_up
 from shrink.task.artifact import (
     best_constant,
     describe_guess,
@@ -26,6 +25,7 @@ from shrink.task.artifact import (
     ties_note,
     unmasked_notes,
 )
+from shrink.task.output import Sums, pool, sum_up
 from shrink.task.task import OutputTask, Task
 from shrink.tflite.model import read
 from tests.tflite.toys import to_float32

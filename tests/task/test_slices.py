@@ -10,10 +10,10 @@ from sklearn.metrics import f1_score, recall_score, roc_auc_score
 
 from shrink.contract.slices import MeasuredSlicing, slice_evidence
 from shrink.data.slices import divided
-from shrink.task.accuracy import Sums
 from shrink.task.combined import Terms, means_within
-from shrink.task.metrics.means import sums
+from shrink.task.means import sums
 from shrink.task.metrics.whole import WholeSplit
+from shrink.task.output import Sums
 from shrink.task.slices import ClassCounts, Sliced, measure_classes, measure_slices
 from shrink.task.task import Task
 

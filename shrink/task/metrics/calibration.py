@@ -5,27 +5,23 @@ from __future__ import annotations
 import numpy as np
 
 from shrink.base.types import Array
-from shrink.task.accuracy import probabilities
 from shrink.task.metrics.confusion import decisions
 from shrink.task.metrics.rule import (
     MakeRule,
     Rows,
     Rule,
-    Seen,
     Sums,
     Weighted,
     divided,
-    normalised,
 )
+from shrink.task.output import Output
 
 
-def _confidence(seen: Seen) -> Array:
+def _confidence(output: Output) -> Array:
     """Return the probability of what was decided, (m, labels)."""
-    outputs = seen.elements()
-    if seen.is_single or seen.several_labels:
-        p = 1 / (1 + np.exp(-outputs)) if seen.from_logits else outputs
+    p = output.probabilities.reshape(output.count, -1, output.outputs.shape[-1])[output.valid]
+    if output.is_single or output.several_labels:
         return np.maximum(p, 1 - p)
-    p = probabilities(outputs) if seen.from_logits else normalised(outputs)
     return p.max(axis=1, keepdims=True)
 
 
@@ -36,13 +32,13 @@ def _expected_calibration_error(arguments: dict[str, object]) -> Rule:
     """
     bins = int(float(str(arguments["bins"])))
 
-    def keep(seen: Seen) -> Rows:
-        decided, true = decisions(seen)
-        if seen.several_labels:
+    def keep(output: Output) -> Rows:
+        decided, true = decisions(output)
+        if output.several_labels:
             right = decided * true + (1 - decided) * (1 - true)
         else:
             right = (decided * true).sum(axis=1, keepdims=True)
-        return Rows(seen.example, (_confidence(seen), right))
+        return Rows(output.example, (_confidence(output), right))
 
     def over(rows: Rows, examples: int) -> Weighted:
         confidence, right = rows.values

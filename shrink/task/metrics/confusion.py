@@ -17,13 +17,13 @@ from shrink.task.metrics.rule import (
     MakeRule,
     Rows,
     Rule,
-    Seen,
     Sums,
     Weighted,
     decided_class,
     divided,
     mean_where,
 )
+from shrink.task.output import Output
 
 Average = Literal["macro", "micro", "weighted"]
 Ratio = Callable[[Array, Array, Array], tuple[Array, Array]]
@@ -32,22 +32,22 @@ OfCounts = Callable[[Array, Array, Array], Array]
 """Hits, decided and true of classes, (b, c) each, to a metric, (b,)."""
 
 
-def decisions(seen: Seen) -> tuple[Array, Array]:
+def decisions(output: Output) -> tuple[Array, Array]:
     """Return what was decided for each element that counts, and what is true, float64 (m, c).
 
     Of one number there are two classes.
     """
-    outputs = seen.elements()
-    if seen.is_single or seen.several_labels:
-        middle = 0.0 if seen.from_logits else 0.5
+    outputs = output.elements()
+    if output.is_single or output.several_labels:
+        middle = 0.0 if output.from_logits else 0.5
         decided = (outputs > middle).astype(np.float64)
-        true = (seen.element_targets() > 0.5).astype(np.float64)
-        if seen.is_single:
+        true = (output.element_targets() > 0.5).astype(np.float64)
+        if output.is_single:
             absent = np.where(np.isnan(outputs), 0.0, 1 - decided)
             return np.hstack([absent, decided]), np.hstack([1 - true, true])
         return decided, true
     classes = outputs.shape[-1]
-    return decided_class(outputs), np.eye(classes)[seen.element_classes()]
+    return decided_class(outputs), np.eye(classes)[output.element_classes()]
 
 
 class _Chosen:
@@ -58,14 +58,14 @@ class _Chosen:
         self.classes, self.single, self.labels = 0, False, False
         self.index: int | None = None
 
-    def keep(self, seen: Seen) -> Rows:
+    def keep(self, output: Output) -> Rows:
         """Return hits, decided and true of each example, side by side, (n, 3 classes)."""
-        decided, true = decisions(seen)
-        self.classes, self.single = decided.shape[1], seen.is_single
-        self.labels = seen.several_labels
+        decided, true = decisions(output)
+        self.classes, self.single = decided.shape[1], output.is_single
+        self.labels = output.several_labels
         if self.wanted is not None:
-            self.index = seen.class_index(self.wanted, self.classes)
-        example, count = seen.example, seen.count
+            self.index = output.class_index(self.wanted, self.classes)
+        example, count = output.example, output.count
         per_example = [
             _by_example(values, example, count) for values in (decided * true, decided, true)
         ]

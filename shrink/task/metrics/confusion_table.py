@@ -10,7 +10,7 @@ from shrink.base.losses import kind_of_loss
 from shrink.base.types import Array
 from shrink.contract.details import Confused, Confusion
 from shrink.task.metrics.confusion import decisions
-from shrink.task.metrics.rule import seen
+from shrink.task.output import output_of
 from shrink.task.task import Task
 
 _MOST_CLASSES = 1_000
@@ -43,7 +43,7 @@ class ConfusionTables:
             if kind == "values" or (kind == "labels" and width > 1) or width > _MOST_CLASSES:
                 continue
             logits = task.from_logits[index]
-            one = seen(
+            one = output_of(
                 outputs[index], targets[index], mask=masks[index], from_logits=logits, loss=loss
             )
             decided, true = decisions(one)

@@ -16,7 +16,8 @@ from shrink.data import boxes
 from shrink.detection import decode
 from shrink.detection.coco import ClassMatches, Size, matches
 from shrink.detection.precision import QuickPrecision, average_precision
-from shrink.task.metrics.rule import MakeRule, Rows, Rule, Seen, Weighted
+from shrink.task.metrics.rule import MakeRule, Rows, Rule, Weighted
+from shrink.task.output import Output
 
 UNDEFINED = "there is no such box to find"
 _FOUND = 1.0
@@ -78,15 +79,15 @@ def _average_precision(size: Size, overlaps: slice) -> MakeRule:
         wanted = arguments.get("class")
         label: list[int] = []
 
-        def keep(seen: Seen) -> Rows:
+        def keep(output: Output) -> Rows:
             if wanted is not None and not label:
-                label.append(seen.class_index(wanted, len(seen.classes)))
+                label.append(output.class_index(wanted, len(output.classes)))
             # Boxes and detections in rows of eight: what it is, four edges, and three numbers.
-            targets = np.asarray(seen.targets, np.float64)
+            targets = np.asarray(output.targets, np.float64)
             there = targets[..., boxes.CLASS] >= 0
             true = targets[there]
-            detected = seen.outputs[..., decode.CLASS] >= 0
-            found = seen.outputs[detected]
+            detected = output.outputs[..., decode.CLASS] >= 0
+            found = output.outputs[detected]
             # Of a box class, crowd and area; of a detection class, score and nothing.
             of_boxes = np.hstack([np.zeros((len(true), 1)), true])
             of_found = np.hstack(

@@ -13,16 +13,15 @@ import numpy as np
 
 from shrink.base.errors import DataError
 from shrink.base.types import Array
-from shrink.task.accuracy import log_softmax, of_shape, probabilities, sigmoid
 from shrink.task.metrics.rule import (
     MakeRule,
     Rows,
     Rule,
-    Seen,
     Sums,
     Weighted,
     divided,
 )
+from shrink.task.output import Output, log_softmax
 
 Area = Callable[[Array, Array], Array]
 """Weights of positives and of negatives by descending score, (b, g) each, equal scores together,
@@ -35,35 +34,35 @@ _MOST_GROUPS = 1_024
 """Groups of scores in which resamples are ranked: finer ones change no limit's third digit."""
 
 
-def scores_and_truth(seen: Seen) -> tuple[Array, Array]:
+def scores_and_truth(output: Output) -> tuple[Array, Array]:
     """Return the score of each class of each element that counts, and whether it is that class.
 
     Float64 and bool, (m, c); one number ranks one class, probabilities rank several.
     """
-    outputs = seen.elements()
-    if seen.is_single or seen.several_labels:
-        return outputs, seen.element_targets() > 0.5
+    outputs = output.elements()
+    if output.is_single or output.several_labels:
+        return outputs, output.element_targets() > 0.5
     classes = outputs.shape[-1]
     # Logits that differ by a constant have one probability, which rounding would tell apart.
-    ranked = np.round(log_softmax(outputs), _DIGITS) if seen.from_logits else outputs
-    return ranked, np.eye(classes, dtype=bool)[seen.element_classes()]
+    ranked = np.round(log_softmax(outputs), _DIGITS) if output.from_logits else outputs
+    return ranked, np.eye(classes, dtype=bool)[output.element_classes()]
 
 
 class _Ranked:
     def __init__(self, wanted: object) -> None:
         self.wanted = wanted
 
-    def keep(self, seen: Seen) -> Rows:
+    def keep(self, output: Output) -> Rows:
         """Return scores and truth of each element, (m, classes), or of the wanted class alone."""
-        scores, truth = scores_and_truth(seen)
+        scores, truth = scores_and_truth(output)
         if self.wanted is not None:
-            if seen.is_single:
-                sign = 1 if seen.class_index(self.wanted, 2) else -1
+            if output.is_single:
+                sign = 1 if output.class_index(self.wanted, 2) else -1
                 scores, truth = sign * scores, truth if sign > 0 else ~truth
             else:
-                index = seen.class_index(self.wanted, scores.shape[1])
+                index = output.class_index(self.wanted, scores.shape[1])
                 scores, truth = scores[:, [index]], truth[:, [index]]
-        return Rows(seen.example, (scores, truth))
+        return Rows(output.example, (scores, truth))
 
 
 class _Reconstructed:
@@ -75,33 +74,25 @@ class _Reconstructed:
     def __init__(self, normal: object) -> None:
         self.normal = str(normal)
 
-    def keep(self, seen: Seen) -> Rows:
+    def keep(self, output: Output) -> Rows:
         """Return error and truth of each example, (n, 1).
 
         Raises:
             DataError: nobody says which examples are normal.
         """
-        if seen.groups is None:
+        if output.groups is None:
             raise DataError(
                 "which examples are normal is said by data.slices, and these have none",
                 subject="task.metrics",
                 hint="measure another metric here: task.monitor",
             )
-        targets = of_shape(seen.targets, seen.outputs.shape).astype(np.float64)
-        valid = seen.valid
-        shape = (seen.count, valid.shape[1], -1)
-        squares = np.square(_reconstruction(seen) - targets).reshape(shape).mean(axis=2)
+        valid = output.valid
+        shape = (output.count, valid.shape[1], -1)
+        squares = np.square(output.reconstruction - output.values).reshape(shape).mean(axis=2)
         counted = np.maximum(valid.sum(axis=1), 1)
         errors = np.where(valid, squares, 0.0).sum(axis=1) / counted
-        is_normal = (seen.groups.reshape(seen.count, -1) == self.normal).any(axis=1)
-        return Rows(np.arange(seen.count), (errors[:, None], ~is_normal[:, None]))
-
-
-def _reconstruction(seen: Seen) -> Array:
-    """Return what the outputs stand for, in the unit of the targets."""
-    if seen.activation == "sigmoid":
-        return sigmoid(seen.outputs)
-    return probabilities(seen.outputs) if seen.activation == "softmax" else seen.outputs
+        is_normal = (output.groups.reshape(output.count, -1) == self.normal).any(axis=1)
+        return Rows(np.arange(output.count), (errors[:, None], ~is_normal[:, None]))
 
 
 class Ranking:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from shrink.base.types import Array
-from shrink.task.metrics.rule import MakeRule, Rows, Rule, Seen, Sums, Weighted, divided
+from shrink.task.metrics.rule import MakeRule, Rows, Rule, Sums, Weighted, divided
+from shrink.task.output import Output
 
 
-def _keep(seen: Seen) -> Rows:
-    return Rows(seen.example, (seen.elements(), seen.element_targets()))
+def _keep(output: Output) -> Rows:
+    return Rows(output.example, (output.elements(), output.element_targets()))
 
 
 def _rmse(arguments: dict[str, object]) -> Rule:

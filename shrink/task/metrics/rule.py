@@ -6,141 +6,17 @@ import functools
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from shrink.base.errors import DataError, RecipeError, hint_for
-from shrink.base.losses import kind_of_loss, takes_logits
 from shrink.base.types import Array
-from shrink.task.accuracy import class_numbers, of_shape
-
-Activation = Literal["none", "sigmoid", "softmax"]
+from shrink.task.output import Output
 
 _DENSE_FROM = 0.02
 """Share of numbers other than 0 from which on a dense product is the faster."""
 CHUNK = 1_000_000
 """Weights at a time: 8 MB, beside which what a metric makes of them stays in the cache."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What one output gave for some examples, and what it should have given.
-
-    Attributes:
-        outputs: float64 (n, ..., k), dequantized; (n,) and (n, 1) for a single number.
-        targets: labels (n, ...) or (n, ..., 1), or the outputs' shape for one-hot labels, several
-            labels and real targets.
-        mask: bool, of the leading axes of the outputs; None where every element counts.
-        from_logits: whether the outputs of a classifier are logits, not probabilities.
-        several_labels: whether each of the k outputs is a label of its own.
-        classes: names of the classes by index; empty where there are none.
-        groups: the slices of each example by name, (n,) or (n, slicings); None where the data has
-            none.
-        activation: what the loss applies to the outputs before it compares them with targets.
-    """
-
-    outputs: Array
-    targets: Array
-    mask: Array | None = None
-    from_logits: bool = False
-    several_labels: bool = False
-    classes: Sequence[str] = ()
-    groups: Array | None = None
-    activation: Activation = "none"
-
-    @property
-    def count(self) -> int:
-        """Number of examples."""
-        return len(self.outputs)
-
-    @property
-    def example(self) -> Array:
-        """The example of each element that counts, int64 (m,)."""
-        elements = self.valid.shape[1]
-        return np.repeat(np.arange(self.count), elements)[self.valid.ravel()]
-
-    @property
-    def valid(self) -> Array:
-        """Which elements count, bool (n, elements): positions of the outputs but the last axis."""
-        shape = self.outputs.shape[:-1]
-        if self.mask is None:
-            return np.ones((self.count, int(np.prod(shape[1:]))), bool)
-        if self.mask.shape != shape[: self.mask.ndim]:
-            raise DataError(f"a mask of shape {self.mask.shape} does not suit {shape}")
-        rest = (1,) * (len(shape) - self.mask.ndim)
-        full = np.broadcast_to(self.mask.reshape(self.mask.shape + rest), shape)
-        return np.asarray(full.reshape(self.count, -1), bool)
-
-    def elements(self) -> Array:
-        """Return the outputs of the elements that count, (m, k)."""
-        rows = self.outputs.reshape(self.count, -1, self.outputs.shape[-1])
-        return rows[self.valid]
-
-    def element_targets(self) -> Array:
-        """Return the targets of the elements that count, of the outputs' shape, (m, k)."""
-        aligned = of_shape(self.targets, self.outputs.shape).astype(np.float64)
-        return aligned.reshape(self.count, -1, self.outputs.shape[-1])[self.valid]
-
-    def element_classes(self) -> Array:
-        """Return the class number of each element that counts, int64 (m,)."""
-        numbers = class_numbers(self.outputs, self.targets)
-        return numbers.reshape(self.count, -1)[self.valid]
-
-    @property
-    def is_single(self) -> bool:
-        """Whether there is one number for two classes."""
-        return self.outputs.shape[-1] == 1
-
-    def class_index(self, name: object, count: int) -> int:
-        """Return the number of a class that a recipe names.
-
-        Raises:
-            RecipeError: there is no such class.
-        """
-        text, names = str(name), list(self.classes)
-        if text in names:
-            return names.index(text)
-        if text.isdigit() and int(text) < count:
-            return int(text)
-        raise RecipeError(
-            f"there is no class {text!r} among the {count} of the model",
-            subject="task.metrics",
-            hint=hint_for(text, names) if names else f"classes are 0 to {count - 1}",
-        )
-
-
-def seen(
-    outputs: Array,
-    targets: Array,
-    *,
-    mask: Array | None = None,
-    from_logits: bool = False,
-    loss: str = "",
-    classes: Sequence[str] = (),
-    groups: Array | None = None,
-) -> Seen:
-    """Return what an output gave, in float64 and with an axis for its numbers.
-
-    Args:
-        outputs, targets, mask, from_logits, classes, groups: see `Seen`.
-        loss: of the output, which says whether its numbers are labels of their own, and what turns
-            logits into probabilities.
-
-    Raises:
-        DataError: other numbers of outputs and targets.
-    """
-    outputs = np.asarray(outputs, np.float64)
-    if outputs.ndim == 1:
-        outputs = outputs[:, None]
-    targets = np.asarray(targets)
-    if len(targets) != len(outputs):
-        raise DataError(f"{len(outputs)} outputs for {len(targets)} targets")
-    several = bool(loss) and kind_of_loss(loss) == "labels" and outputs.shape[-1] > 1
-    activation: Activation = "none"
-    if loss and from_logits and takes_logits(loss):
-        activation = "softmax" if kind_of_loss(loss) == "classes" else "sigmoid"
-    return Seen(outputs, targets, mask, from_logits, several, classes, groups, activation)
 
 
 @dataclass(frozen=True)
@@ -303,7 +179,7 @@ class Rule:
         follows_nan: whether one NaN among the outputs leaves no value; else NaN is a wrong answer.
     """
 
-    keep: Callable[[Seen], Rows]
+    keep: Callable[[Output], Rows]
     over: Callable[[Rows, int], Weighted]
     undefined: str
     follows_nan: bool = False
@@ -330,12 +206,6 @@ def mean_where(values: Array, counts: Array) -> Array:
         counts: bool (b, c).
     """
     return divided(np.where(counts, values, 0.0).sum(axis=1), counts.sum(axis=1))
-
-
-def normalised(outputs: Array) -> Array:
-    """Return probabilities that add up to 1, (..., k); those of an integer softmax need not."""
-    total = outputs.sum(axis=-1, keepdims=True)
-    return np.asarray(outputs / np.where(total == 0, 1.0, total))
 
 
 def decided_class(outputs: Array) -> Array:

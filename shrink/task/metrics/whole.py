@@ -14,8 +14,9 @@ from shrink.base.user_metric import UserMetric
 from shrink.task.losses import without_ignored
 from shrink.task.metrics.registry import RULES
 from shrink.task.metrics.resample import resample
-from shrink.task.metrics.rule import OfWeights, Rows, Rule, Weighted, joined, seen
+from shrink.task.metrics.rule import OfWeights, Rows, Rule, Weighted, joined
 from shrink.task.metrics.user import CallTime, Collected, OfExamples, resampled
+from shrink.task.output import output_of
 from shrink.task.task import Task
 
 
@@ -56,7 +57,7 @@ class WholeSplit:
         pairs = zip(outputs, masks, strict=True)
         self._nan.append(np.stack([_any_nan(own, mask) for own, mask in pairs], axis=1))
         for (name, i), kept in self._kept.items():
-            one = seen(
+            one = output_of(
                 outputs[i],
                 targets[i],
                 mask=masks[i],

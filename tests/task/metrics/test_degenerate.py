@@ -17,7 +17,7 @@ import pytest
 import sklearn.metrics as sk
 
 from shrink.base.metrics import METRICS, metric_of
-from shrink.task.metrics.means import sums
+from shrink.task.means import sums
 from tests.oracle.coco import NAMES, coco_stats
 from tests.task.metrics.test_calibration import _by_definition
 from tests.task.metrics.toys import value

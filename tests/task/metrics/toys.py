@@ -10,7 +10,8 @@ from shrink.base.metrics import metric_of
 from shrink.base.resampled import Resampled
 from shrink.task.metrics.registry import RULES
 from shrink.task.metrics.resample import resample
-from shrink.task.metrics.rule import Weighted, joined, seen
+from shrink.task.metrics.rule import Weighted, joined
+from shrink.task.output import output_of
 
 
 def weighted(key: str, outputs: Any, targets: Any, **settings: Any) -> Weighted:
@@ -24,7 +25,7 @@ def weighted(key: str, outputs: Any, targets: Any, **settings: Any) -> Weighted:
     for part in (slice(None, half), slice(half, None)):
         own = None if mask is None else np.asarray(mask)[part]
         if len(outputs[part]):
-            parts.append(rule.keep(seen(outputs[part], targets[part], mask=own, **settings)))
+            parts.append(rule.keep(output_of(outputs[part], targets[part], mask=own, **settings)))
             counts.append(len(outputs[part]))
     return rule.over(joined(parts, counts), len(outputs))
 
