@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from shrink.base.figures import LOSS
 from shrink.base.functions import of_file
 from shrink.base.losses import Kind, ignored_class, is_function, kind_of_loss, loss_of, takes_logits
 from shrink.base.metrics import METRICS, measured_outputs, metric_of, without_slices
-from shrink.base.types import Tensors, leaves
+from shrink.base.types import Array, Tensors, leaves
 from shrink.base.user_metric import key_of_entry
 from shrink.data.dataset import Dataset
 from shrink.model.compiled import Compiled, CompiledLoss
@@ -79,6 +80,9 @@ class _Resolver:
         self._config, self._dataset, self._model = config, dataset, model
         self._compiled = compiled
         self._stored_by: Source = "compiled" if compiled is None else compiled.by
+        names = model.output_names
+        self._stored: Sequence[CompiledLoss | None]
+        self._stored = [None] * len(names) if compiled is None else compiled.losses(names)
         self._warnings: list[TaskWarning] = []
 
     def task(self) -> Task:
@@ -90,20 +94,89 @@ class _Resolver:
 
             return detection_task(config, dataset, model)
         check_outputs(dataset, model)
-        stated = _by_output(config.from_logits, model, "task.from_logits")
-        endings, by = self._endings(stated)
-        targets = targets_of(dataset, model.outputs)
-        losses, loss_by, whys = self._losses(targets, endings)
+        stated_logits = _by_output(config.from_logits, model, "task.from_logits")
+        stated_losses = _by_output(config.loss, model, "task.loss")
+        targets, kinds = targets_of(dataset, model.outputs), self._kinds()
+        outputs = [
+            self._with_loss(index, targets[index], kinds[index], stated_losses[index])
+            for index in range(len(targets))
+        ]
+        losses = [output.loss for output in outputs]
+        self._check_losses(losses, targets)
+        metrics, metrics_by = self._metrics(losses, [output.loss_by for output in outputs])
+        self._check_metrics(metrics, losses)
+        found = [
+            self._with_logits(index, output, stated_logits[index], losses, metrics)
+            for index, output in enumerate(outputs)
+        ]
+        return Task(
+            tuple(losses),
+            metrics,
+            config.monitor or next(iter(without_slices(metrics)), LOSS),
+            tuple(logits for _, logits in found),
+            model.input_names,
+            self._weights([output.loss_by for output in outputs]),
+            tuple(output for output, _ in found),
+            metrics_by,
+            tuple(dict.fromkeys(self._warnings)),
+            tuple(dataset.class_names),
+            config.functions(),
+        )
+
+    def _kinds(self) -> list[tuple[OutputKind | None, Source | None]]:
+        """Return what each output is, and whether its graph or its values show it."""
+        kinds = [(kind, None if kind is None else "graph") for kind in self._model.endings]
+        if None in self._model.endings:
+            values = self._model.ask(_some_inputs(self._dataset))
+            for index, (kind, _) in enumerate(kinds):
+                if kind is None:
+                    kind = kind_of_values(values[index], self._model.scales[index])
+                    kinds[index] = (kind, "values" if kind else None)
+        return kinds  # type: ignore[return-value]
+
+    def _with_loss(
+        self,
+        index: int,
+        target: Target,
+        kind: tuple[OutputKind | None, Source | None],
+        loss: str | None,
+    ) -> OutputTask:
+        """Return an output with its loss: the recipe's, else the stored one, else by the data."""
+        by: Source = "recipe"
+        why = ""
+        if loss is None:
+            loss, by = self._compiled_loss(index, target), self._stored_by
+        if loss is None:
+            (loss, why), by = inferred_loss(target, kind[0]), "data"
+            if loss == "mean_squared_error" and len(target.shape) < 2 and target.yes_or_no:
+                self._warn_of_numbers(self._model.output_names[index])
+        known = loss_of(loss)
+        key = known.of(kind_of(known, target, kind[0])).key
+        name, shape = self._model.output_names[index], self._model.outputs[index]
+        return OutputTask(name, key, by, why, None, kind[1], kind[0], shape)
+
+    def _check_losses(self, losses: Sequence[str], targets: Sequence[Target]) -> None:
+        """Raise `DataError` or `StageError` where a loss and targets do not go together."""
         for loss, target in zip(losses, targets, strict=True):
             check_fit(loss, target)
         numbers = targets[0].form == "classes" and kind_of_loss(losses[0]) == "classes"
         if len(losses) == 1 and numbers:
-            check_labels(dataset, model, targets[0], ignored_class(losses[0]))
-        self._check_functions(losses)
-        metrics, metrics_by = self._metrics(losses, loss_by)
-        check_classes(metrics, losses, dataset.class_names, model.outputs)
-        pairs = zip(losses, self._model.outputs, strict=True)
-        labels = [kind_of_loss(loss) == "labels" and shape[-1:] != (1,) for loss, shape in pairs]
+            check_labels(self._dataset, self._model, targets[0], ignored_class(losses[0]))
+        if any(map(is_function, losses)):
+            from shrink.engine.losses import check_user_loss
+
+            x, y = self._dataset.train.arrays(_first(self._dataset))
+            for key, own, output in zip(losses, leaves(y), self._model.ask(x), strict=True):
+                check_user_loss(key, own, output)
+
+    def _check_metrics(self, metrics: Sequence[str], losses: Sequence[str]) -> None:
+        """Raise `RecipeError` for a metric of a class that is not there, or of other outputs."""
+        shapes = self._model.outputs
+        check_classes(metrics, losses, self._dataset.class_names, shapes)
+        labels = [
+            kind_of_loss(loss) == "labels" and shape[-1:] != (1,)
+            for loss, shape in zip(losses, shapes, strict=True)
+        ]
         if "accuracy" in metrics and all(labels):
             raise RecipeError(
                 "accuracy is the share of examples whose class is right, and these outputs have "
@@ -111,95 +184,10 @@ class _Resolver:
                 subject="task.metrics",
                 hint="use binary_accuracy, the share of labels that are right",
             )
-        margins = [takes_margins(*pair) for pair in zip(losses, endings, strict=True)]
-        matters = [
-            not signs and _depends(losses, metrics, i, model.outputs)
-            for i, signs in enumerate(margins)
-        ]
-        from_logits = self._from_logits(stated, endings, by, matters)
-        outputs = tuple(
-            OutputTask(name, loss, source, why, known if needed else None, ending_by, ending, shape)
-            for name, loss, source, why, known, needed, ending_by, ending, shape in zip(
-                model.output_names,
-                losses,
-                loss_by,
-                whys,
-                from_logits,
-                matters,
-                by,
-                endings,
-                model.outputs,
-                strict=True,
-            )
-        )
-        return Task(
-            tuple(losses),
-            metrics,
-            config.monitor or next(iter(without_slices(metrics)), LOSS),
-            tuple(bool(each or signs) for each, signs in zip(from_logits, margins, strict=True)),
-            model.input_names,
-            self._weights(loss_by),
-            outputs,
-            metrics_by,
-            tuple(dict.fromkeys(self._warnings)),
-            tuple(dataset.class_names),
-            config.functions(),
-        )
-
-    def _endings(
-        self, stated: Sequence[bool | None]
-    ) -> tuple[list[OutputKind | None], list[Source | None]]:
-        """Return what each output is, and what that was told by."""
-        endings, by = list(self._model.endings), list[Source | None]()
-        if None in endings:
-            values = self._model.ask(_some_inputs(self._dataset))
-            for index, own in enumerate(values):
-                if endings[index] is None:
-                    endings[index] = kind_of_values(own, self._model.scales[index])
-        for ending, graph, said in zip(endings, self._model.endings, stated, strict=True):
-            ending_by: Source | None = (
-                "graph" if graph is not None else "values" if ending else None
-            )
-            by.append("recipe" if said is not None else ending_by)
-        return endings, by
-
-    def _losses(
-        self, targets: Sequence[Target], endings: Sequence[OutputKind | None]
-    ) -> tuple[list[str], list[Source], list[str]]:
-        """Return the loss of each output, who says so, and why."""
-        stated = _by_output(self._config.loss, self._model, "task.loss")
-        losses, by, whys = list[str](), list[Source](), list[str]()
-        for index, (target, ending) in enumerate(zip(targets, endings, strict=True)):
-            loss, source, why = stated[index], "recipe", ""
-            if loss is None:
-                loss, source = self._compiled_loss(index, target), self._stored_by
-            if loss is None:
-                (loss, why), source = inferred_loss(target, ending), "data"
-                if loss == "mean_squared_error" and len(target.shape) < 2 and target.yes_or_no:
-                    self._warn_of_numbers(self._model.output_names[index])
-            known = loss_of(loss)
-            losses.append(known.of(kind_of(known, target, ending)).key)
-            by.append(source)  # type: ignore[arg-type]
-            whys.append(why)
-        return losses, by, whys
-
-    def _check_functions(self, losses: Sequence[str]) -> None:
-        """Raise `StageError` where a user's function is no loss of the first examples."""
-        if not any(map(is_function, losses)):
-            return
-        from shrink.engine.losses import check_user_loss
-
-        x, y = self._dataset.train.arrays(np.arange(min(_EXAMPLES, len(self._dataset.train))))
-        for key, target, output in zip(losses, leaves(y), self._model.ask(x), strict=True):
-            check_user_loss(key, target, output)
-
-    def _stored_losses(self) -> list[CompiledLoss | None]:
-        names = self._model.output_names
-        return [None] * len(names) if self._compiled is None else self._compiled.losses(names)
 
     def _compiled_loss(self, index: int, target: Target) -> str | None:
         """Return the loss that the model was compiled with, None where it cannot be had."""
-        stored = self._stored_losses()[index]
+        stored = self._stored[index]
         if stored is None:
             return None
         for name, lost in _candidates(stored):
@@ -216,24 +204,23 @@ class _Resolver:
         self._warn_of_loss(f"with the loss {stored.stored}, {why}", None)
         return None
 
+    def _warn(self, code: str, message: str, hint: str) -> None:
+        self._warnings.append(TaskWarning(code, message, hint))
+
     def _warn_of_numbers(self, output: str) -> None:
-        self._warnings.append(
-            TaskWarning(
-                "labels-as-numbers",
-                f"the targets of {output!r} are 0 and 1, and its outputs are no sigmoids: they are "
-                "taken as numbers to predict (mean_squared_error)",
-                "set task.loss: binary_crossentropy if they are labels, else mean_squared_error",
-            )
+        self._warn(
+            "labels-as-numbers",
+            f"the targets of {output!r} are 0 and 1, and its outputs are no sigmoids: they are "
+            "taken as numbers to predict (mean_squared_error)",
+            "set task.loss: binary_crossentropy if they are labels, else mean_squared_error",
         )
 
     def _warn_of_loss(self, why: str, name: str | None) -> None:
         then = f"{name} is taken without" if name else "another is taken from model and data"
-        self._warnings.append(
-            TaskWarning(
-                "compiled-loss",
-                f"the model was compiled {why}; {then}",
-                "set task.loss to the one that is meant",
-            )
+        self._warn(
+            "compiled-loss",
+            f"the model was compiled {why}; {then}",
+            "set task.loss to the one that is meant",
         )
 
     def _metrics(
@@ -254,28 +241,24 @@ class _Resolver:
         others += [name for name in named if not _kinds(name) & kinds]
         named = [name for name in named if _kinds(name) & kinds]
         if others:
-            self._warnings.append(
-                TaskWarning(
-                    "compiled-metrics",
-                    f"the model was {'measured' if self._stored_by == 'run' else 'compiled'} with "
-                    f"{', '.join(others)}, which shrink does not have for these outputs; the "
-                    "report leaves them out",
-                    "set task.metrics to the metrics that matter",
-                )
+            self._warn(
+                "compiled-metrics",
+                f"the model was {'measured' if self._stored_by == 'run' else 'compiled'} with "
+                f"{', '.join(others)}, which shrink does not have for these outputs; the "
+                "report leaves them out",
+                "set task.metrics to the metrics that matter",
             )
         if self._stored_by == "run" or not named:
             return tuple(named or dict.fromkeys(defaults)), "run" if named else "data"
         if kinds == {"labels"} and not single:  # Keras counts them over all labels
             named = [f"{n}_micro" if n in ("precision", "recall") else n for n in named]
         if "classes" in kinds and {"precision", "recall"} & set(named):
-            self._warnings.append(
-                TaskWarning(
-                    "compiled-metrics",
-                    "the model was compiled with Precision or Recall, which Keras counts over all "
-                    "classes at a threshold of 0.5; the report has the mean over classes, by the "
-                    "class with the highest output",
-                    "set task.metrics, such as [precision_macro, recall_macro]",
-                )
+            self._warn(
+                "compiled-metrics",
+                "the model was compiled with Precision or Recall, which Keras counts over all "
+                "classes at a threshold of 0.5; the report has the mean over classes, by the "
+                "class with the highest output",
+                "set task.metrics, such as [precision_macro, recall_macro]",
             )
         if "binary_accuracy" in defaults and "accuracy" not in defaults:
             # Keras' accuracy of several labels is that of the largest, which says little of them.
@@ -284,31 +267,28 @@ class _Resolver:
             named = ["accuracy" if name == "binary_accuracy" else name for name in named]
         return tuple(dict.fromkeys([*named, *defaults])), "compiled"
 
-    def _from_logits(
+    def _with_logits(
         self,
-        stated: Sequence[bool | None],
-        endings: Sequence[OutputKind | None],
-        by: list[Source | None],
-        matters: Sequence[bool],
-    ) -> list[bool | None]:
-        """Return whether each output is logits; fills in `by` where the model's file decides."""
-        resolved: list[bool | None] = []
-        for index, (said, ending) in enumerate(zip(stated, endings, strict=True)):
-            stored = self._stored_losses()[index]
-            compiled = _compiled_logits(stored)
-            known = None if ending is None else ending == "logits"
-            if said is None and known is None and compiled is not None:
-                known, by[index] = compiled, self._stored_by
-            value = known if said is None else said
-            if matters[index]:
-                self._check_known(index, value)
-                self._compare(index, value, ending, said, compiled)
-            resolved.append(value)
-        return resolved
+        index: int,
+        output: OutputTask,
+        stated: bool | None,
+        losses: Sequence[str],
+        metrics: Sequence[str],
+    ) -> tuple[OutputTask, bool]:
+        """Return an output with what says whether it is logits, and whether it is taken for some.
 
-    def _check_known(self, index: int, value: bool | None) -> None:
+        First the recipe says it, then the model's graph or values, then what it was compiled with.
+        """
+        name, kind, shapes = output.name, output.ending, self._model.outputs
+        compiled = _compiled_logits(self._stored[index])
+        value = stated if kind is None or stated is not None else kind == "logits"
+        by: Source | None = output.by if stated is None else "recipe"
+        if value is None and compiled is not None:
+            value, by = compiled, self._stored_by
+        signs = takes_margins(output.loss, kind)
+        if signs or not _depends(losses, metrics, index, shapes):
+            return replace(output, by=by), bool(value or signs)
         if value is None:
-            name = self._model.output_names[index]
             raise RecipeError(
                 f"the {called(self._model, 'model')} does not show whether its output {name!r} is "
                 "probabilities or logits: its last operator is neither, and its values lie between "
@@ -317,37 +297,22 @@ class _Resolver:
                 hint=f"say it: task: {{from_logits: {{{name}: false}}}} for probabilities, true "
                 "for logits",
             )
-
-    def _compare(
-        self,
-        index: int,
-        value: bool | None,
-        ending: OutputKind | None,
-        said: bool | None,
-        compiled: bool | None,
-    ) -> None:
-        """Warn where the recipe or the model's file says other than the graph."""
-        name, computed = self._model.output_names[index], None
-        if ending is not None:
-            computed = described(ending, self._model.outputs[index])
-        if said is not None and computed is not None and said != (ending == "logits"):
-            self._warnings.append(
-                TaskWarning(
-                    "from-logits",
-                    f"task.from_logits is {str(said).lower()} for the output {name!r}, which by "
-                    f"what the model computes is {computed}; the recipe was followed",
-                    "leave out task.from_logits",
-                )
+        computed = None if kind is None else described(kind, shapes[index])
+        if stated is not None and computed is not None and stated != (kind == "logits"):
+            self._warn(
+                "from-logits",
+                f"task.from_logits is {str(stated).lower()} for the output {name!r}, which by "
+                f"what the model computes is {computed}; the recipe was followed",
+                "leave out task.from_logits",
             )
-        elif said is None and compiled is not None and compiled != value:
-            self._warnings.append(
-                TaskWarning(
-                    "compiled-from-logits",
-                    f"the model was compiled with from_logits={compiled}, but its output {name!r} "
-                    f"is {computed}, and was taken as that",
-                    "compile it with the other, or set task.from_logits where it is right",
-                )
+        elif stated is None and compiled is not None and compiled != value:
+            self._warn(
+                "compiled-from-logits",
+                f"the model was compiled with from_logits={compiled}, but its output {name!r} "
+                f"is {computed}, and was taken as that",
+                "compile it with the other, or set task.from_logits where it is right",
             )
+        return replace(output, from_logits=value, by=by), value
 
     def _weights(self, loss_by: Sequence[Source]) -> tuple[float, ...]:
         stated = self._config.loss_weights
@@ -451,7 +416,11 @@ def check_values(task: Task, dataset: Dataset, ask: Ask, scales: Sequence[float]
 
 def _some_inputs(dataset: Dataset) -> Tensors:
     """Return the inputs of the first training examples."""
-    return dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))[0]
+    return dataset.train.arrays(_first(dataset))[0]
+
+
+def _first(dataset: Dataset) -> Array:
+    return np.arange(min(_EXAMPLES, len(dataset.train)))
 
 
 def _depends(
