@@ -61,7 +61,9 @@ class LazyRows:
         return self.shape[0]
 
     def __getitem__(self, rows: RowNumbers) -> np.ndarray:
-        return self._read(row_numbers(rows, len(self)))
+        if isinstance(rows, slice):
+            rows = np.arange(*rows.indices(len(self)))
+        return self._read(np.asarray(rows))
 
 
 class ArrayExamples(Examples):
@@ -131,11 +133,6 @@ def are_labels(y: object) -> TypeGuard[np.ndarray]:
 def row_bytes(array: Rows) -> int:
     """Return the size of one row."""
     return int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
-
-
-def row_numbers(rows: RowNumbers, count: int) -> np.ndarray:
-    """Return the numbers that an index of `count` rows means, a slice or numbers themselves."""
-    return np.arange(*rows.indices(count)) if isinstance(rows, slice) else np.asarray(rows)
 
 
 def _native(array: Rows) -> np.dtype:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base.errors import DataError, did_you_mean
+from shrink.data.config import DataConfig
 from shrink.data.folders import named_splits
-from shrink.data.slice_config import SliceConfig
 
 UNREADABLE = (
     zipfile.BadZipFile,
@@ -70,18 +71,57 @@ def open_archive(path: Path) -> zipfile.ZipFile:
 _MOST_LISTED = 12
 
 
-def layout(path: Path, names: Collection[str], inputs: tuple[str, ...]) -> dict[str, str]:
-    """Return the suffix of the arrays of each split that the file gives.
+@dataclass(frozen=True)
+class StoredArrays:
+    """Which arrays of a file are read.
+
+    Attributes:
+        suffixes: what the arrays of each split end in.
+        inputs: names of the inputs, without a suffix.
+        targets: names of the targets, likewise; none where they are not needed and not there.
+        columns: the array of each slicing by column, by the slicing's name, likewise.
+    """
+
+    suffixes: Mapping[str, str]
+    inputs: tuple[str, ...]
+    targets: tuple[str, ...]
+    columns: Mapping[str, str]
+
+
+def stored_arrays(
+    path: Path, names: Collection[str], config: DataConfig, needs_targets: bool | None = None
+) -> StoredArrays:
+    """Return which of the arrays in a file a `data` section names.
 
     Args:
         path: of the file, for messages.
         names: of all its arrays.
-        inputs: names of the inputs, without a suffix.
+        config: the section.
+        needs_targets: whether the file must have them; by default where the section says so.
 
     Raises:
-        DataError: there is no training split, or two that could be meant.
+        DataError: there is no training split, or two that could be meant; or an array is missing.
     """
-    first = inputs[0]
+    inputs, targets = config.inputs or ("x",), config.targets or ("y",)
+    suffixes = _suffixes(path, names, inputs[0])
+    lacking = [f"{n}{s}" for s in suffixes.values() for n in inputs if f"{n}{s}" not in names]
+    missing = [f"{n}{s}" for s in suffixes.values() for n in targets if f"{n}{s}" not in names]
+    needs_targets = config.target == "label" if needs_targets is None else needs_targets
+    if lacking or (missing and needs_targets):
+        raise DataError(
+            f"no array {', '.join(sorted(lacking or missing))} in this file",
+            subject=path,
+            hint="add it, or correct data.inputs"
+            if lacking
+            else "add the targets, name yours in data.targets, or set data.target: input for an "
+            "autoencoder, none to calibrate on examples without targets",
+        )
+    columns = slice_columns(path, names, config, suffixes.values())
+    return StoredArrays(suffixes, inputs, () if missing else targets, columns)
+
+
+def _suffixes(path: Path, names: Collection[str], first: str) -> dict[str, str]:
+    """Return the suffix of the arrays of each split that the file gives."""
     named = named_splits(path, lambda split: f"{first}_{split}" in names)
     stored = {split: f"_{name}" for split, name in named.items()}
     expected = f"{first}_train, y_train, {first}_test and y_test, or {first} and y"
@@ -105,58 +145,17 @@ def layout(path: Path, names: Collection[str], inputs: tuple[str, ...]) -> dict[
     )
 
 
-def wanted_targets(
-    path: Path,
-    names: Collection[str],
-    suffixes: Mapping[str, str],
-    inputs: tuple[str, ...],
-    targets: tuple[str, ...],
-    targets_needed: bool,
-) -> tuple[str, ...]:
-    """Return the targets to read: none where an autoencoder's file has not all of them.
-
-    Args:
-        path: of the file, for messages.
-        names: of all its arrays.
-        suffixes: of each split, from `layout`.
-        inputs: names of the inputs, without a suffix.
-        targets: names of the targets, likewise.
-        targets_needed: whether the file must have them.
-
-    Raises:
-        DataError: an array is missing.
-    """
-    lacking = [f"{n}{s}" for s in suffixes.values() for n in inputs if f"{n}{s}" not in names]
-    missing = [f"{n}{s}" for s in suffixes.values() for n in targets if f"{n}{s}" not in names]
-    if lacking or (missing and targets_needed):
-        raise DataError(
-            f"no array {', '.join(sorted(lacking or missing))} in this file",
-            subject=path,
-            hint="add it, or correct data.inputs"
-            if lacking
-            else "add the targets, name yours in data.targets, or set data.target: input for an "
-            "autoencoder, none to calibrate on examples without targets",
-        )
-    return () if missing else targets
-
-
 def slice_columns(
-    path: Path, names: Collection[str], suffixes: Mapping[str, str], slices: Sequence[SliceConfig]
+    path: Path, names: Collection[str], config: DataConfig, suffixes: Iterable[str] = ("",)
 ) -> dict[str, str]:
-    """Return the array of each slicing by column, without a suffix, by the slicing's name.
-
-    Args:
-        path: of the file, for messages.
-        names: of all its arrays.
-        suffixes: of each split, from `layout`.
-        slices: of the recipe.
+    """Return the column or array of each slicing by column, by the slicing's name.
 
     Raises:
-        DataError: an array is missing.
+        DataError: it is missing.
     """
-    found = {one.called: one.column for one in slices if one.column is not None}
-    for column in found.values():
-        for suffix in suffixes.values():
+    found = {one.called: one.column for one in config.slices or () if one.column is not None}
+    for suffix in suffixes:
+        for column in found.values():
             if f"{column}{suffix}" not in names:
                 raise no_column(path, f"{column}{suffix}", names)
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base.errors import DataError, did_you_mean
@@ -89,12 +89,6 @@ class ImageFolders:
         return (f"ignored in the {noun} folders: {kinds}",)
 
 
-@dataclass
-class _Listing:
-    folders: list[str] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
-
-
 def find_images(root: Path, kind: FileKind = IMAGES) -> ImageFolders:
     """Find the images of `root/<class>/*` or `root/{train,validation,test}/<class>/*`.
 
@@ -111,101 +105,78 @@ def find_images(root: Path, kind: FileKind = IMAGES) -> ImageFolders:
             hint="data.path is relative to the recipe, or absolute",
         )
     ignored: Counter[str] = Counter()
-    finder = _Finder(root, kind, ignored)
-    top = finder.listed("")
-    divided = {name: finder.listed(name, Counter()) for name in top.folders if _is_split(name)}
-    if any(listing.folders and not listing.files for listing in divided.values()):
-        splits = finder.splits(top)
+    names: list[str] = []
+
+    def count(reason: str, found: Sequence[str]) -> None:
+        if found:
+            ignored[reason] += len(found)
+
+    def classes_in(
+        prefix: str, folders: Sequence[str], files: Sequence[str]
+    ) -> dict[str, list[str]]:
+        count(f"{kind.noun} outside class folders", files)
+        classes = {}
+        for name in sorted(folders):
+            inside, own = _listed(root, f"{prefix}{name}", kind, ignored)
+            count("folders inside class folders", inside)
+            classes[name] = [f"{prefix}{name}/{file}" for file in sorted(own)]
+            names.extend(classes[name])
+        return classes
+
+    folders, files = _listed(root, "", kind, ignored)
+    divided = {n: _listed(root, n, kind, Counter()) for n in folders if n in SPLIT_OF_NAME}
+    if any(inside and not own for inside, own in divided.values()):
+        count(f"{kind.noun} outside class folders", files)
+        named = named_splits(root, folders.__contains__)
+        count("folders beside train, validation and test", [*{*folders} - {*named.values()}])
+        splits = {
+            split: classes_in(f"{name}/", *_listed(root, name, kind, ignored))
+            for split, name in sorted(named.items(), key=lambda pair: pair[1])
+        }
     else:
-        splits = {ALL: finder.classes("", top)}
-    if not finder.names:
+        splits = {ALL: classes_in("", folders, files)}
+    if not names:
         endings = ", ".join(kind.endings)
         raise DataError(
             f"no {kind.noun} ({endings}) in folders by class",
             subject=shown(root),
             hint=f"put the {kind.noun} of each class into a folder of its name",
         )
-    return ImageFolders(root, splits, dict(ignored), finder.names, kind)
+    return ImageFolders(root, splits, dict(ignored), names, kind)
 
 
-def _is_split(name: str) -> bool:
-    return name in SPLIT_OF_NAME
-
-
-class _Finder:
-    """Lists folders, collects names, and counts what is left alone."""
-
-    def __init__(self, root: Path, kind: FileKind, ignored: Counter[str]) -> None:
-        self._root, self._kind, self._ignored = root, kind, ignored
-        self.names: list[str] = []
-
-    def splits(self, top: _Listing) -> dict[str, dict[str, list[str]]]:
-        """Return the names in folders by split, by split and class."""
-        self._count_outside(top)
-        named = named_splits(self._root, top.folders.__contains__)
-        if beside := len(top.folders) - len(named):
-            self._ignored["folders beside train, validation and test"] += beside
-        by_name = sorted(named.items(), key=lambda pair: pair[1])
-        return {split: self.classes(name, self.listed(name)) for split, name in by_name}
-
-    def classes(self, split: str, listing: _Listing) -> dict[str, list[str]]:
-        """Return the names in folders by class."""
-        self._count_outside(listing)
-        classes = {}
-        for name in sorted(listing.folders):
-            relative = f"{split}/{name}" if split else name
-            inside = self.listed(relative)
-            if inside.folders:
-                self._ignored["folders inside class folders"] += len(inside.folders)
-            classes[name] = [f"{relative}/{file}" for file in sorted(inside.files)]
-            self.names += classes[name]
-        return classes
-
-    def _count_outside(self, listing: _Listing) -> None:
-        if listing.files:
-            self._ignored[f"{self._kind.noun} outside class folders"] += len(listing.files)
-
-    def listed(self, relative: str, ignored: Counter[str] | None = None) -> _Listing:
-        """Return what is in a folder; `ignored` counts what is left alone, if not this one's."""
-        folder = str(self._root / relative)
-        ignored = self._ignored if ignored is None else ignored
-        listing = _Listing()
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    kind = _kind(entry, folder, self._kind)
-                    if kind == "folder":
-                        listing.folders.append(entry.name)
-                    elif kind == "file":
-                        listing.files.append(entry.name)
-                    else:
-                        ignored[kind] += 1
-        except OSError as error:
-            raise DataError(
-                f"the folder cannot be read: {error.strerror}", subject=shown(folder)
-            ) from error
-        return listing
-
-
-def _kind(entry: os.DirEntry[str], folder: str, wanted: FileKind) -> str:
-    if entry.name.startswith("."):
-        return "hidden files"
+def _listed(
+    root: Path, relative: str, wanted: FileKind, ignored: Counter[str]
+) -> tuple[list[str], list[str]]:
+    """Return the folders and the wanted files in a folder; count what else is there."""
+    folder = str(root / relative)
+    folders, files = list[str](), list[str]()
     try:
-        if entry.is_file():
-            is_wanted = entry.name.lower().endswith(wanted.endings)
-            return "file" if is_wanted else f"files that are no {wanted.noun}"
-        if entry.is_dir():
-            return "links to a folder around them" if _is_loop(entry, folder) else "folder"
-    except OSError:  # a link to itself
-        pass
-    return "broken links and special files"
-
-
-def _is_loop(entry: os.DirEntry[str], folder: str) -> bool:
-    if not entry.is_symlink():
-        return False
-    around, target = os.path.realpath(folder), os.path.realpath(entry.path)
-    return os.path.commonpath([around, target]) == target
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                try:
+                    if entry.name.startswith("."):
+                        ignored["hidden files"] += 1
+                    elif entry.is_file():
+                        if entry.name.lower().endswith(wanted.endings):
+                            files.append(entry.name)
+                        else:
+                            ignored[f"files that are no {wanted.noun}"] += 1
+                    elif not entry.is_dir():
+                        ignored["broken links and special files"] += 1
+                    elif entry.is_symlink() and f"{os.path.realpath(folder)}/".startswith(
+                        os.path.realpath(entry.path).rstrip("/") + "/"
+                    ):
+                        ignored["links to a folder around them"] += 1
+                    else:
+                        folders.append(entry.name)
+                except OSError:  # a link to itself
+                    ignored["broken links and special files"] += 1
+    except OSError as error:
+        raise DataError(
+            f"the folder cannot be read: {error.strerror}", subject=shown(folder)
+        ) from error
+    return folders, files
 
 
 def class_order(

@@ -10,7 +10,7 @@ from pathlib import Path
 from shrink.base.file_hashes import hash_file, hashes_of, named_hashes, place
 from shrink.data.box_files import read_boxes
 from shrink.data.config import DataConfig, Source, existing
-from shrink.data.early import array_names, layout, open_archive, slice_columns, wanted_targets
+from shrink.data.early import array_names, open_archive, slice_columns, stored_arrays
 from shrink.data.folders import CLIPS, IMAGES, TEXTS, find_images
 from shrink.data.pairs import find_pairs
 from shrink.data.shards import described, find_shards, prepared_folder
@@ -156,11 +156,8 @@ class Npz(_OneFile):
             small = sum(one.file_size for one in archive.infolist()) <= _MOST_BYTES["npz"]
         if small:
             self.open(config, 0)
-            return
-        names, inputs = array_names(path), config.inputs or ("x",)
-        suffixes, targets = layout(path, names, inputs), config.targets or ("y",)
-        wanted_targets(path, names, suffixes, inputs, targets, config.target == "label")
-        slice_columns(path, names, suffixes, config.slices or ())
+        else:
+            stored_arrays(path, array_names(path), config)
 
 
 class Hdf5(_OneFile):
@@ -186,7 +183,7 @@ class Csv(_OneFile):
             return
         columns = read_header(path)
         feature_columns(path, columns, config)
-        slice_columns(path, columns, {"": ""}, config.slices or ())
+        slice_columns(path, columns, config)
 
 
 class Series(_OneFile):

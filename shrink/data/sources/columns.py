@@ -29,7 +29,7 @@ from shrink.data.arrays import (
 )
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, ExtremeLabel, given_splits
-from shrink.data.early import layout, slice_columns, wanted_targets
+from shrink.data.early import stored_arrays
 from shrink.data.examples import single
 from shrink.data.folders import class_order
 from shrink.data.slices import column_values
@@ -83,10 +83,13 @@ def open_columns(
         DataError: missing arrays, shapes that do not fit together, values that are not finite,
             negative labels, labels that training never sees, a single label.
     """
-    inputs, targets = config.inputs or ("x",), config.targets or ("y",)
-    suffixes = layout(path, names, inputs)
-    wanted = wanted_targets(path, names, suffixes, inputs, targets, config.target == "label")
-    columns = slice_columns(path, names, suffixes, config.slices or ())
+    stored = stored_arrays(path, names, config)
+    inputs, wanted, suffixes, columns = (
+        stored.inputs,
+        stored.targets,
+        stored.suffixes,
+        stored.columns,
+    )
     read_too = (*inputs, *wanted, *dict.fromkeys(columns.values()))
     arrays = read([f"{name}{s}" for s in suffixes.values() for name in read_too])
     notes: list[str] = []

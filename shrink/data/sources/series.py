@@ -13,7 +13,7 @@ from shrink.base.errors import DataError
 from shrink.data.arrays import check_finite
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, dataset_of
-from shrink.data.early import array_names, layout, wanted_targets
+from shrink.data.early import array_names, stored_arrays
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.parquet import read_cells
 from shrink.data.series_config import SeriesConfig
@@ -123,11 +123,8 @@ def _of_arrays(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
             hint="store each split of an npz file as one series, or write a CSV file",
         )
     names = array_names(path)
-    inputs = config.inputs or ("x",)
-    suffixes = layout(path, names, inputs)
-    targets = config.targets or ("y",)
-    named = config.targets is not None
-    wanted = wanted_targets(path, names, suffixes, inputs, targets, named) or inputs
+    stored = stored_arrays(path, names, config, needs_targets=config.targets is not None)
+    inputs, suffixes, wanted = stored.inputs, stored.suffixes, stored.targets or stored.inputs
     arrays = read_arrays(path, {f"{n}{s}" for s in suffixes.values() for n in (*inputs, *wanted)})
     parts = {
         split: (_joined(path, arrays, inputs, suffix), _joined(path, arrays, wanted, suffix))

@@ -22,7 +22,7 @@ import numpy as np
 from shrink.base.errors import DataError, ResourceError
 from shrink.base.file_hashes import DIGEST_BYTES, hash_files
 from shrink.base.packages import extra_hint
-from shrink.data.arrays import RowNumbers, row_numbers
+from shrink.data.arrays import LazyRows
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, dataset_of
 from shrink.data.folders import shown
@@ -94,8 +94,8 @@ class _Level:
         return None if decoded is None else decoded[0, : shape[1], : shape[2]]
 
 
-class TileRows:
-    """Windows as rows of an array (n, height, width, channels), uint8, read when asked for.
+class Windows:
+    """Windows of TIFF files, read when asked for.
 
     Args:
         files: int (n,), which of `paths` each window is in.
@@ -117,30 +117,25 @@ class TileRows:
         self._size, self._number = size, level
         self._lock = threading.Lock()
         self._opened = functools.lru_cache(_OPEN_FILES)(self._open)
-        channels = self._level(0).shape[2]
-        self.shape: tuple[int, ...] = (len(files), *size, channels)
-        self.dtype = np.dtype(np.uint8)
+        self._channels = self._level(0).shape[2]
 
-    def __len__(self) -> int:
-        return len(self._files)
+    def rows(self) -> LazyRows:
+        """Return them as an array (n, height, width, channels), uint8."""
+        shape = (*self._size, self._channels)
 
-    def __getitem__(self, rows: RowNumbers) -> np.ndarray:
-        """Return windows by number.
+        def read(numbers: np.ndarray) -> np.ndarray:
+            windows = np.empty((len(numbers), *shape), np.uint8)
+            for window, number in zip(windows, numbers.tolist(), strict=True):
+                window[:] = self._read(number)
+            return windows
 
-        Raises:
-            DataError: a file is damaged, or a window lies outside of it.
-        """
-        numbers = row_numbers(rows, len(self))
-        windows = np.empty((len(numbers), *self.shape[1:]), np.uint8)
-        for index, number in enumerate(numbers):
-            windows[index] = self._read(int(number))
-        return windows
+        return LazyRows(read, (len(self._files), *shape), np.uint8)
 
     def _read(self, number: int) -> np.ndarray:
         level = self._level(int(self._files[number]))
         (top, left), (height, width) = self._corners[number].tolist(), self._size
         inside = 0 <= top <= level.shape[0] - height and 0 <= left <= level.shape[1] - width
-        if not inside or level.shape[2] != self.shape[3]:
+        if not inside or level.shape[2] != self._channels:
             raise DataError(
                 f"the window at x {left}, y {top} of {height} x {width} pixels does not fit into "
                 f"{level.shape} (height, width, channels)",
@@ -206,10 +201,10 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     unique, files = np.unique(np.array(table.cells["path"]), return_inverse=True)
     paths = [str(path.parent / file) for file in unique]
     slices = config.slices or ()
-    windows = TileRows(files, paths, corners, config.image_size, config.level)
+    windows = Windows(files, paths, corners, config.image_size, config.level)
     return dataset_of(
         chosen_rows(listed_splits(path, table), values, seed, config, path),
-        windows,
+        windows.rows(),
         values,
         names,
         slices=listed_values(slices, table.cells, path)
