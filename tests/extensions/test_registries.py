@@ -1,4 +1,4 @@
-"""A scheme, an importance and a distillation loss, each from one entry in a registry.
+"""A scheme, an importance, losses and a metric, each from entries in registries.
 
 The entries are in a module outside of shrink, which registers them when it is imported: what it
 touches is what CONTRIBUTING.md says.
@@ -18,7 +18,10 @@ import tensorflow as tf
 import tf_keras as keras
 from pydantic import ValidationError
 
+from shrink.base.losses import LOSSES as TASK_LOSSES
+from shrink.base.metrics import METRICS
 from shrink.distillation.losses import SOFT_LOSSES
+from shrink.engine.losses import FUNCTIONS
 from shrink.engine.objective import SupervisedObjective
 from shrink.pruning.importance import IMPORTANCES
 from shrink.stages.distill.config import LOSSES, DistillConfig
@@ -30,6 +33,9 @@ from shrink.stages.prune.config import PruneConfig
 from shrink.stages.quantize import run as quantize
 from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
+from shrink.task.config import TaskConfig
+from shrink.task.losses import ELEMENTS, loss_sums
+from shrink.task.means import MEANS, sums
 from shrink.tflite.interpreter import load
 from tests.jobs import context_of
 
@@ -37,10 +43,16 @@ ADDED = '''
 import numpy as np
 import tensorflow as tf
 
+from shrink.base.losses import LOSSES as TASK_LOSSES
+from shrink.base.losses import Argument, LossInfo
+from shrink.base.metrics import METRICS, MetricInfo, Parameter
 from shrink.distillation.losses import SOFT_LOSSES
+from shrink.engine.losses import FUNCTIONS
 from shrink.pruning.importance import IMPORTANCES
 from shrink.stages.distill.config import LOSSES
 from shrink.stages.prune.config import IMPORTANCES as IMPORTANCE_NAMES
+from shrink.task.losses import ELEMENTS
+from shrink.task.means import MEANS
 from shrink.stages.quantize.config import SCHEME_TRAITS, SchemeTraits
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.convert import Conversion
@@ -60,6 +72,23 @@ def as_it_is(source, calibration, config):
     return Conversion(source.float32.content, ("converted, and nothing else",))
 
 
+def within(output):
+    """Score 1 for numbers that are at most so far from their targets."""
+    return (abs(output.outputs - output.values) <= output.number("tolerance")).astype(float)
+
+
+def fourth_powers(y, outputs, from_logits, arguments):
+    """Return the fourth power of errors, as tensors."""
+    return arguments["factor"] * tf.reduce_mean((outputs - tf.cast(y, outputs.dtype)) ** 4, axis=-1)
+
+
+METRICS["within"] = MetricInfo(
+    True, frozenset({"values"}), "fraction", (0.0, 1.0), (Parameter("tolerance", 1.0),)
+)
+MEANS["within"] = within
+TASK_LOSSES["fourth"] = LossInfo("values", (Argument("factor", 1.0),))
+FUNCTIONS["fourth"] = fourth_powers
+ELEMENTS["fourth"] = lambda output: output.number("factor") * (output.outputs - output.values) ** 4
 IMPORTANCES["position"] = position
 IMPORTANCE_NAMES.append("position")
 SOFT_LOSSES["cosine"] = cosine
@@ -77,6 +106,7 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "added_outside.py").write_text(ADDED)
     monkeypatch.syspath_prepend(tmp_path)
     registries: list[Any] = [IMPORTANCES, SOFT_LOSSES, SCHEMES, SCHEME_TRAITS]
+    registries += [METRICS, MEANS, TASK_LOSSES, FUNCTIONS, ELEMENTS]
     registries += [IMPORTANCE_NAMES, LOSSES]
     before = [registry.copy() for registry in registries]
     importlib.import_module("added_outside")
@@ -125,6 +155,22 @@ def test_a_distillation_loss_is_what_a_student_is_trained_on(added: None) -> Non
     soft = 1 - (student * teacher).sum(axis=1) / lengths
     exact = np.log(np.exp(student).sum(axis=1)) - student[np.arange(6), labels]
     np.testing.assert_allclose(found, 0.25 * exact + 0.75 * soft, rtol=1e-6)
+
+
+def test_a_loss_and_a_metric_are_trained_on_and_measured(added: None) -> None:
+    config = TaskConfig.model_validate(
+        {"loss": {"name": "fourth", "factor": 2}, "metrics": [{"name": "within", "tolerance": 0.5}]}
+    )
+    assert (config.loss, config.metrics) == ("fourth(factor=2)", ("within_0.5",))
+    outputs, targets = RANDOM.normal(size=(2, 9, 3))
+    errors = np.abs(outputs - targets)
+    objective = SupervisedObjective("fourth(factor=2)", from_logits=False)
+    trained = objective.loss(tf.constant(targets), tf.constant(outputs), None)
+    np.testing.assert_allclose(trained, 2 * (errors**4).mean(axis=1), rtol=1e-6)
+    measured = loss_sums(outputs, targets, "fourth(factor=2)", from_logits=False)
+    np.testing.assert_allclose(measured.values / measured.valid, trained, rtol=1e-6)
+    scored = sums(outputs, targets, "within_0.5", from_logits=False)
+    np.testing.assert_allclose(scored.values / scored.valid, (errors <= 0.5).mean(axis=1))
 
 
 def test_a_scheme_makes_the_artifact(added: None, model_path: Path, tmp_path: Path) -> None:
