@@ -21,7 +21,7 @@ from shrink.contract.slices import (
 )
 from shrink.data.slices import Slicing
 from shrink.task.combined import MeansWithin
-from shrink.task.metrics.rule import decided_class
+from shrink.task.metrics.confusion import decisions
 from shrink.task.metrics.user import CallTime
 from shrink.task.metrics.whole import WholeSplit
 from shrink.task.output import Pooled, Sums, output_of, pool
@@ -77,21 +77,9 @@ class ClassCounts:
             from_logits=task.from_logits[0],
             loss=task.losses[0],
         )
-        rows, threshold = one.elements(), 0.0 if one.from_logits else 0.5
-        if one.is_single:
-            own = (one.element_targets()[:, 0] > 0.5).astype(np.int64)
-            positive = rows[:, 0] > threshold
-            found = ((positive == own) & ~np.isnan(rows[:, 0])).astype(np.float64)
-            example, self.classes = one.example, 2
-        elif one.several_labels:
-            place, own = np.nonzero(one.element_targets() > 0.5)
-            found = (rows > threshold)[place, own].astype(np.float64)
-            example, self.classes = one.example[place], rows.shape[-1]
-        else:
-            own = one.element_classes()
-            found = decided_class(rows)[np.arange(len(own)), own]
-            found = np.where(np.isnan(rows).any(axis=-1), 0.0, found)
-            example, self.classes = one.example, rows.shape[-1]
+        decided, true = decisions(one)
+        place, own = np.nonzero(true)
+        found, example, self.classes = decided[place, own], one.example[place], true.shape[1]
         # Example, class, found and number of elements, a row for each class of an example.
         keys, inverse, counts = np.unique(
             example * self.classes + own, return_inverse=True, return_counts=True

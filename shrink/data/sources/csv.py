@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,8 +25,6 @@ from shrink.data.table import (
     is_number,
     split_names,
 )
-
-_MOST_INTEGERS = 1_000_000
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -50,7 +48,13 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
             name for name in features if name not in named or all(map(is_number, table.cells[name]))
         )
     x = np.stack([numbers(path, name, table) for name in features], axis=1)
-    names, y = _targets(path, table, targets, config)
+    names, y = table_targets(
+        path,
+        table,
+        targets,
+        config.classes,
+        lambda cells: not any(map(is_finite, cells)) and not all(map(is_number, cells)),
+    )
     notes = [f"columns: {', '.join(features)} in, {', '.join(targets) or 'nothing'} out"]
     if not config.inputs and set(INDEX_COLUMNS) & set(table.cells):
         notes.append("row numbers, a column without a name, are no input")
@@ -86,28 +90,38 @@ def listed_splits(path: Path, table: Table) -> dict[str, np.ndarray]:
     return {str(split): np.flatnonzero(splits == split) for split in np.unique(splits)}
 
 
-def _targets(
-    path: Path, table: Table, columns: Sequence[str], config: DataConfig
+def table_targets(
+    path: Path,
+    table: Table,
+    columns: Sequence[str],
+    classes: Sequence[str] | None,
+    are_words: Callable[[Sequence[str]], bool],
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return the class names, if any, and labels int64 (n,) or targets float32 (n, k)."""
+    """Return the class names, if words are labels, and labels int64 (n,) or float32 (n, k).
+
+    Args:
+        path: of the table, for messages.
+        table: its cells.
+        columns: of the targets; a single one of whole numbers from 0 holds labels.
+        classes: `data.classes`, the order of words.
+        are_words: whether the cells of a single column, not all whole numbers, are class names.
+
+    Raises:
+        DataError: a cell is neither, or a word is not in `classes`.
+    """
     if not columns:
         return (), np.zeros((len(table.lines), 0), np.float32)
     first = table.cells[columns[0]]
-    if len(columns) == 1 and all(map(_is_whole, first)):
+    if len(columns) == 1 and all(cell.isdecimal() and len(cell) < 7 for cell in first):
         return (), np.array([int(cell) for cell in first], np.int64)
-    are_words = not any(map(_is_finite, first)) and not all(map(is_number, first))
-    if len(columns) == 1 and are_words:
-        names = class_order(set(first), config.classes, path)
+    if len(columns) == 1 and are_words(first):
+        names = class_order(set(first), classes, path)
         number = {name: label for label, name in enumerate(names)}
-        return names, np.array([number[cell] for cell in first], np.int64)
+        return names, np.fromiter(map(number.__getitem__, first), np.int64, len(first))
     return (), np.stack([numbers(path, name, table) for name in columns], axis=1)
 
 
-def _is_whole(cell: str) -> bool:
-    return cell.isdecimal() and int(cell) < _MOST_INTEGERS
-
-
-def _is_finite(cell: str) -> bool:
+def is_finite(cell: str) -> bool:
     """Whether a cell is a number; `nan` and `inf` among words are words."""
     return is_number(cell) and math.isfinite(float(cell))
 

@@ -18,9 +18,9 @@ from shrink.data.decoding import ImageDecoder, read_image
 from shrink.data.folders import ALL, IMAGES, FileKind, class_order, find_images, shown
 from shrink.data.membership import file_contents
 from shrink.data.slices import listed_values, path_values
-from shrink.data.sources.csv import listed_splits, numbers
+from shrink.data.sources.csv import is_finite, listed_splits, table_targets
 from shrink.data.splits import chosen_rows
-from shrink.data.table import Table, is_number, read_listing
+from shrink.data.table import Table, read_listing
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,8 @@ def _listed(path: Path, config: DataConfig) -> FileTable:
     targets = config.targets or ("label",)
     table = read_listing(path, targets if config.target == "label" else ())
     splits = listed_splits(path, table)
-    names: tuple[str, ...] = ()
-    values = np.zeros((len(table.lines), 0), np.float32)
-    if config.target == "label":
-        names, values = listed_targets(path, table, targets, config.classes)
+    targets = targets if config.target == "label" else ()
+    names, values = listed_targets(path, table, targets, config.classes)
     if values.ndim == 1 and len(np.unique(values)) == 1:
         raise DataError(
             f"all labels are {names[int(values[0])]}: nothing to tell apart",
@@ -106,15 +104,12 @@ def listed_targets(
     Raises:
         DataError: one of several columns holds no numbers.
     """
-    cells = table.cells[columns[0]]
-    if len(columns) > 1 or not all(cell.isdecimal() and len(cell) < 7 for cell in cells):
-        if len(columns) == 1 and not all(is_number(c) and np.isfinite(float(c)) for c in cells):
-            names = class_order(set(cells), classes, path)
-            number = {name: label for label, name in enumerate(names)}
-            return names, np.fromiter(map(number.__getitem__, cells), np.int64, len(cells))
-        return (), np.stack([numbers(path, column, table) for column in columns], axis=1)
-    labels = np.array([int(cell) for cell in cells], np.int64)
-    return tuple(map(str, range(int(labels.max()) + 1))), labels
+    names, values = table_targets(
+        path, table, columns, classes, lambda cells: not all(map(is_finite, cells))
+    )
+    if values.ndim == 1 and not names:
+        names = tuple(map(str, range(int(values.max()) + 1)))
+    return names, values
 
 
 def _in_folders(path: Path, config: DataConfig, kind: FileKind) -> FileTable:

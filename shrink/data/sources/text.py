@@ -12,11 +12,11 @@ import numpy as np
 from shrink.base.errors import DataError, ReportWarning
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset, dataset_of
-from shrink.data.folders import TEXTS, class_order, shown
+from shrink.data.folders import TEXTS, shown
 from shrink.data.membership import content_hash
 from shrink.data.parquet import read_cells
 from shrink.data.slices import listed_values
-from shrink.data.sources.csv import listed_splits
+from shrink.data.sources.csv import listed_splits, table_targets
 from shrink.data.sources.images import find_files
 from shrink.data.splits import chosen_rows
 from shrink.data.table import Table, feature_columns, unclear_column
@@ -92,7 +92,7 @@ def _of_table(path: Path, config: DataConfig) -> Texts:
             raise DataError(
                 f"{column} in line {line} is empty", subject=path, hint="remove the line"
             )
-    names, labels = _labels(path, target, table, config)
+    names, labels = table_targets(path, table, targets, config.classes, lambda _: True)
     note = f"columns: {column} in, {target or 'nothing'} out"
     splits = listed_splits(path, table)
     return Texts(table.cells[column], labels, names, splits, table.cells, (note,))
@@ -102,20 +102,6 @@ def _read(path: Path) -> Table:
     if path.suffix.lower() in JSON_LINES:
         return read_json_lines(path)
     return read_cells(path)
-
-
-def _labels(
-    path: Path, column: str, table: Table, config: DataConfig
-) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return the class names, and labels int64 (n,); of numbers no names."""
-    if not column:
-        return (), np.zeros((len(table.lines), 0), np.float32)
-    cells = table.cells[column]
-    if all(cell.isdecimal() and len(cell) < 7 for cell in cells):
-        return (), np.array([int(cell) for cell in cells], np.int64)
-    names = class_order(set(cells), config.classes, path)
-    number = {name: label for label, name in enumerate(names)}
-    return names, np.array([number[cell] for cell in cells], np.int64)
 
 
 def read_json_lines(path: Path) -> Table:
