@@ -198,7 +198,7 @@ def test_dataset_loads_no_second_model_for_its_names(tmp_path: Path, model_first
         return loaded[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shrink.stages.context.load_source", load)
+        patch.setattr("shrink.model.load.load_source", load)
         model = context.load() if model_first else None
         assert context.dataset.input_names == ("wide", "narrow")
         model = model or context.load()

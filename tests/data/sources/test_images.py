@@ -10,6 +10,7 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 
 from shrink.base.errors import DataError
+from shrink.base.types import Spec
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import decoded
@@ -42,7 +43,7 @@ def test_open_dataset_splits_folders_by_fractions(tmp_path: Path) -> None:
     parts = (dataset.train, dataset.validation, dataset.test)
     assert [len(part) for part in parts] == [14, 2, 4]
     assert dataset.class_names == ("cat", "dog")
-    assert dataset.train.input_spec == tf.TensorSpec((6, 5, 3), tf.uint8)
+    assert dataset.train.input_spec == Spec((6, 5, 3), np.dtype(np.uint8))
     assert all(set(np.asarray(part.labels)) == {0, 1} for part in parts)
 
 
