@@ -89,8 +89,10 @@ class ImageFolders:
         return (f"ignored in the {noun} folders: {kinds}",)
 
 
-def find_images(root: Path, kind: FileKind = IMAGES) -> ImageFolders:
+def find_images(root: Path, kind: FileKind = IMAGES, flat: bool = False) -> ImageFolders:
     """Find the images of `root/<class>/*` or `root/{train,validation,test}/<class>/*`.
+
+    With `flat` also those of `root/*`, of one class without a name, where folders have none.
 
     `val` may stand for `validation`. Hidden files, files of another kind by their ending,
     and folders inside a class are ignored and counted; nothing is opened.
@@ -135,12 +137,17 @@ def find_images(root: Path, kind: FileKind = IMAGES) -> ImageFolders:
         }
     else:
         splits = {ALL: classes_in("", folders, files)}
+    if flat and files and not names:
+        names = sorted(files)
+        splits = {ALL: {"": names}}
+        del ignored[f"{kind.noun} outside class folders"]
     if not names:
         endings = ", ".join(kind.endings)
         raise DataError(
             f"no {kind.noun} ({endings}) in folders by class",
             subject=shown(root),
-            hint=f"put the {kind.noun} of each class into a folder of its name",
+            hint=f"put the {kind.noun} of each class into a folder of its name"
+            + "; to calibrate alone: data.target: none (--data-target none)" * bool(files),
         )
     return ImageFolders(root, splits, dict(ignored), names, kind)
 

@@ -64,7 +64,7 @@ class Images(Source):
         path = self.path(config)
         if not path.is_dir():
             return path.parent, list(dict.fromkeys(read_listing(path, ()).cells["path"])), []
-        found = find_images(path, self.kind)
+        found = find_images(path, self.kind, flat=config.target != "label")
         empty = [
             f"{split}/{name}/"
             for split, own in found.splits.items()

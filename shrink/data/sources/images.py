@@ -117,7 +117,7 @@ def _in_folders(path: Path, config: DataConfig, kind: FileKind) -> FileTable:
 
     An autoencoder's may lack classes: it is trained on what is normal, and tested on the rest too.
     """
-    folders = find_images(path, kind)
+    folders = find_images(path, kind, flat=config.target != "label")
     root, needs_two = shown(path), config.target == "label"
     if ALL not in folders.splits and "train" not in folders.splits:
         raise DataError(

@@ -38,6 +38,18 @@ def _all(dataset: Dataset) -> np.ndarray:
     return np.concatenate([part.arrays(np.arange(len(part)))[0] for part in parts])
 
 
+def test_images_without_classes_are_examples_without_targets(tmp_path: Path) -> None:
+    for i in range(10):
+        write_image(tmp_path / f"{i}.png", seed=i)
+    config = {"source": "images", "path": str(tmp_path)}
+    dataset = open_dataset(DataConfig.model_validate({**config, "target": "none"}), seed=0)
+    counts = [len(part) for part in (dataset.train, dataset.validation, dataset.test)]
+    assert (counts, dataset.class_names, dataset.notes) == ([7, 1, 2], (), ())
+    with pytest.raises(DataError, match="in folders by class") as error:
+        open_dataset(DataConfig.model_validate(config), seed=0)
+    assert "data.target: none" in str(error.value.hint)
+
+
 def test_open_dataset_splits_folders_by_fractions(tmp_path: Path) -> None:
     dataset = _open(write_folders(tmp_path))
     parts = (dataset.train, dataset.validation, dataset.test)
