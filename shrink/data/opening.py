@@ -26,12 +26,6 @@ from shrink.data.membership import (
 from shrink.data.views import View
 
 
-def _width_of_rows(dataset: Dataset) -> int | None:
-    """Return how many numbers the one target of an example has; None of any other shape."""
-    specs = leaves(dataset.train.target_spec)
-    return specs[0].shape[0] if len(specs) == 1 and len(specs[0].shape) == 1 else None
-
-
 def open_dataset_for(
     config: DataConfig,
     seed: int,
@@ -69,9 +63,16 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
     """
     dataset: Dataset = source_of(config.source).open(config, seed)
     names = named_classes(dataset.class_names, dataset.num_classes, config.classes, config.path)
-    if config.classes and not names and _width_of_rows(dataset) == len(config.classes):
+    shapes = [spec.shape for spec in leaves(dataset.train.target_spec)]
+    if config.classes and not names and shapes == [(len(config.classes),)]:
         names = tuple(config.classes)  # one-hot rows, or several labels for each example
-    as_given = functools.cache(functools.partial(_membership, dataset, config, seed))
+    given = dataset
+
+    @functools.cache
+    def as_given() -> Membership:
+        splits = {split: getattr(given, split) for split in SPLIT_NAMES}
+        return given.known_membership or membership_of(splits, config, seed)
+
     masks = without_shared(as_given()) if config.overlap == "leave_out" else None
     out = None
     if earlier:
@@ -122,22 +123,12 @@ def open_dataset(config: DataConfig, seed: int, earlier: Sequence[Path] = ()) ->
     )
 
 
-def _membership(dataset: Dataset, config: DataConfig, seed: int) -> Membership:
-    if dataset.known_membership is not None:
-        return dataset.known_membership
-    return membership_of(_splits(dataset), config, seed)
-
-
 def _both(masks: dict[str, np.ndarray], of_rest: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return one mask for each split of masks and of masks of what these leave."""
     both = {split: mask.copy() for split, mask in masks.items()}
     for split, rest in of_rest.items():
         both[split][np.flatnonzero(both[split])] = rest
     return both
-
-
-def _splits(dataset: Dataset) -> dict[str, Examples]:
-    return {split: getattr(dataset, split) for split in SPLIT_NAMES}
 
 
 def _without(examples: Examples, mask: np.ndarray) -> Examples:

@@ -89,10 +89,6 @@ def _from_text(entry: object) -> object:
     return {"function" if ".py:" in entry else "column": entry}
 
 
-def _listed(value: object) -> object:
-    return [_from_text(entry) for entry in value] if isinstance(value, list | tuple) else value
-
-
 def _schema() -> JsonObject:
     def of(*types: str, **more: Json) -> JsonObject:
         return {"type": types[0] if len(types) == 1 else list(types), **more}
@@ -114,7 +110,9 @@ def _schema() -> JsonObject:
 Slices = Annotated[
     tuple[SliceConfig, ...],
     Field(strict=False, min_length=1),
-    BeforeValidator(_listed),
+    BeforeValidator(
+        lambda value: list(map(_from_text, value)) if isinstance(value, list | tuple) else value
+    ),
     WithJsonSchema(_schema()),
 ]
 """Some ways to divide the test examples; a text is a column, or a function where it has `.py:`."""

@@ -89,13 +89,15 @@ class View(Examples):
     def _transformed(self, x: Tensors, y: Tensors) -> Batch:
         if self._normalize is not None:
             scale, offset = np.float32(self._normalize.scale), np.float32(self._normalize.offset)
-            x = _each(lambda part: _as_float32(part) * scale + offset, x)
+
+            def normalized(part: Any) -> Any:
+                is_array = isinstance(part, np.ndarray)
+                values = np.asarray(part, np.float32) if is_array else tf.cast(part, tf.float32)
+                return values * scale + offset
+
+            x = _each(normalized, x)
         y = x if self._target_is_input else y
         return _picked(x, self._inputs), _picked(y, self._targets)
-
-
-def _as_float32(x: Tensors) -> Tensors:
-    return np.asarray(x, np.float32) if isinstance(x, np.ndarray) else tf.cast(x, tf.float32)
 
 
 def _each(function: Callable[[Any], Any], values: Tensors) -> Tensors:

@@ -352,7 +352,10 @@ def describe_guess(dataset: Dataset, metric: str, model: keras.Model | None) -> 
     Returns:
         it; its value is None where that is not known, and `rescales` without a Keras model.
     """
-    masked = model is not None and any(_is_masked(tensor) for tensor in model.outputs)
+    # Positions that do not count, which a plain count would count.
+    masked = model is not None and any(
+        getattr(tensor, "_keras_mask", None) is not None for tensor in model.outputs
+    )
     low, high = _input_range(dataset.test)
     return Guess(
         metric=metric,
@@ -441,11 +444,6 @@ def _input_range(examples: Examples) -> tuple[float | None, float | None]:
         return None, None
     low, high = float(np.min(first)), float(np.max(first))
     return (low, high) if np.isfinite(low) and np.isfinite(high) else (None, None)
-
-
-def _is_masked(tensor: tf.Tensor) -> bool:
-    """Whether some positions of an output do not count, which a plain count would count."""
-    return getattr(tensor, "_keras_mask", None) is not None
 
 
 def _rescales(model: keras.Model) -> bool:

@@ -113,7 +113,8 @@ def _check_metrics(config: TaskConfig, classes: Sequence[str]) -> None:
             raise RecipeError(
                 f"{name} is no metric of a detector",
                 subject="task.metrics",
-                hint=f"one of {_known()}",
+                hint="one of "
+                + ", ".join(name for name, info in METRICS.items() if "boxes" in info.kinds),
             )
         wanted = str(metric.arguments.get("class", "0"))
         is_number = wanted.isdecimal() and int(wanted) < len(classes)
@@ -123,7 +124,3 @@ def _check_metrics(config: TaskConfig, classes: Sequence[str]) -> None:
                 subject="task.metrics",
                 hint=hint_for(wanted, classes),
             )
-
-
-def _known() -> str:
-    return ", ".join(name for name, info in METRICS.items() if "boxes" in info.kinds)

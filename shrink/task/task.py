@@ -243,7 +243,9 @@ class Target:
     @property
     def form(self) -> Form:
         """What the shapes allow."""
-        if self.width != 1 and any(alike(self.shape, s) for s in _positions(self.output)):
+        # The shapes that one class number for each position of an output can have.
+        positions = [self.output[:-1], (*self.output[:-1], 1)] if self.output else []
+        if self.width != 1 and any(alike(self.shape, shape) for shape in positions):
             return "classes"
         single = self.width == 1 and alike(self.shape, self.output[:-1])
         return "values" if single or alike(self.shape, self.output) else "other"
@@ -417,11 +419,6 @@ def _unfit(target: Target, loss: str | None = None) -> DataError:
 def _within_bounds(loss: Loss, target: Target) -> bool:
     low, high = _BOUNDS.get(loss.name, (-math.inf, math.inf))
     return bool(np.all((target.sample >= low) & (target.sample <= high)))
-
-
-def _positions(output: tuple[int | None, ...]) -> list[tuple[int | None, ...]]:
-    """Return the shapes that one class number for each position of an output can have."""
-    return [output[:-1], (*output[:-1], 1)] if output else []
 
 
 def check_labels(

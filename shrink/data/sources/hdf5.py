@@ -50,9 +50,11 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     """
     path = Path(config.path or "").expanduser()
     file = _open(path)
-    return open_columns(
-        path, _names(path, file), lambda names: _read(path, file, names), config, seed
-    )
+
+    def read(names: Iterable[str]) -> dict[str, Rows]:
+        return {name: _rows(path, name, file[name]) for name in names}
+
+    return open_columns(path, _names(path, file), read, config, seed)
 
 
 def _open(path: Path) -> h5py.File:
@@ -72,20 +74,16 @@ def _open(path: Path) -> h5py.File:
 
 def _names(path: Path, file: h5py.File) -> list[str]:
     names: list[str] = []
+
+    def note(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset):
+            names.append(name)
+
     try:  # soft and external links are not followed
-        file.visititems(lambda name, item: _note(names, name, item))
+        file.visititems(note)
     except (OSError, RuntimeError, ValueError, KeyError) as error:
         raise DataError(f"the HDF5 file is damaged: {error}", subject=path, hint=_HINT) from error
     return names
-
-
-def _note(names: list[str], name: str, item: object) -> None:
-    if isinstance(item, h5py.Dataset):
-        names.append(name)
-
-
-def _read(path: Path, file: h5py.File, names: Iterable[str]) -> dict[str, Rows]:
-    return {name: _rows(path, name, file[name]) for name in names}
 
 
 def _rows(path: Path, name: str, dataset: h5py.Dataset) -> Rows:

@@ -75,7 +75,8 @@ def _content(file: Path) -> str:
 
 
 def _of_table(path: Path, config: DataConfig) -> Texts:
-    table = _read(path)
+    is_json = path.suffix.lower() in JSON_LINES
+    table = read_json_lines(path) if is_json else read_cells(path)
     # The column of the texts, and of their label.
     features, targets = feature_columns(path, table.cells, config)
     if len(targets) > 1:
@@ -96,12 +97,6 @@ def _of_table(path: Path, config: DataConfig) -> Texts:
     note = f"columns: {column} in, {target or 'nothing'} out"
     splits = listed_splits(path, table)
     return Texts(table.cells[column], labels, names, splits, table.cells, (note,))
-
-
-def _read(path: Path) -> Table:
-    if path.suffix.lower() in JSON_LINES:
-        return read_json_lines(path)
-    return read_cells(path)
 
 
 def read_json_lines(path: Path) -> Table:

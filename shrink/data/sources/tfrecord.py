@@ -248,25 +248,20 @@ def _stored_dtype(feature: FeatureConfig) -> str:
 
 
 def _decoded(contents: tf.Tensor, feature: FeatureConfig) -> tf.Tensor:
-    def decode(batch: np.ndarray) -> np.ndarray:
-        images = np.empty((len(batch), *feature.shape), np.uint8)
-        for row, image in enumerate(_threads().map(_one_of(feature), batch)):
-            images[row] = image
-        return images
-
-    return tf.ensure_shape(tf.numpy_function(decode, [contents], tf.uint8), (None, *feature.shape))
-
-
-def _one_of(feature: FeatureConfig) -> Callable[[bytes], np.ndarray]:
-    """Return what decodes a picture of a feature's shape."""
-
     def decode(content: bytes) -> np.ndarray:
         image = decoded(content, feature.shape[2])
         if image.shape != feature.shape:
             raise DataError(f"a picture of shape {image.shape}, not {feature.shape}")
         return image
 
-    return decode
+    def decode_all(batch: np.ndarray) -> np.ndarray:
+        images = np.empty((len(batch), *feature.shape), np.uint8)
+        for row, image in enumerate(_threads().map(decode, batch)):
+            images[row] = image
+        return images
+
+    images = tf.numpy_function(decode_all, [contents], tf.uint8)
+    return tf.ensure_shape(images, (None, *feature.shape))
 
 
 @functools.cache
