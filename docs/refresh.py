@@ -88,8 +88,8 @@ def requirements_tflite() -> str:
     kept = [text for text in project["dependencies"] if re.split(r"[<>=!~ ]", text)[0] in _TFLITE]
     return "\n".join(
         (
-            "# For compact, evaluate, inspect, bench and export of .tflite files, and for diff, compare "
-            "and report.",
+            "# For .tflite files (compact, evaluate, inspect, bench, export) and saved reports "
+            "(diff, compare, report).",
             "# Made from pyproject.toml by `python -m docs.refresh requirements`.",
             *kept,
             "",
