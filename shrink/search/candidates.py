@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shrink.base.errors import ModelError, RecipeError
+from shrink.base.errors import ModelError, Position, RecipeError
+from shrink.base.fields import named_fields
 from shrink.base.figures import target_of
 from shrink.base.foreign import Json, JsonObject
 from shrink.model.reference import parse_model_reference
@@ -18,7 +19,7 @@ from shrink.recipe.data_reference import NamedData
 from shrink.recipe.load import SEARCH, SWEEPING, RawRecipe, read_raw, validated
 from shrink.recipe.overrides import Override, apply_override
 from shrink.recipe.plan import Plan, build_plan
-from shrink.recipe.search_config import SearchConfig
+from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
 from shrink.recipe.single import Sections, single_recipe
 from shrink.report.config import Gate
 from shrink.run.lineage import named_code
@@ -223,6 +224,22 @@ class Candidates:
         ]
         text = json.dumps([self.raw.value, chains, dict(more)], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def search_overrides(
+    given: Mapping[tuple[str, ...], Json], shown: Callable[[str, Json], str]
+) -> list[Override]:
+    """Return the changes of the `search` section that flags, or keywords, stand for.
+
+    Args:
+        given: values by the keys that they set.
+        shown: how a name and its value were written, for errors.
+    """
+    return [
+        Override((SEARCH, *keys), given[keys], name, Position(shown(name, given[keys]), 0, 0))
+        for name, keys, _ in named_fields(SearchConfig, NOT_FLAGS)
+        if given.get(keys) is not None
+    ]
 
 
 def _is_recipe(name: str) -> bool:

@@ -17,15 +17,14 @@ import itertools
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
 from shrink.base.errors import Interrupted, ModelError, RecipeError, ShrinkError, Terminated
-from shrink.base.figures import LOSS, figure_of
-from shrink.base.metrics import metric_of
+from shrink.base.foreign import Json
 from shrink.contract.codec import from_plain
 from shrink.contract.job import OF_STEP, Outline, OutlineJob, StepJob
 from shrink.contract.model_source import ModelKind, ModelSource, Trust
@@ -40,7 +39,7 @@ from shrink.run.keys import step_keys
 from shrink.run.lineage import Splits, splits_of
 from shrink.run.process import run_worker
 from shrink.run.steps import step_job
-from shrink.run.store import Store
+from shrink.run.store import Store, StoredStep
 from shrink.search.candidates import Candidates
 from shrink.search.goal import SIZE, UNTRAINED, Goal, cost_of, tolerance_of, undominated
 from shrink.search.space import AS_WRITTEN, CHAIN, Settings
@@ -87,27 +86,31 @@ class Steps:
             plans: to be estimated.
             trained: plans of finished trials; a step is estimated from their steps of its kind.
         """
-        durations: dict[str, list[tuple[int, float]]] = {}
-        stored: dict[str, bool] = {}
+        made = dict[str, StoredStep | None]()
+
+        def cached(key: str) -> StoredStep | None:
+            if key not in made:
+                made[key] = made_before(key, self.store)
+            return made[key]
+
+        rates: dict[str, list[float]] = {}
         for plan in trained:
-            keys = self.keys(plan)[1]
-            for step in plan.steps:
-                made = (
-                    None if keys[step.name] in stored else made_before(keys[step.name], self.store)
-                )
-                if made is not None and made.result.duration_s is not None:
-                    stored[keys[step.name]] = True
-                    took = (step.epochs, made.result.duration_s)
-                    durations.setdefault(step.kind, []).append(took)
-        found = []
-        for plan in plans:
-            total = _LEAST_S
             for name, key in self.keys(plan)[1].items():
-                if key not in stored:
-                    stored[key] = made_before(key, self.store) is not None
-                total += 0.0 if stored[key] else _expected_s(plan.step(name), durations)
-            found.append(total)
-        return found
+                known = None if key in made else cached(key)
+                if known is not None and known.result.duration_s is not None:
+                    step = plan.step(name)
+                    rate = known.result.duration_s / _assumed_s(step)
+                    rates.setdefault(step.kind, []).append(rate)
+        factors = {kind: sum(found) / len(found) for kind, found in rates.items()}
+        return [
+            _LEAST_S
+            + sum(
+                _assumed_s(step) * factors.get(step.kind, 1.0)
+                for step, key in ((plan.step(n), k) for n, k in self.keys(plan)[1].items())
+                if cached(key) is None
+            )
+            for plan in plans
+        ]
 
     def _digest(self, config: DataConfig) -> str:
         """Return the fingerprint of data, read once per search."""
@@ -118,11 +121,8 @@ class Steps:
         return self._digests[-1][1]
 
 
-def _expected_s(step: Step, durations: Mapping[str, Sequence[tuple[int, float]]]) -> float:
-    own = _START_S + _EPOCH_S * step.epochs
-    known = durations.get(step.kind, ())
-    scaled = [took * own / (_START_S + _EPOCH_S * epochs) for epochs, took in known]
-    return sum(scaled) / len(scaled) if scaled else own
+def _assumed_s(step: Step) -> float:
+    return _START_S + _EPOCH_S * step.epochs
 
 
 class Sizes:
@@ -137,30 +137,24 @@ class Sizes:
         self._steps, self._trust_model = steps, trust_model
         self._known: dict[str, Outline] = {}
 
-    def of(self, plans: Sequence[Plan]) -> list[Outline]:
-        """Return the sizes after the last step of each plan; an error if they are unknown.
+    def of(self, plan: Plan) -> Outline:
+        """Return the sizes after the last step of a plan; an error if they are unknown.
 
         Raises:
             Interrupted, Terminated: by the user, or because the time is over.
         """
-        keys = [self._steps.keys(plan)[1][plan.finals[-1]] for plan in plans]
-        new = {k: plan for k, plan in zip(keys, plans, strict=True) if k not in self._known}
-        if new:
-            self._known |= dict(zip(new, self._outlines([*new.values()]), strict=True))
-        return [self._known[key] for key in keys]
-
-    def _outlines(self, plans: Sequence[Plan]) -> list[Outline]:
-        try:
-            with self._steps.store.work_folder() as work:
-                job = OutlineJob(name="sizes", chains=tuple(map(self._chain, plans)))
-                found = run_worker(job, work, lambda event: None)["outlines"]
-            return [from_plain(Outline, one) for one in found]
-        except (Interrupted, Terminated):
-            raise
-        except ShrinkError as error:
-            if len(plans) == 1:
-                return [Outline(figures={}, error=error.message)]
-            return [one for plan in plans for one in self._outlines([plan])]
+        key = self._steps.keys(plan)[1][plan.finals[-1]]
+        if key not in self._known:
+            try:
+                with self._steps.store.work_folder() as work:
+                    job = OutlineJob(name="sizes", chains=(self._chain(plan),))
+                    (found,) = run_worker(job, work, lambda event: None)["outlines"]
+                self._known[key] = from_plain(Outline, found)
+            except (Interrupted, Terminated):
+                raise
+            except ShrinkError as error:
+                self._known[key] = Outline(figures={}, error=error.message)
+        return self._known[key]
 
     def _chain(self, plan: Plan) -> tuple[StepJob, ...]:
         """Return the jobs of the steps that the last step needs; cached models are their inputs."""
@@ -235,28 +229,28 @@ def predict(
 
 
 def _columns(points: Sequence[Point], names: Sequence[str]) -> Array:
-    """Return points as numbers, (points, columns): sizes, numeric settings, one-hot settings."""
+    """Return points as numbers, (points, columns): log sizes, numeric settings, one-hot settings.
+
+    A number that is not known is the mean of those that are.
+    """
     import numpy as np
 
-    columns = [_logarithms([one.figures.get(name) for one in points]) for name in names]
+    columns = list[list[Json]]()
+    for name in names:
+        found = [one.figures.get(name) for one in points]
+        columns.append([None if v is None else math.log(max(v, 1e-9)) for v in found])
     for key in dict.fromkeys(key for one in points for key in one.settings):
         values = [one.settings.get(key) for one in points]
-        numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-        if len(numbers) == sum(value is not None for value in values) > 0:
-            middle = sum(numbers) / len(numbers)
-            columns.append([float(str(middle if v is None else v)) for v in values])
+        if all(isinstance(v, int | float | None) and not isinstance(v, bool) for v in values):
+            columns.append(values)
         else:
             kinds = dict.fromkeys(map(repr, values))
-            columns += [[float(repr(v) == kind) for v in values] for kind in kinds]
-    return np.asarray(columns or [[0.0] * len(points)], np.float64).T
-
-
-def _logarithms(values: Sequence[float | None]) -> list[float]:
-    """Return logarithms; their mean where a value is not known."""
-    found = [None if value is None else math.log(max(value, 1e-9)) for value in values]
-    known = [value for value in found if value is not None]
-    middle = sum(known) / max(1, len(known))
-    return [middle if value is None else value for value in found]
+            columns += [[repr(v) == kind for v in values] for kind in kinds]
+    array = np.array(columns or [[0.0] * len(points)], np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a column without any number
+        means = np.nan_to_num(np.nanmean(array, axis=1, keepdims=True))
+    return np.where(np.isnan(array), means, array).T
 
 
 def expected_improvement(level: float, mean: float, deviation: float) -> float:
@@ -330,9 +324,12 @@ def gains_of(
     points: Sequence[Point],
     running: Sequence[Point] = (),
 ) -> list[float]:
-    """Return the expected improvement of points that were not trained, in the goal's own unit.
+    """Return the expected improvement of points that were not trained.
 
-    Where a drop is limited, the upper confidence bounds of trained trials are what is predicted.
+    It is the expected gain of dominated volume over the figures that are optimised: of one figure
+    its improvement, of several the hypervolume. Where the metric is not optimised, but its drop is
+    limited, it is multiplied by the probability of keeping the limit. With a limited drop, the
+    upper confidence bounds of trained trials are what is predicted.
 
     Args:
         goal: what is optimised.
@@ -345,113 +342,46 @@ def gains_of(
     if not points or baseline.get(goal.metric) is None:
         return [0.0] * len(points)
     before = cost_of(goal.metric, baseline[goal.metric])
-    worst = _worst(goal, before)
+    # Costs beyond, as of a training that diverged, would hide all others.
+    worst = before + max(abs(before), 1e-12)
+    most = worst if goal.max_drop is None else before + goal.max_drop
     able = list[tuple[Figures, float]]()
     known, costs = [Point({}, baseline)], [before]
-    for one in trials:
-        cost = cost_of(goal.metric, one.figures.get(goal.metric))
-        if one.status != "done" or not math.isfinite(cost):
+    for trial in trials:
+        cost = cost_of(goal.metric, trial.figures.get(goal.metric))
+        if trial.status != "done" or not math.isfinite(cost):
             continue
-        if goal.max_drop is not None and one.drop_bound is not None:
-            cost = before + one.drop_bound
-        known.append(Point(one.settings, one.figures))
+        if goal.max_drop is not None and trial.drop_bound is not None:
+            cost = before + trial.drop_bound
+        known.append(Point(trial.settings, trial.figures))
         costs.append(min(cost, worst))
-        if one.feasible and goal.keeps(one.drop_bound):
-            able.append((one.figures, cost))
+        if trial.feasible and goal.keeps(trial.drop_bound):
+            able.append((trial.figures, cost))
     if running:
         believed = [float(one) for one in predict(known, costs, running, goal.names)[0]]
         known, costs = [*known, *running], [*costs, *believed]
         able += [(one.figures, cost) for one, cost in zip(running, believed, strict=True)]
-    means, deviations = predict(known, costs, points, goal.names)
-    gain = _gain(goal, baseline, able, before, worst)
-    return [
-        gain(one.figures, float(mean), float(deviation))
-        for one, mean, deviation in zip(points, means, deviations, strict=True)
-    ]
+    sizes = [name for name in goal.optimised if name != goal.metric]
+    every = [*(figures for figures, _ in able), *(one.figures for one in points)]
+    ends = [goal.limits.get(n) or 2 * max(one.get(n) or 0.0 for one in every) for n in sizes]
+    is_judged = goal.metric in goal.optimised
 
+    def place(figures: Figures) -> list[float]:
+        return [cost_of(n, figures.get(n)) / (end or 1) for n, end in zip(sizes, ends, strict=True)]
 
-def _gain(
-    goal: Goal,
-    baseline: Figures,
-    able: Sequence[tuple[Figures, float]],
-    before: float,
-    worst: float,
-) -> Callable[[Figures, float, float], float]:
-    """Return a point's expected improvement by its figures, and its cost's mean and deviation.
-
-    Args:
-        goal: what is optimised.
-        baseline: figures on the validation split.
-        able: figures and costs of the trials that keep every limit.
-        before: the baseline's cost.
-        worst: the highest cost that counts.
-    """
-    most = None if goal.max_drop is None else before + goal.max_drop
-    first = goal.ranking[0]
-
-    def within(mean: float, deviation: float) -> float:
-        return 1.0 if most is None else probability_within(most, mean, deviation)
-
-    if not goal.traded and first == goal.metric:
-        best = min((cost for _, cost in able), default=worst)
-        return lambda _, mean, spread: (
-            within(mean, spread) * expected_improvement(best, mean, spread)
-        )
-    if not goal.traded:
-        sizes = [cost_of(first, one.get(first)) for one, _ in able]
-        start = cost_of(first, baseline.get(first))
-        smallest = min(sizes, default=start)
-
-        def smaller(figures: Figures, mean: float, deviation: float) -> float:
-            size = cost_of(first, figures.get(first))
-            gain = smallest - size if math.isfinite(smallest) else 1 / max(size, 1.0)
-            return within(mean, deviation) * max(0.0, gain)
-
-        return smaller
-    axes = [name for name in goal.objectives if name != goal.metric]
-    is_judged = goal.metric in goal.objectives
-    places = [
-        [*(float(one[name] or 0.0) for name in axes), cost if is_judged else 0.0]
-        for one, cost in able
-        if all(one.get(name) is not None for name in axes)
-    ]
-    ends = [_end(goal, baseline, name, [one[n] for one in places]) for n, name in enumerate(axes)]
-    corner = (worst if most is None else min(worst, most)) if is_judged else 1.0
-    front = undominated([[*_scaled(one, ends), one[-1]] for one in places])
-
-    def volume(figures: Figures, mean: float, deviation: float) -> float:
-        cost = (mean, deviation) if is_judged else (0.0, 0.0)
-        place = _scaled([float(figures[name] or 0.0) for name in axes], ends)
-        gain = expected_hypervolume_gain(place, *cost, front, [*([1.0] * len(axes)), corner])
-        return gain if is_judged else within(mean, deviation) * gain
-
-    return volume
-
-
-def _scaled(place: Sequence[float], ends: Sequence[float]) -> list[float]:
-    return [value / end for value, end in zip(place, ends, strict=False)]
-
-
-def _end(goal: Goal, baseline: Figures, name: str, trained: Sequence[float]) -> float:
-    """Return the figure that a front is measured from: the limit, the baseline's, or twice the
-    largest one that was trained.
-    """
-    end = goal.limits.get(name) or baseline.get(name)
-    return max(1e-9, float(end or 2 * max(trained, default=1.0)))
-
-
-def _worst(goal: Goal, before: float) -> float:
-    """Return the highest cost that counts: the end of the metric's range, or twice the baseline's.
-
-    Costs beyond, as of a training that diverged, would hide all others.
-    """
-    info = None if goal.metric == LOSS else metric_of(goal.metric)
-    ends = None if info is None else info.info.range
-    better = figure_of(goal.metric).larger_is_better
-    end = None if ends is None else (-ends[0] if better else ends[1])
-    if end is not None and math.isfinite(end):
-        return end
-    return before + max(abs(before), 1e-12)
+    corner = [*[1.0] * len(sizes), min(worst, most) if is_judged else 1.0]
+    front = undominated([[*place(one), cost if is_judged else 0.0] for one, cost in able])
+    gains = list[float]()
+    for one, mean, deviation in zip(
+        points, *predict(known, costs, points, goal.names), strict=True
+    ):
+        if is_judged:
+            gain = expected_hypervolume_gain(place(one.figures), mean, deviation, front, corner)
+        else:
+            gain = expected_hypervolume_gain(place(one.figures), 0.0, 0.0, front, corner)
+            gain *= 1.0 if goal.max_drop is None else probability_within(most, mean, deviation)
+        gains.append(float(gain))
+    return gains
 
 
 @dataclass(frozen=True)
@@ -469,12 +399,6 @@ class Candidate:
     plan: Plan
     recipe: str
     outline: Outline | None = None
-
-    @property
-    def trains_nothing(self) -> bool:
-        """Whether no stage but the baseline trains."""
-        baseline = self.plan.baseline.name
-        return not any(one.epochs for one in self.plan.steps if one.name != baseline)
 
 
 @dataclass(frozen=True)
@@ -494,19 +418,6 @@ class History:
     running: Sequence[Settings] = ()
     count: int = 0
     left_s: float = math.inf
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """The result of one choice.
-
-    Attributes:
-        settings: of the next trial; None if no candidate promises an improvement.
-        rejected: candidates whose exact sizes exceed a limit, or of which a stage would fail.
-    """
-
-    settings: Settings | None
-    rejected: Sequence[Candidate] = ()
 
 
 class Chooser:
@@ -540,60 +451,66 @@ class Chooser:
 
         The recipe as written follows, unless several objectives are traded.
         """
-        first = [one for one in map(self._candidate, self._first) if one is not None]
-        chosen = [one for one in first if one.trains_nothing]
+        first = self._known(self._first)
+        chosen = [
+            one
+            for one in first
+            if not any(s.epochs for s in one.plan.steps if s.name != one.plan.baseline.name)
+        ]
         if not chosen and first:
             seconds = self._steps.seconds([one.plan for one in first], [])
             chosen = [first[seconds.index(min(seconds))]]
-        if first and not self._goal.traded:
-            as_written = first[0].settings.get(CHAIN) in (None, AS_WRITTEN)
-            chosen += [first[0]] if as_written else []
+        if first and not self._goal.traded and first[0].settings.get(CHAIN) in (None, AS_WRITTEN):
+            chosen.append(first[0])
         return [*{one.recipe: one.settings for one in chosen}.values()]
 
-    def next(self, history: History) -> Proposal:
-        """Return the trial with the largest expected improvement per second.
+    def next(self, history: History) -> tuple[Settings | None, list[Candidate]]:
+        """Return the settings with the largest expected improvement per second, and the rejected.
 
         Trials that end in time go before others. While the most promising candidate has predicted
         sizes, its exact sizes are computed, and all candidates are ranked again. After `_ROUNDS`
         rounds the trial may have predicted sizes; its worker computes the exact ones.
+
+        Returns:
+            None if no candidate promises an improvement; and the candidates whose exact sizes
+            exceed a limit, or of which a stage would fail.
         """
         pool: dict[str, Candidate] = {}
         rejected: dict[str, Candidate] = {}
-        promising: list[str] = []
+        promising = list[Candidate]()
         sized = any(name in UNTRAINED for name in self._goal.names)
         for number in range(_ROUNDS):
-            drawn = () if promising else self._draw(history, number)
-            for one in filter(None, map(self._candidate, drawn)):
+            for one in self._known(() if promising else self._draw(history, number)):
                 if one.recipe not in history.recipes and one.recipe not in rejected:
                     pool.setdefault(one.recipe, one)
-            promising, smallest = self._ranked(history, pool)
-            if promising and (not sized or pool[promising[0]].outline is not None):
+            promising, smallest = self._ranked(history, [*pool.values()])
+            if promising and (not sized or promising[0].outline is not None):
                 break
             # if no candidate is promising, the smallest shows whether the limits can be kept
-            unsized = [r for r in promising or smallest if sized and pool[r].outline is None]
-            for recipe in unsized[:1]:
-                (outline,) = self._sizes.of([pool[recipe].plan])
-                one = pool[recipe] = replace(pool[recipe], outline=outline)
-                self._candidates[_text(one.settings)] = one
+            unsized = [one for one in promising or smallest if sized and one.outline is None]
+            for one in unsized[:1]:
+                outline = self._sizes.of(one.plan)
+                found = pool[one.recipe] = replace(one, outline=outline)
+                self._candidates[_text(one.settings)] = found
                 if outline.stage_failed or self._goal.broken_by(outline):
-                    rejected[recipe] = pool.pop(recipe)
-                    promising = [other for other in promising if other != recipe]
+                    rejected[one.recipe] = pool.pop(one.recipe)
+                    promising = [other for other in promising if other is not one]
         else:
-            promising, _ = self._ranked(history, pool)
-        return Proposal(pool[promising[0]].settings if promising else None, [*rejected.values()])
+            promising, _ = self._ranked(history, [*pool.values()])
+        return (promising[0].settings if promising else None), [*rejected.values()]
 
     def _ranked(
-        self, history: History, pool: Mapping[str, Candidate]
-    ) -> tuple[list[str], list[str]]:
-        """Return the recipes that promise an improvement, the best first; and all, by size."""
-        candidates = [*pool.values()]
-        running = [one for one in map(self._candidate, history.running) if one is not None]
+        self, history: History, candidates: Sequence[Candidate]
+    ) -> tuple[list[Candidate], list[Candidate]]:
+        """Return the candidates that promise an improvement, the best first; and all, by size."""
+        running = self._known(history.running)
         points = self._points([*candidates, *running], history.trials)
+        pairs = [*zip(candidates, points, strict=False)]
         within = [
-            n
-            for n, one in enumerate(candidates)
+            (one, point)
+            for one, point in pairs
             if all(
-                (points[n].figures[name] or math.inf) <= limit * (1 + tolerance_of(one.outline))
+                (point.figures[name] or math.inf) <= limit * (1 + tolerance_of(one.outline))
                 for name, limit in self._goal.limits.items()
                 if name != self._goal.metric
             )
@@ -602,33 +519,27 @@ class Chooser:
             self._goal,
             self._baseline,
             history.trials,
-            [points[n] for n in within],
+            [point for _, point in within],
             points[len(candidates) :],
         )
-        gain_of = {n: gain for n, gain in zip(within, gains, strict=True) if gain > 0}
-        done = [self._candidate(one.settings) for one in history.trials if one.status == "done"]
-        seconds = self._steps.seconds(
-            [candidates[n].plan for n in gain_of], [one.plan for one in done if one is not None]
-        )
-        ranks = {
-            candidates[n].recipe: (_RESERVE * took <= history.left_s, gain_of[n] / took)
-            for n, took in zip(gain_of, seconds, strict=True)
-        }
-        size_of = {
-            one.recipe: point.figures.get(SIZE) or 0.0
-            for one, point in zip(candidates, points, strict=False)
-        }
-        promising = sorted(ranks, key=ranks.__getitem__, reverse=True)
-        return promising, sorted(size_of, key=size_of.__getitem__)
+        better = [(one, gain) for (one, _), gain in zip(within, gains, strict=True) if gain > 0]
+        done = self._known(one.settings for one in history.trials if one.status == "done")
+        seconds = self._steps.seconds([one.plan for one, _ in better], [one.plan for one in done])
+        ranked = [
+            ((_RESERVE * took <= history.left_s, gain / took), one)
+            for (one, gain), took in zip(better, seconds, strict=True)
+        ]
+        ranked.sort(key=lambda pair: pair[0], reverse=True)
+        smallest = sorted(pairs, key=lambda pair: pair[1].figures.get(SIZE) or 0.0)
+        return [one for _, one in ranked], [one for one, _ in smallest]
 
     def _points(self, candidates: Sequence[Candidate], trials: Sequence[Trial]) -> list[Point]:
         """Return candidates with exact sizes, or else optimistic ones predicted from settings."""
         figures = [dict(one.outline.figures) if one.outline else {} for one in candidates]
-        sized = [one for one in self._candidates.values() if one is not None and one.outline]
-        known = [
-            *((one.settings, one.figures) for one in trials),
-            *((one.settings, one.outline.figures) for one in sized if one.outline),
-        ]
+        known = [(one.settings, one.figures) for one in trials]
+        for sized in self._candidates.values():
+            if sized is not None and sized.outline:
+                known.append((sized.settings, sized.outline.figures))
         for name in self._goal.names:
             measured = [(Point(s, {}), math.log(v)) for s, f in known if (v := f.get(name))]
             if not measured:
@@ -646,30 +557,31 @@ class Chooser:
         """Yield the first settings of the space, then random ones, half of them near the front."""
         random = Random(f"{self._seed}:{history.count}:{number}")
         yield from self._first if number == 0 else ()
-        by_number = {one.number: one.settings for one in history.trials}
-        parents = [*(by_number[n] for n in self._goal.front(history.trials)), *self._first]
+        front = self._goal.front(history.trials)
+        parents = [one.settings for one in history.trials if one.number in front] + self._first
         draws = self._plans.space.random(random.randrange(2**31))
         for drawn in itertools.islice(draws, _DRAWN):
             alike = [one for one in parents if one.get(CHAIN) == drawn.get(CHAIN)]
-            if not alike or random.random() < _MIXED:
-                yield drawn
-                continue
-            parent = random.choice(alike)
+            parent = random.choice(alike) if alike and random.random() >= _MIXED else {}
             yield {
                 key: parent[key] if key in parent and random.random() < _MIXED else value
                 for key, value in drawn.items()
             }
 
-    def _candidate(self, settings: Settings) -> Candidate | None:
-        """Return the candidate of settings; None if they do not give a valid recipe."""
-        text = _text(settings)
-        if text not in self._candidates:
-            try:
-                plan = self._plans.plan(settings)
-                self._candidates[text] = Candidate(settings, plan, recipe_sha256(plan))
-            except (RecipeError, ModelError):
-                self._candidates[text] = None
-        return self._candidates[text]
+    def _known(self, several: Iterable[Settings]) -> list[Candidate]:
+        """Return the candidates of settings that give a valid recipe."""
+        found = list[Candidate]()
+        for settings in several:
+            text = _text(settings)
+            if text not in self._candidates:
+                try:
+                    plan = self._plans.plan(settings)
+                    self._candidates[text] = Candidate(settings, plan, recipe_sha256(plan))
+                except (RecipeError, ModelError):
+                    self._candidates[text] = None
+            if (one := self._candidates[text]) is not None:
+                found.append(one)
+        return found
 
 
 def _text(settings: Settings) -> str:

@@ -315,25 +315,28 @@ def selection_bias(
         if one.status == "done" and one.number in evidence and set(one.broken) <= {MAX_DROP}
     ]
     kinds = [evidence[one.number] for one in able] + ([baseline] if baseline is not None else [])
-    values = _on_resamples(kinds, resamples, seed)
-    best = goal.best(able)
+    values, best = _on_resamples(kinds, resamples, seed), goal.best(able)
     if len(able) < 2 or values is None or best is None:
         return None
-    sign = 1.0 if figure_of(goal.metric).larger_is_better else -1.0
-    whole = {} if baseline is None else {goal.metric: _value(baseline)}
+    sign = -1.0 if figure_of(goal.metric).larger_is_better else 1.0
+    whole = {one.number: cost_of(goal.metric, one.figures[goal.metric]) for one in able}
+    before = 0.0 if baseline is None else sign * _value(baseline)
     gains, again = list[float](), 0
-    for row in range(values.shape[1]):
-        drawn: Figures = {goal.metric: float(values[-1, row])} if baseline is not None else {}
-        chosen = goal.best(
-            [_redrawn(one, float(values[i, row]), drawn, whole, goal) for i, one in enumerate(able)]
-        )
-        if chosen is None:
-            continue
-        true = next(one for one in able if one.number == chosen.number).figures[goal.metric]
-        now = chosen.figures[goal.metric]
-        if now is not None and true is not None and math.isfinite(now):
-            gains.append(sign * (now - true))
-            again += chosen.number == best.number
+    for costs in sign * values.T:
+        base = 0.0 if baseline is None else costs[-1]
+        drawn = list[Trial]()
+        for one, cost in zip(able, map(float, costs), strict=False):
+            more = cost - base - (whole[one.number] - before)  # drop, and as much of its bound
+            bound = None if one.drop_bound is None else one.drop_bound + more
+            figures = {**one.figures, goal.metric: sign * cost}
+            keeps = baseline is None or goal.keeps(cost - base)
+            drawn.append(replace(one, figures=figures, feasible=keeps, drop_bound=bound))
+        chosen = goal.best(drawn)
+        if chosen is not None:
+            gain = whole[chosen.number] - cost_of(goal.metric, chosen.figures[goal.metric])
+            if math.isfinite(gain):
+                gains.append(gain)
+                again += chosen.number == best.number
     if not gains:
         return None
     return SelectionBias(
@@ -343,25 +346,6 @@ def selection_bias(
         chosen_again=again / len(gains),
         trials=len(able),
     )
-
-
-def _redrawn(trial: Trial, value: float, drawn: Figures, whole: Figures, goal: Goal) -> Trial:
-    """Return a trial on a resample: its metric, its drop, and the bound as far above the drop.
-
-    Args:
-        trial: on all examples.
-        value: its metric on the resample.
-        drawn: the baseline's on the resample.
-        whole: the baseline's on all examples.
-        goal: by which is chosen.
-    """
-    figures = {**trial.figures, goal.metric: value}
-    drop, before = goal.drop(figures, drawn), goal.drop(trial.figures, whole)
-    bound = None
-    if trial.drop_bound is not None and drop is not None and before is not None:
-        bound = drop + trial.drop_bound - before
-    feasible = goal.max_drop is None or (drop is not None and goal.keeps(drop))
-    return replace(trial, figures=figures, feasible=feasible, drop_bound=bound)
 
 
 def _value(evidence: Evidence) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from shrink.base import files
@@ -18,10 +18,16 @@ from shrink.contract.report_file import read_report
 from shrink.contract.searched import SEARCH_NAME, Searched, Trial
 from shrink.report.compared import RunToCompare, Titled, compare_runs
 from shrink.report.comparison import HTML_NAME, render_comparison
-from shrink.search.goal import ARENA, LATENCY, MAX_DROP, SIZE, Goal
+from shrink.search.goal import ARENA, LATENCY, MAX_DROP, SIZE, Goal, cost_of
 from shrink.search.space import in_words
 
 _SHOWN = 12
+
+
+def _listed(figures: Figures, names: Iterable[str]) -> str:
+    """Return figures for people: `accuracy 98.9 %, tflite_bytes 12.7 KB`."""
+    known = [name for name in dict.fromkeys(names) if figures.get(name) is not None]
+    return ", ".join(f"{name} {figure_of(name).text(figures[name])}" for name in known)
 
 
 class Progress:
@@ -64,10 +70,7 @@ class Progress:
         return f"trial {trial.number}: {self._short(trial.figures)}: {verdict}{left}"
 
     def _short(self, figures: Figures) -> str:
-        """Return the figures that decide: `accuracy 98.9 %, tflite_bytes 12.7 KB`."""
-        names = dict.fromkeys((self._goal.metric, *self._goal.ranking[:2]))
-        shown = (f"{n} {figure_of(n).text(figures[n])}" for n in names if n in figures)
-        return ", ".join(shown)
+        return _listed(figures, (self._goal.metric, *self._goal.ranking[:2]))
 
 
 def write(searched: Searched, folder: Path) -> None:
@@ -119,12 +122,10 @@ def headline_of(searched: Searched) -> list[str]:
     if best is None:
         return []
     metric = figure_of(searched.metric)
-    shown = [
-        f"{n} {figure_of(n).text(best.figures[n])}" for n in _names(searched) if n in best.figures
-    ]
+    shown = _listed(best.figures, _names(searched))
     value = best.baseline.get(searched.metric)
     base = "" if value is None else f"; the baseline has {searched.metric} {metric.text(value)}"
-    lines = [f"best: trial {best.number}, on the test split: {', '.join(shown)}{base}"]
+    lines = [f"best: trial {best.number}, on the test split: {shown}{base}"]
     if (bias := best.selection_bias) is not None:
         change = format_change(bias.optimism, metric.unit)
         lines.append(
@@ -175,9 +176,8 @@ def impossible(trials: Sequence[Trial], goal: Goal) -> str:
     metric = figure_of(goal.metric)
     within = [one for one in done if set(one.broken) <= {MAX_DROP}]
     accurate = [one for one in done if MAX_DROP not in one.broken]
-    sign = -1 if metric.larger_is_better else 1
     if within and goal.max_drop is not None:
-        top = min(within, key=lambda one: sign * (one.figures.get(goal.metric) or 0.0))
+        top = min(within, key=lambda one: cost_of(goal.metric, one.figures.get(goal.metric)))
         value = metric.text(top.figures.get(goal.metric))
         parts.append(f"within the sizes, trial {top.number} is best: {goal.metric} {value}")
     if accurate and goal.limits:
@@ -191,12 +191,8 @@ def impossible(trials: Sequence[Trial], goal: Goal) -> str:
 
 
 def _sizes(trial: Trial, goal: Goal) -> str:
-    names = [name for name in (SIZE, ARENA, LATENCY) if name in goal.limits or name == SIZE]
-    return ", ".join(
-        f"{name} {figure_of(name).text(trial.figures[name])}"
-        for name in names
-        if trial.figures.get(name) is not None
-    )
+    limited = [name for name in (ARENA, LATENCY) if name in goal.limits]
+    return _listed(trial.figures, (SIZE, *limited))
 
 
 def show(searched: Searched, folder: Path, console: Console, artifact: Path | None = None) -> None:

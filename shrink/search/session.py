@@ -295,7 +295,7 @@ class Search:
             limit = goal.max_drop or 0.0
             if found := limit_below_resolution(goal.metric, limit, scores, "validation"):
                 self._notes.append(f"{found.message}; {found.hint}")
-            trials = self._trials(goal)
+            trials = self.trials(goal)
             with trials.locked():
                 trials.stop_dead(mine=True)
             try:
@@ -317,7 +317,7 @@ class Search:
         return Path(self.config.storage) if self.config.storage else self.folder / JOURNAL
 
     @property
-    def _deadline(self) -> float:
+    def deadline(self) -> float:
         """When everything is to be over, by `time.monotonic`."""
         return math.inf if self.config.time is None else self._started + self.config.time
 
@@ -365,7 +365,7 @@ class Search:
             hint="allow more: the same command goes on from where this one was",
         )
         try:
-            with until(self._deadline):
+            with until(self.deadline):
                 result = self.runs.choose(self.plan, folder, last=self.plan.baseline.name)
         except OutOfTime as error:
             raise late from error
@@ -376,7 +376,8 @@ class Search:
         _keep_scores(result, folder)
         return figures_of(result.report.stages[0])
 
-    def _trials(self, goal: Goal, worker: int = 0) -> Trials:
+    def trials(self, goal: Goal, worker: int = 0) -> Trials:
+        """Return the trials of the search, as one of its workers sees them."""
         limits = {**goal.limits, MAX_DROP: goal.max_drop, "objectives": list(goal.objectives)}
         command = None if self.config.latency is None else self.config.latency.command
         measured = {"baseline": self.runs.baseline_key(self.plan), "latency": command}
@@ -415,19 +416,11 @@ class Search:
             raise failed[0]
 
     def _work(self, goal: Goal, baseline: Figures, index: int = 0) -> None:
-        """Train trials, as one worker, until the budget is spent."""
-        trials, steps = self._trials(goal, index), Steps(self.runs.store)
-        sizes = self.make_sizes(steps, self.options.trust_model)
-        seed = self.config.seed + index
-        chooser = Chooser(goal, baseline, self.candidates, steps, sizes, seed)
-        trials.begin(chooser.begin())
-        chooses = self.config.sampler == "gp" and self.sampler is None
-        deadline = self._deadline - self._reserve_s()
-        worker = Worker(self, trials, baseline, chooser if chooses else None, sizes, deadline)
+        worker = Worker(self, goal, baseline, index)
         worker.work()
         self.console.say(f"the search ends: {worker.why}")
 
-    def _reserve_s(self) -> float:
+    def reserve_s(self) -> float:
         """Return what measuring the best trial on test examples takes, as the baseline's did."""
         given = sum(step.config is None for step in self.plan.steps)  # a baseline is no stage
         chains = [one.stages for one in self.candidates.space.chains]
@@ -527,33 +520,29 @@ class Worker:
 
     Args:
         search: that it works for.
-        trials: of the search.
+        goal: of the search.
         baseline: figures on validation examples.
-        chooser: chooses the next trial; None for the sampler of `trials`.
-        sizes: finds exact sizes.
-        deadline: of the last training, by `time.monotonic`.
+        index: of the worker.
 
     Attributes:
         why: it ended, for people.
     """
 
-    def __init__(
-        self,
-        search: Search,
-        trials: Trials,
-        baseline: Figures,
-        chooser: Chooser | None,
-        sizes: Sizes,
-        deadline: float,
-    ) -> None:
-        self.trials, self.goal, self.baseline = trials, trials.goal, baseline
-        self.candidates, self.runs, self.folder = search.candidates, search.runs, search.folder
-        self.console, self.config = search.console, search.config
-        self._chooser, self._sizes, self._deadline = chooser, sizes, deadline
+    def __init__(self, search: Search, goal: Goal, baseline: Figures, index: int) -> None:
+        self.search, self.goal, self.baseline = search, goal, baseline
+        self.candidates, self.runs, self.console = search.candidates, search.runs, search.console
+        self.trials, steps = search.trials(goal, index), Steps(search.runs.store)
+        self._sizes = search.make_sizes(steps, search.options.trust_model)
+        seed = search.config.seed + index
+        chooser = Chooser(goal, baseline, search.candidates, steps, self._sizes, seed)
+        self.trials.begin(chooser.begin())
+        chooses = search.config.sampler == "gp" and search.sampler is None
+        self._chooser = chooser if chooses else None
+        self._deadline = search.deadline - search.reserve_s()
         self._untrained = self._out_of_memory = 0
         self._longest_s = 0.0
         self._warned = set[str]()
-        self._progress = Progress(self.goal, deadline)
+        self._progress = Progress(goal, self._deadline)
         self.console.above = self._progress.so_far
         self.why = ""
 
@@ -579,7 +568,10 @@ class Worker:
         trials.stop_dead()
         known, running = trials.trials(), trials.running()
         trained = sum(one.run is not None for one in known)
-        if self.config.trials is not None and trained + len(running) >= self.config.trials:
+        if (
+            self.search.config.trials is not None
+            and trained + len(running) >= self.search.config.trials
+        ):
             self.why = f"{trained} trials were trained"
         elif self._untrained >= _UNTRAINED_IN_A_ROW:
             self.why = f"{self._untrained} trials in a row are too large to be worth training"
@@ -613,18 +605,18 @@ class Worker:
             trials.trials(), trials.recipes(), trials.running(), trials.count(), left_s
         )
         with until(self._deadline):
-            proposal = chooser.next(history)
-        for one in proposal.rejected:
+            settings, rejected = chooser.next(history)
+        for one in rejected:
             asked = trials.ask(one.settings)
             trials.register(asked, one.recipe)
             self._end_untrained(asked, one.outline or Outline(figures={}), time.monotonic())
-        if proposal.settings is None:
+        if settings is None:
             self.why = "no other settings promise an improvement"
-        return proposal.settings
+        return settings
 
     def _unseen(self) -> Settings | None:
         """Return random settings that were not tried: a sampler may repeat what it knows."""
-        draws = self.candidates.space.random(self.config.seed + self.trials.count())
+        draws = self.candidates.space.random(self.search.config.seed + self.trials.count())
         seen = self.trials.recipes()
         for settings in itertools.islice(draws, _DRAWS):
             with contextlib.suppress(RecipeError, ModelError):
@@ -639,7 +631,7 @@ class Worker:
         outline = Outline(figures={})
         if any(name in UNTRAINED for name in self.goal.names):
             with until(self._deadline):
-                (outline,) = self._sizes.of([plan])
+                outline = self._sizes.of(plan)
         self._untrained += 1
         if self._end_untrained(asked, outline, started):
             return
@@ -669,7 +661,7 @@ class Worker:
     def _train(self, asked: Asked, started: float) -> None:
         self.console.say(f"trial {asked.number}: {in_words(asked.settings)}")
         place = f"{TRIALS}/{asked.number:04d}"
-        folder = self.folder / place
+        folder = self.search.folder / place
         error: ShrinkError | None = None
         try:
             with until(self._deadline):
@@ -691,7 +683,7 @@ class Worker:
                 raise error
             self._end(asked, "failed", {}, started, run=place, error=error.message)
             return
-        scores = [scores_in(one) for one in (self.folder / TRIALS / BASELINE, folder)]
+        scores = [scores_in(one) for one in (self.search.folder / TRIALS / BASELINE, folder)]
         before, after = (one.get(self.goal.metric) for one in scores)
         limited = self.goal.max_drop is not None
         excesses = self.goal.excesses(figures, self.baseline)

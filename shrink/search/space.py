@@ -185,7 +185,10 @@ _SPARSITIES = Interval(0.6, 0.95, 0.05)
 _ALLOCATIONS = Choice(("sensitivity", "uniform"))
 _STATIC = ("static_wi8_ai8",)
 _ALL_SCHEMES = ("static_wi8_ai8", "dynamic_wi4_afp32")
-_KEPT = {"epochs", "training", "temperature", "alpha", "loss"}
+_KEPT = {
+    "distill": {"epochs", "training", "temperature", "alpha", "loss"},
+    "prune": {"epochs", "training"},
+}
 """Keys of the recipe's own stage that every chain takes over."""
 _EPOCHS = {"distill": 20, "prune": 5}
 
@@ -200,14 +203,14 @@ def default_space(stages: Sequence[JsonObject], builds: bool, in_micro: bool) ->
             and `compact` makes the arena smaller.
     """
     base = tuple(stages[:1]) if builds else ()
-    own = _Own(stages[len(base) :])
-    end: list[JsonObject] = [{"compact": {}}] if in_micro else []
-    schemes = Choice(_STATIC if in_micro else _ALL_SCHEMES)
-    quantize = own.stage("quantize")
-    quantize["quantize"].pop("scheme", None)
-    distill, prune = own.distill(inherits=not builds), own.prune()
-    student: dict[str, Dimension] = {WIDTH: _WIDTHS, SCHEME: schemes}
-    cut: dict[str, Dimension] = {LEFT: _LEFT, ALLOCATION: _ALLOCATIONS, SCHEME: schemes}
+    own: dict[str, JsonObject] = {}
+    for one in stages[len(base) :]:
+        for kind, settings in one.items():
+            own.setdefault(kind, copy.deepcopy(dict(settings or {})))
+
+    def trained(kind: str, **settings: Json) -> JsonObject:
+        kept = {key: value for key, value in own.get(kind, {}).items() if key in _KEPT[kind]}
+        return {kind: {**kept, "epochs": kept.get("epochs") or _EPOCHS[kind], **settings}}
 
     def chain(
         stages: Sequence[JsonObject],
@@ -219,16 +222,25 @@ def default_space(stages: Sequence[JsonObject], builds: bool, in_micro: bool) ->
         lists = {k: one.values[0] for k, one in dimensions.items() if isinstance(one, Choice)}
         return Chain(name, (*base, *stages), dimensions, tuple({**lists, **one} for one in first))
 
-    chains = [Chain(AS_WRITTEN, tuple(stages), {}, ({},))] if own.stages else []
+    end: list[JsonObject] = [{"compact": {}}] if in_micro else []
+    schemes = Choice(_STATIC if in_micro else _ALL_SCHEMES)
+    left_out = ("name", "from", "scheme")
+    quantize = {"quantize": {k: v for k, v in own.get("quantize", {}).items() if k not in left_out}}
+    student = own.get("distill", {}).get("student")
+    width = {"width": 0.5, **(student if isinstance(student, dict) else {})}
+    distill = trained("distill", student={**({} if builds else {"inherit": True}), **width})
+    # the kernels that remain are solved by least squares
+    channels: JsonObject = {"method": "channels", "importance": "least_squares", "parameters": 0.5}
+    channels["allocation"] = "sensitivity"
+    narrow: dict[str, Dimension] = {WIDTH: _WIDTHS, SCHEME: schemes}
+    cut: dict[str, Dimension] = {LEFT: _LEFT, ALLOCATION: _ALLOCATIONS, SCHEME: schemes}
+    prune = trained("prune", **channels, teacher="self")
+    chains = [Chain(AS_WRITTEN, tuple(stages), {}, ({},))] if own else []
     chains += [
-        chain(
-            [distill, quantize, *end],
-            student,
-            [{WIDTH: width} for width in (0.35, 0.25, 0.5)],
-        ),
+        chain([distill, quantize, *end], narrow, [{WIDTH: width} for width in (0.35, 0.25, 0.5)]),
         chain(
             [distill, prune, quantize, *end],
-            {**student, **cut},
+            {**narrow, **cut},
             [{WIDTH: 0.5, LEFT: left} for left in (0.5, 0.3)],
         ),
         chain(
@@ -237,18 +249,17 @@ def default_space(stages: Sequence[JsonObject], builds: bool, in_micro: bool) ->
             [{LEFT: left, ALLOCATION: one} for one in _ALLOCATIONS.values for left in (0.5, 0.25)],
         ),
         chain(
-            [own.prune(untrained=True), own.distill(scaled=False), quantize, *end],
+            [{"prune": {"epochs": 0, **channels}}, trained("distill"), quantize, *end],
             cut,
             [{LEFT: 0.25}],
             "prune-then-distill-quantize",
         ),
     ]
     if not in_micro:
-        sparse = copy.deepcopy(quantize)
-        sparse["quantize"]["sparse"] = True
+        sparse = {"quantize": {**quantize["quantize"], "sparse": True}}
         chains.append(
             chain(
-                [distill, own.sparsify(), sparse],
+                [distill, trained("prune", method="magnitude", sparsity=0.8), sparse],
                 {WIDTH: _WIDTHS, SPARSITY: _SPARSITIES, SCHEME: Choice(_STATIC)},
                 [{WIDTH: 0.5, SPARSITY: 0.8}],
                 "distill-sparsify-quantize",
@@ -257,47 +268,3 @@ def default_space(stages: Sequence[JsonObject], builds: bool, in_micro: bool) ->
     every = [{SCHEME: one} for one in schemes.values]
     chains.append(chain([quantize, *end], {SCHEME: schemes}, every))
     return Space(tuple(chains))
-
-
-class _Own:
-    """The recipe's stages after its baseline, by kind."""
-
-    def __init__(self, stages: Sequence[JsonObject]) -> None:
-        self.stages = [(kind, dict(s or {})) for one in stages for kind, s in one.items()]
-
-    def settings(self, kind: str) -> JsonObject:
-        """Return the settings of the recipe's first stage of a kind; empty without one."""
-        return copy.deepcopy(next((s for k, s in self.stages if k == kind), {}))
-
-    def stage(self, kind: str) -> JsonObject:
-        """Return the recipe's stage of a kind, or one with all defaults."""
-        settings = self.settings(kind).items()
-        return {kind: {key: value for key, value in settings if key not in ("name", "from")}}
-
-    def _trained(self, kind: str, keys: set[str]) -> JsonObject:
-        found = {k: v for k, v in self.settings(kind).items() if k in keys}
-        found["epochs"] = found.get("epochs") or _EPOCHS[kind]
-        return found
-
-    def distill(self, scaled: bool = True, inherits: bool = False) -> JsonObject:
-        """Return a distillation of a narrower student, or of the stage before it."""
-        found = self._trained("distill", _KEPT)
-        if scaled:
-            student = self.settings("distill").get("student")
-            kept = dict(student) if isinstance(student, dict) else {}
-            inherit = {"inherit": True} if inherits else {}
-            found["student"] = {**inherit, **kept, "width": kept.get("width", 0.5)}
-        return {"distill": found}
-
-    def prune(self, untrained: bool = False) -> JsonObject:
-        """Return a pruning of channels whose remaining kernels are solved by least squares."""
-        method = {"method": "channels", "importance": "least_squares", "parameters": 0.5}
-        if untrained:
-            return {"prune": {"epochs": 0, **method, "allocation": "sensitivity"}}
-        trained = self._trained("prune", {"epochs", "training"})
-        return {"prune": {**trained, **method, "allocation": "sensitivity", "teacher": "self"}}
-
-    def sparsify(self) -> JsonObject:
-        """Return a pruning of single weights."""
-        trained = self._trained("prune", {"epochs", "training"})
-        return {"prune": {**trained, "method": "magnitude", "sparsity": 0.8}}

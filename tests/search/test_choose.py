@@ -22,7 +22,6 @@ from shrink.search.choose import (
     Chooser,
     History,
     Point,
-    Proposal,
     Sizes,
     Steps,
     expected_hypervolume_gain,
@@ -208,15 +207,14 @@ class _Sizes(Sizes):
         self.asked = list[float]()
         self._wrong = wrong
 
-    def of(self, plans: Sequence[Any]) -> list[Outline]:
-        self.asked += [one["size"] for one in plans]
-        known = [Outline(figures={"tflite_bytes": one["size"]}) for one in plans]
-        pairs = zip(plans, known, strict=True)
-        return [self._wrong.get(one["size"], outline) for one, outline in pairs]
+    def of(self, plan: Any) -> Outline:
+        self.asked.append(plan["size"])
+        known = Outline(figures={"tflite_bytes": plan["size"]})
+        return self._wrong.get(plan["size"], known)
 
 
 @pytest.fixture
-def choices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Proposal, _Sizes]]:
+def choices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[tuple[Any, Any], _Sizes]]:
     """Return what chooses among sizes, and what it asked for."""
     monkeypatch.setattr(choose, "recipe_sha256", lambda settings: choose._text(settings))
 
@@ -227,7 +225,7 @@ def choices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Proposal, _S
         first: Sequence[Settings] = (),
         wrong: Mapping[float, Outline] | None = None,
         left_s: float = math.inf,
-    ) -> tuple[Proposal, _Sizes]:
+    ) -> tuple[tuple[Any, Any], _Sizes]:
         asked = _Sizes(wrong or {})
         chooser = Chooser(goal, BASELINE, Toy(first, sizes), _Steps(), asked, 0)
         seen = frozenset(choose._text(one.settings) for one in trials)
@@ -238,13 +236,13 @@ def choices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Proposal, _S
 
 def test_of_a_front_the_size_with_most_room_below_it_is_next(choices: Any) -> None:
     known = [trial(0, 50_000, 0.99), trial(1, 45_000, 0.99), trial(2, 40_000, 0.985)]
-    assert choices(FRONT, known, 80_000, 39_000, 20_000, 60_000)[0].settings == {"size": 20_000}
+    assert choices(FRONT, known, 80_000, 39_000, 20_000, 60_000)[0][0] == {"size": 20_000}
 
 
 def test_the_smallest_within_the_drop_is_next_where_it_is_likely(choices: Any) -> None:
     known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985), trial(2, 5_000, 0.80, feasible=False)]
-    assert choices(SMALLEST, known, 30_000, 17_000, 5_100, 19_900)[0].settings == {"size": 17_000}
-    assert choices(SMALLEST, known, 30_000, 50_100, 20_000)[0].settings is None
+    assert choices(SMALLEST, known, 30_000, 17_000, 5_100, 19_900)[0][0] == {"size": 17_000}
+    assert choices(SMALLEST, known, 30_000, 50_100, 20_000)[0][0] is None
 
 
 def test_bounds_of_drops_are_what_a_limited_drop_is_predicted_from(choices: Any) -> None:
@@ -259,14 +257,14 @@ def test_bounds_of_drops_are_what_a_limited_drop_is_predicted_from(choices: Any)
 def test_candidates_beyond_a_limit_or_that_would_fail_are_rejected(choices: Any) -> None:
     known = [trial(0, 20_000, 0.95), trial(1, 40_000, 0.97)]
     choice, _ = choices(BEST, known, 90_000, 70_000, 59_000)
-    assert choice.settings == {"size": 59_000}
+    assert choice[0] == {"size": 59_000}
     fails = {59_000.0: Outline(figures={}, error="no such layer", stage_failed=True)}
     choice, _ = choices(BEST, known, 59_000, 58_000, wrong=fails)
-    assert choice.settings == {"size": 58_000}
-    assert [one.settings for one in choice.rejected] == [{"size": 59_000}]
+    assert choice[0] == {"size": 58_000}
+    assert [one.settings for one in choice[1]] == [{"size": 59_000}]
     choice, _ = choices(BEST, known, 90_000, 70_000)
-    assert choice.settings is None
-    assert len(choice.rejected) == 2
+    assert choice[0] is None
+    assert len(choice[1]) == 2
 
 
 def test_a_candidate_is_proposed_while_any_promises_more_than_those_that_broke_a_limit(
@@ -276,34 +274,34 @@ def test_a_candidate_is_proposed_while_any_promises_more_than_those_that_broke_a
     sizes = [float(size) for size in range(10_000, 11_200, 100)]
     wrong = {s: Outline(figures={}, error="no such layer", stage_failed=True) for s in sizes}
     choice, asked = choices(FRONT, known, *sizes, wrong=wrong)
-    assert len(asked.asked) == len(choice.rejected) == choose._ROUNDS
-    assert choice.settings in [{"size": size} for size in set(sizes) - {*asked.asked}]
+    assert len(asked.asked) == len(choice[1]) == choose._ROUNDS
+    assert choice[0] in [{"size": size} for size in set(sizes) - {*asked.asked}]
 
 
 def test_only_promising_candidates_are_sized_before_a_trial_is_chosen(choices: Any) -> None:
     known = [trial(n, size, 0.99) for n, size in enumerate((80_000, 60_000, 40_000, 30_000))]
     choice, sizes = choices(FRONT, known, *range(10_000, 29_000, 1_000))
-    assert choice.settings["size"] in sizes.asked
+    assert choice[0]["size"] in sizes.asked
     assert len(sizes.asked) <= 2
 
 
 def test_a_candidate_whose_size_nobody_knows_is_chosen_by_the_predicted_one(choices: Any) -> None:
     unknown = {20_000.0: Outline(figures={}, error="it depends on the data")}
     known = [trial(0, 50_000, 0.99), trial(1, 40_000, 0.985)]
-    assert choices(FRONT, known, 20_000, wrong=unknown)[0].settings == {"size": 20_000}
+    assert choices(FRONT, known, 20_000, wrong=unknown)[0][0] == {"size": 20_000}
 
 
 def test_the_gain_per_second_decides_among_those_that_end_in_time(choices: Any) -> None:
     known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
     first: list[Settings] = [{"size": 15_000, "seconds": 100}, {"size": 16_000, "seconds": 10}]
-    assert choices(FRONT, known, first=first)[0].settings == first[1]
+    assert choices(FRONT, known, first=first)[0][0] == first[1]
     late: list[Settings] = [{"size": 10_000, "seconds": 60}, {"size": 18_000, "seconds": 40}]
-    assert choices(FRONT, known, first=late, left_s=100.0)[0].settings == late[0]
-    assert choices(FRONT, known, first=late, left_s=50.0)[0].settings == late[1]
-    assert choices(FRONT, known, first=late, left_s=10.0)[0].settings == late[0]
+    assert choices(FRONT, known, first=late, left_s=100.0)[0][0] == late[0]
+    assert choices(FRONT, known, first=late, left_s=50.0)[0][0] == late[1]
+    assert choices(FRONT, known, first=late, left_s=10.0)[0][0] == late[0]
 
 
 def test_known_settings_are_not_chosen_again(choices: Any) -> None:
     known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
-    assert choices(FRONT, known, 20_000, 50_000)[0].settings is None
-    assert choices(FRONT, known, 20_000, 10_000)[0].settings == {"size": 10_000}
+    assert choices(FRONT, known, 20_000, 50_000)[0][0] is None
+    assert choices(FRONT, known, 20_000, 10_000)[0][0] == {"size": 10_000}

@@ -166,13 +166,10 @@ def test_a_file_that_tflite_micro_cannot_load_is_infeasible_where_the_arena_is_g
     tmp_path: Path,
 ) -> None:
     class Unloadable(FakeSizes):
-        def of(self, plans: Any) -> list[Outline]:
-            found = []
-            for plan, one in zip(plans, super().of(plans), strict=True):
-                micro = plan.step("quantize").config.scheme == "static_wi8_ai8"
-                arena = 1000.0 if micro else None
-                found.append(Outline(figures={**one.figures, "arena_bytes": arena}))
-            return found
+        def of(self, plan: Any) -> Outline:
+            micro = plan.step("quantize").config.scheme == "static_wi8_ai8"
+            arena = 1000.0 if micro else None
+            return Outline(figures={**super().of(plan).figures, "arena_bytes": arena})
 
     made = search(tmp_path, {"trials": 4}, FakeAttempt(), gates={"arena_bytes": 64_000})
     made.make_sizes = Unloadable
@@ -217,8 +214,8 @@ def test_a_size_that_nobody_knows_before_training_is_told_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Unknown(FakeSizes):
-        def of(self, plans: Any) -> list[Outline]:
-            return [Outline(figures={}, error="the worker died") for _ in plans]
+        def of(self, plan: Any) -> Outline:
+            return Outline(figures={}, error="the worker died")
 
     made = search(tmp_path, {**limits(70_000), "trials": 3}, FakeAttempt())
     made.make_sizes = Unknown

@@ -61,7 +61,7 @@ def test_a_file_has_the_bytes_that_were_known_of_it_untrained(
     candidates = Candidates.read(RawRecipe(searched, {}, {}), Path("r"), ())
     store = Store(cache_root(), lambda text: None)
     with preloading(), store.in_use():
-        (known,) = Sizes(Steps(store)).of([candidates.plan({})])
+        known = Sizes(Steps(store)).of(candidates.plan({}))
         run = shrink.run(recipe, output=tmp_path / "out", quiet=True)
     assert known.error is None
     assert known.figures["tflite_bytes"] == run.stages[-1].figures["tflite_bytes"]
