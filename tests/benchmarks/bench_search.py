@@ -1,183 +1,311 @@
 """How `shrink search` chooses trials, against Optuna's samplers and random ones, on equal terms.
 
-    python -m tests.benchmarks.bench_search [--trials 12] [--seeds 0 1 2]
-    python -m tests.benchmarks.bench_search --recipe R [--time T] [--set KEY=VALUE] [--seeds 0 1 2]
-                                            [--cifar10 FOLDER --resnet8 model.h5]
+    python -m tests.benchmarks.bench_search table tests/benchmarks/search/digits.yaml TABLE.json
+    python -m tests.benchmarks.bench_search table model.h5 TABLE.json --cifar10 FOLDER
+    python -m tests.benchmarks.bench_search compare TABLE.json [--trials 10] [--seeds 0 1 2 3 4]
 
-All samplers run in the same search: with the same starting trials, the same sizes before training,
-the same store and the same end. `tpe` is Optuna's TPESampler with 3 startup trials, `optuna-gp` its
-GPSampler, which needs torch and is left out without it. Without a recipe trials are of a closed
-form and cost nothing: bytes are a product of what is left and the bits, accuracy saturates with
-what is left. With one, trials are trained as `shrink run` trains them.
+`table` trains every setting of the recipe's `search.space` once, as `shrink run` does, and writes
+figures, scores of the validation examples, and the accuracy on the test split. `compare` searches
+in that table: with the same starting trial, the same sizes before training, and the same number of
+trained trials. `tpe` is Optuna's TPESampler and `optuna-gp` its GPSampler (left out without torch),
+both with 3 startup trials; they are told the sizes of trials that break a limit and are not
+trained. A stage counts 5 seconds and one for each epoch, unless an earlier trial shares it.
 
-Prints for each sampler and seed the hypervolume: the share of the box below the limit of the size
-and above chance that the trained trials dominate; then medians.
+Prints for each sampler and seed the hypervolume after half and all of the trials: the share that
+trained trials dominate of what the whole table dominates, within the limit of the size. Then, for
+searches with --max-drop: which file is chosen, and whether it keeps the limit on the test split.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import importlib.util
+import itertools
 import json
-import os
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
 
-from shrink.base import files
 from shrink.base.console import Console
-from shrink.base.errors import StageError
-from shrink.contract.codec import from_plain
-from shrink.contract.searched import SEARCH_NAME, Searched
+from shrink.base.foreign import Json
+from shrink.contract.codec import to_plain
+from shrink.contract.job import Outline
+from shrink.contract.result import scores_from_plain, scores_to_plain
+from shrink.contract.searched import Trial
 from shrink.recipe.overrides import Override
+from shrink.recipe.plan import Plan
+from shrink.recipe.resolved import recipe_sha256
 from shrink.run.options import RunOptions
+from shrink.run.process import preloading
+from shrink.search import session
 from shrink.search.candidates import Candidates
-from shrink.search.session import Search
+from shrink.search.choose import Sizes, Steps
+from shrink.search.goal import SIZE, Goal, cost_of, goal_of
+from shrink.search.session import BASELINE, TRIALS, Runs, Search, Worker, figures_of
+from shrink.search.space import Dimension, Interval
 from shrink.search.trials import tpe_sampler
 from tests.benchmarks.cifar_part import write_part
-from tests.benchmarks.harness import apart, by_turns, say, say_json
-from tests.search.fake import FakeAttempt, search
+from tests.benchmarks.harness import say, say_json, subcommands
 
-OBJECTIVES = ["accuracy", "tflite_bytes"]
-CLOSED_FORM: dict[str, Any] = {
-    "space": {
-        "prune.parameters": {"low": 0.1, "high": 0.9, "step": 0.01},
-        "quantize.scheme": ["static_wi8_ai8", "float16"],
-    },
-    "objectives": OBJECTIVES,
-    "constraints": {"tflite_bytes": 100_000},
-}
+CHANCE = 0.1
+"""Accuracy that a hypervolume is measured from."""
+
+
+def _gp_sampler(seed: int) -> optuna.samplers.BaseSampler:
+    return optuna.samplers.GPSampler(seed=seed, n_startup_trials=3, warn_independent_sampling=False)
+
+
 SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler] | None] = {
     "shrink": None,
     "tpe": tpe_sampler,
-    "random": optuna.samplers.RandomSampler,
+    "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
 }
 if importlib.util.find_spec("torch") is not None:
-    SAMPLERS["optuna-gp"] = functools.partial(optuna.samplers.GPSampler, n_startup_trials=3)
+    SAMPLERS["optuna-gp"] = _gp_sampler
 Point = tuple[float, float]
 
 
 def main() -> None:
-    """Print the hypervolume of each sampler."""
+    """Run one of the two commands."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--recipe")
-    parser.add_argument("--cifar10", type=Path, help="train/<class>/*.jpg and test/<class>/*.jpg")
-    parser.add_argument("--resnet8", type=Path, help="the model's .h5 file, with --cifar10")
-    parser.add_argument("--set", action="append", default=[], help="of the recipe")
-    parser.add_argument("--time", type=float, default=240.0, help="seconds of each search")
-    parser.add_argument("--trials", type=int, default=12, help="of the closed form")
-    parser.add_argument("--flash", default="40KB", help="limit of the .tflite file")
-    parser.add_argument("--chance", type=float, default=0.1, help="accuracy of guessing")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parsers = subcommands(parser, {"table": table, "compare": compare})
+    parsers["table"].add_argument("recipe", help="with search.space; or ResNet8")
+    parsers["table"].add_argument("--cifar10", type=Path, help="{train,test}/<class>/*")
+    for one in parsers.values():
+        one.add_argument("table", type=Path)
+    parsers["compare"].add_argument("--trials", type=int, default=10, help="that are trained")
+    parsers["compare"].add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parsers["compare"].add_argument("--flash", type=int, help="limit; by default two thirds")
+    parsers["compare"].add_argument("--max-drop", type=float, nargs="*", default=[0.02, 0.05])
     chosen = parser.parse_args()
-    say(f"load average at the start: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-    with tempfile.TemporaryDirectory(prefix="bench-search-") as folder:
-        if chosen.cifar10 is not None:
-            chosen.recipe = str(write_part(chosen.cifar10, chosen.resnet8, Path(folder)))
-        compare(chosen)
+    chosen.run(chosen)
+
+
+def table(chosen: argparse.Namespace) -> None:
+    """Train every setting of a recipe's space once; goes on where it was stopped."""
+    folder = chosen.table.with_suffix("")
+    if chosen.cifar10 is not None:
+        chosen.recipe = str(write_part(chosen.cifar10, Path(chosen.recipe), folder))
+    candidates = Candidates.of(chosen.recipe, [])
+    made = Search(candidates, RunOptions(output=folder), Console(quiet=True))
+    rows: list[dict[str, Any]] = []
+    if chosen.table.is_file():
+        rows = json.loads(chosen.table.read_text(encoding="utf-8"))["rows"]
+    chain = candidates.space.chains[0]
+    grid = itertools.product(*map(_values, chain.dimensions.values()))
+    every: list[Any] = [None, *(dict(zip(chain.dimensions, one, strict=True)) for one in grid)]
+    with preloading():
+        for number, settings in enumerate(every):
+            if any(one["settings"] == settings for one in rows):
+                continue
+            plan = made.plan if settings is None else candidates.plan(settings)
+            last = plan.baseline.name if settings is None else None
+            of = [made.runs.choose(plan, folder / f"{number}", last), None]
+            of[1] = made.runs.show(plan, folder / f"{number}-test") if last is None else None
+            row: dict[str, Any] = {"settings": settings}
+            for split, result in zip(("validation", "test"), of, strict=True):
+                if result is not None and result.error is None:
+                    stage = result.report.ends[-1] if settings else result.report.stages[0]
+                    before = result.report.stages[0]
+                    row[split], row[f"{split}_baseline"] = figures_of(stage), figures_of(before)
+                    if split == "validation":
+                        row["scores"] = scores_to_plain(result.scores.get(stage.name, {}))
+            rows.append(row)
+            say_json({key: row[key] for key in row if key in ("settings", "validation")})
+            text = json.dumps({"recipe": str(Path(chosen.recipe).resolve()), "rows": rows})
+            chosen.table.write_text(text, encoding="utf-8")
+
+
+def _values(dimension: Dimension) -> list[Json]:
+    if not isinstance(dimension, Interval):
+        return list(dimension.values)
+    assert dimension.step is not None
+    count = round((dimension.high - dimension.low) / dimension.step) + 1
+    return [round(dimension.low + n * dimension.step, 10) for n in range(count)]
+
+
+class Table:
+    """The rows of a table, by the recipe that they are of."""
+
+    def __init__(self, path: Path) -> None:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        self.recipe = found["recipe"]
+        self.baseline = next(one for one in found["rows"] if one["settings"] is None)
+        candidates = Candidates.of(self.recipe, [])
+        self.rows = {
+            recipe_sha256(candidates.plan(one["settings"])): one
+            for one in found["rows"]
+            if one["settings"] is not None and "test" in one
+        }
+
+    def row(self, plan: Plan) -> dict[str, Any]:
+        """Return the row of a trial."""
+        return self.rows[recipe_sha256(plan)]
+
+
+class _Runs(Runs):
+    """Returns what the table says of a trial."""
+
+    def __init__(self, table: Table, options: RunOptions, console: Console) -> None:
+        super().__init__(options, False, None, console)
+        self.table = table
+
+    def choose(self, plan: Plan, folder: Path, last: str | None = None) -> Any:
+        """Return figures and scores on validation examples."""
+        row = self.table.row(plan)
+        report = SimpleNamespace(ends=[SimpleNamespace(name="end")], gates=())
+        scores = {"end": scores_from_plain(row["scores"])}
+        return SimpleNamespace(error=None, report=report, scores=scores, row=row)
+
+    def baseline_key(self, plan: Plan) -> str:
+        """Return what stands for the baseline."""
+        return "table"
+
+    def figures(self, result: Any, folder: Path) -> dict[str, float]:
+        """Return the figures of a row."""
+        return dict(result.row["validation"])
+
+
+class _Sizes(Sizes):
+    table: Table
+
+    def of(self, plan: Plan) -> Outline:
+        """Return the size of a row."""
+        return Outline(figures={SIZE: self.table.row(plan)["validation"][SIZE]})
+
+
+class _Steps(Steps):
+    """Assumes 5 seconds for a stage and one for each epoch, none for what was trained."""
+
+    def seconds(self, plans: Sequence[Plan], trained: Sequence[Plan]) -> list[float]:
+        """Return the seconds of plans."""
+        done = {one for plan in trained for one in self._prefixes(plan)}
+        return [0.1 + sum(s for p, s in self._prefixes(o).items() if p not in done) for o in plans]
+
+    @staticmethod
+    def _prefixes(plan: Plan) -> dict[str, float]:
+        found, text = dict[str, float](), ""
+        for step in plan.steps[1:]:
+            text += f"{step.kind} {step.config}"
+            found[text] = 5.0 + step.epochs
+        return found
 
 
 def compare(chosen: argparse.Namespace) -> None:
-    """Search by each sampler with each seed, and print what came of it."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in SAMPLERS}
-    for seed in chosen.seeds:
-        ways = {name: functools.partial(_apart, name, seed, chosen) for name in SAMPLERS}
-        for name, (row,) in by_turns(ways, 1).items():
-            say_json({"sampler": name, "seed": seed, **row})
-            found[name].append(row)
-    for figure in ("volume_at_half", "volume"):
-        medians = {n: statistics.median(row[figure] for row in found[n]) for n in SAMPLERS}
-        say(f"{figure}: " + ", ".join(f"{name} {value:.4f}" for name, value in medians.items()))
-
-
-def _apart(name: str, seed: int, chosen: argparse.Namespace) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="bench-search-") as folder:
-        found: dict[str, Any] = apart(
-            searched,
-            environment={"SHRINK_CACHE_DIR": str(Path(folder) / "store")},
-            name=name,
-            seed=seed,
-            folder=folder,
-            recipe=chosen.recipe,
-            settings=chosen.set,
-            trials=chosen.trials,
-            flash=chosen.flash,
-            time_s=chosen.time,
-            chance=chosen.chance,
-        )
-    return found
+    """Search in a table by each sampler with each seed, and print what came of it."""
+    known = Table(chosen.table)
+    session.Steps = _Steps  # type: ignore[attr-defined]
+    _Sizes.table = known
+    sizes = sorted(row["validation"][SIZE] for row in known.rows.values())
+    most = chosen.flash or round(sizes[len(sizes) * 2 // 3])
+    whole = hypervolume(map(_point, known.rows.values()), most)
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in SAMPLERS}
+    for seed, name in itertools.product(chosen.seeds, SAMPLERS):
+        trials = searched(known, name, seed, chosen.trials, {SIZE: most})
+        done = [_point({"validation": one.figures}) for one in trials if one.status == "done"]
+        volumes = [hypervolume(done[:count], most) / whole for count in (len(done) // 2, len(done))]
+        found[name].append((volumes[0], volumes[1]))
+        row = {"sampler": name, "seed": seed, "half": volumes[0], "all": volumes[1]}
+        say_json({**row, "trained": len(done), "untrained": len(trials) - len(done)})
+    for name, rows in found.items():
+        half, all_ = (statistics.fmean(column) for column in zip(*rows, strict=True))
+        errors = [statistics.stdev(c) / len(rows) ** 0.5 for c in zip(*rows, strict=True)]
+        say(f"{name:10} half {half:.3f} +- {errors[0]:.3f}, all {all_:.3f} +- {errors[1]:.3f}")
+    for limit, seed in itertools.product(chosen.max_drop, chosen.seeds):
+        say_json({"max_drop": limit, "seed": seed, **_chosen(known, seed, chosen.trials, limit)})
 
 
 def searched(
-    name: str,
-    seed: int,
-    folder: str,
-    recipe: str | None,
-    settings: Sequence[str],
-    trials: int,
-    flash: str,
-    time_s: float,
-    chance: float,
-) -> dict[str, Any]:
-    """Search in this process, and return what came of it."""
-    made = _closed_form(Path(folder), seed, trials)
-    if recipe is not None:
-        made = _of_recipe(Path(folder), recipe, settings, seed, flash, time_s)
-    sampler = SAMPLERS[name]
-    made.sampler = None if sampler is None else sampler(seed)
-    started = time.monotonic()
-    with contextlib.suppress(StageError):  # no trial is within the limit; what there is counts
-        made.find()
-    took = time.monotonic() - started
-    found = from_plain(Searched, files.read_mapping(made.folder / SEARCH_NAME))
-    done = [one for one in found.trials if one.status == "done"]
-    most = found.limits["tflite_bytes"]
-    pairs = [
-        (float(one.figures["tflite_bytes"] or 0), float(one.figures["accuracy"] or 0))
-        for one in done
+    known: Table, name: str, seed: int, trials: int, limits: Mapping[str, float], **more: Any
+) -> tuple[Trial, ...]:
+    """Return the trials of a search in a table; both objectives count, unless a drop is limited."""
+    given = {"seed": seed, "trials": trials, "constraints": limits, **more}
+    sets = [f"search.{key}={json.dumps(value)}" for key, value in given.items()]
+    with tempfile.TemporaryDirectory(prefix="bench-search-") as folder:
+        candidates = Candidates.of(known.recipe, [Override.parse(one) for one in sets])
+        options = RunOptions(output=Path(folder))
+        made = Search(candidates, options, Console(quiet=True))
+        made.runs, made.make_sizes = _Runs(known, options, made.console), _Sizes
+        sampler = SAMPLERS[name]
+        made.sampler = None if sampler is None else sampler(seed)
+        baseline = dict(known.baseline["validation"])
+        goal = goal_of(candidates.config, {}, "", "accuracy", baseline)
+        place = made.folder / TRIALS / BASELINE
+        place.mkdir(parents=True)
+        (place / session.SCORES).write_text(json.dumps(known.baseline["scores"]))
+        worker = Worker(made, goal, baseline, 0)
+        if name == "optuna-gp":
+            _tell_sizes(worker)
+        with contextlib.suppress(KeyError):  # a setting that is not in the table
+            worker.work()
+        return tuple(worker.trials.trials())
+
+
+def _tell_sizes(worker: Worker) -> None:
+    """Have GPSampler told the sizes of untrained trials, with the metric at chance.
+
+    It learns from complete trials alone; TPESampler also from pruned ones.
+    """
+    trials, end = worker.trials, worker.trials.end
+
+    def tell(asked: Any, trial: Trial, excesses: Any) -> None:
+        if trial.status != "infeasible":
+            end(asked, trial, excesses)
+            return
+        figures = {**trial.figures, trials.goal.metric: CHANCE}
+        asked.trial.set_user_attr("trial", json.dumps(to_plain(trial)))
+        costs = [cost_of(name, figures.get(name)) for name in trials.goal.optimised]
+        trials._study.tell(asked.trial, costs)
+
+    trials.end = tell  # type: ignore[method-assign]
+
+
+def _chosen(known: Table, seed: int, trials: int, limit: float) -> dict[str, Any]:
+    """Return what a search with --max-drop chooses: by the bound of the drop, and by the drop."""
+    limits = {"max_drop": limit}
+    done = [
+        one
+        for one in searched(known, "shrink", seed, trials, limits, objectives=[])
+        if one.status == "done" and one.feasible
     ]
-    return {
-        "volume_at_half": hypervolume(pairs[: len(pairs) // 2], most, chance),
-        "volume": hypervolume(pairs, most, chance),
-        "trained": len(done),
-        "untrained": len(found.trials) - len(done),
-        "seconds": round(took, 1),
-    }
+    as_written = Candidates.of(known.recipe, [])
+
+    def told(best: Trial | None) -> dict[str, Any]:
+        if best is None:
+            return {}
+        row = known.row(as_written.plan(best.settings))
+        drop = row["test_baseline"]["accuracy"] - row["test"]["accuracy"]
+        return {
+            "bytes": best.figures[SIZE],
+            "bound": best.drop_bound,
+            "test_drop": drop,
+            "kept": drop <= limit + 1e-9,
+        }
+
+    goal = Goal("accuracy", {}, limit, smallest=True)
+    smallest = min(done, key=lambda one: one.figures[SIZE] or 0, default=None)
+    return {"by_bound": told(goal.best(done)), "by_drop": told(smallest)}
 
 
-def _closed_form(folder: Path, seed: int, trials: int) -> Search:
-    return search(folder, {**CLOSED_FORM, "seed": seed, "trials": trials}, FakeAttempt())
+def _point(row: Mapping[str, Any]) -> Point:
+    return float(row["validation"][SIZE]), float(row["validation"]["accuracy"])
 
 
-def _of_recipe(
-    folder: Path, recipe: str, settings: Sequence[str], seed: int, flash: str, time_s: float
-) -> Search:
-    from shrink.run.process import preloading_refused
-
-    if why := preloading_refused():  # as every command has it
-        say(f"workers are fresh processes: {why}")
-    changes = [f"search.objectives={json.dumps(OBJECTIVES)}", f"search.seed={seed}"]
-    changes += [f"search.constraints.tflite_bytes={flash}", f"search.time={time_s}", *settings]
-    candidates = Candidates.of(recipe, [Override.parse(one) for one in changes])
-    return Search(candidates, RunOptions(output=folder / "out"), Console(quiet=True))
-
-
-def hypervolume(points: Iterable[Point], most: float, chance: float) -> float:
+def hypervolume(points: Iterable[Point], most: float) -> float:
     """Return the share of the box below `most` bytes and above chance that points dominate."""
-    volume, reached = 0.0, chance
+    volume, reached = 0.0, CHANCE
     steps: Sequence[Point] = sorted(one for one in points if one[0] <= most)
     for number, (size, accuracy) in enumerate(steps):
         reached = max(reached, accuracy)
         end = steps[number + 1][0] if number + 1 < len(steps) else most
-        volume += (end - size) * (reached - chance)
-    return volume / (most * (1 - chance))
+        volume += (end - size) * (reached - CHANCE)
+    return volume / (most * (1 - CHANCE))
 
 
 if __name__ == "__main__":

@@ -15,9 +15,22 @@ training:
   global_batch_size: 128
   optimizer: {{name: adam, learning_rate: 1e-3, schedule: cosine}}
 stages:
-  - distill: {{student: {{width: 0.75}}, epochs: 4}}
-  - prune: {{method: channels, parameters: 0.8, epochs: 2}}
-  - quantize: {{}}
+  - prune:
+      method: channels
+      importance: least_squares
+      samples: 500
+      parameters: 0.8
+      teacher: self
+      alpha: 0.1
+      epochs: 2
+  - quantize: {{scheme: static_wi8_ai8}}
+search:
+  objectives: [accuracy, tflite_bytes]
+  trials: 10
+  space:
+    prune.parameters: {{low: 0.5, high: 0.9, step: 0.1}}
+    prune.importance: [least_squares, l1]
+    quantize.scheme: [static_wi8_ai8, dynamic_wi4_afp32]
 """
 
 
@@ -33,9 +46,10 @@ def write_part(data: Path, model: Path, folder: Path) -> Path:
     for split, count in (("train", TRAIN), ("test", TEST)):
         for of_class in sorted((data / split).iterdir()):
             target = folder / "images" / split / of_class.name
-            target.mkdir(parents=True)
+            target.mkdir(parents=True, exist_ok=True)
             for path in chance.sample(sorted(of_class.iterdir()), count):
-                (target / path.name).symlink_to(path.resolve())
+                if not (target / path.name).is_symlink():
+                    (target / path.name).symlink_to(path.resolve())
     recipe = folder / "recipe.yaml"
     recipe.write_text(_RECIPE.format(model=model.resolve()), encoding="utf-8")
     return recipe
