@@ -64,10 +64,9 @@ def cli_page() -> str:
     """Return the page of every command with its arguments and flags."""
     import typer
 
-    from shrink.cli.app import build
-    from shrink.cli.verbs import VERBS
+    from shrink.cli.app import COMMANDS, build
 
-    group = typer.main.get_command(build([*VERBS, "search", "--help-all"]))
+    group = typer.main.get_command(build([*COMMANDS, "--help-all"]))
     parts = [
         "# Command line\n",
         _MADE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
 import io
 import itertools
@@ -21,8 +22,10 @@ import yaml
 from shrink.base import errors
 from shrink.base.fields import named_fields
 from shrink.base.files import sha256
-from shrink.cli import data, recipes, reports, search, tools, verbs
+from shrink.cli import data, recipes, verbs
+from shrink.cli.app import COMMANDS, build
 from shrink.cli.options import EXAMPLES
+from shrink.cli.run import run as run_command
 from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
 from tests.report.toys import report_naming
 
@@ -91,9 +94,7 @@ def blocks() -> list[str]:
 
 def run_in_process(words: list[str], folder: Path) -> str:
     """Run a command without a process of its own, which would cost seconds; return its stdout."""
-    app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-    verbs.register(app, words)
-    app.command("validate")(recipes.validate)
+    app = build(words)
     printed = io.StringIO()
     with (
         contextlib.chdir(folder),
@@ -148,12 +149,13 @@ def test_commands_of_the_readme_are_ones_that_shrink_takes(call: str, folder: Pa
         path = recipe if recipe.endswith(".yaml") else f"recipes/{recipe}.yaml"
         changes = [w for pair in itertools.pairwise(flags) if pair[0] == "--set" for w in pair]
         assert "valid" in run_in_process(["validate", path, *changes], folder)
-        assert_known_flags(verbs.run if verb == "run" else recipes.validate, flags)
+        assert_known_flags(run_command if verb == "run" else recipes.validate, flags)
     elif verb == "data":
         assert_known_flags(getattr(data, words[0]), words[1:])
     else:
         more = flags_of_search() if verb == "search" else ()
-        assert_known_flags(COMMANDS[verb], words, more)
+        module = importlib.import_module(f"shrink.cli.{COMMANDS[verb][0]}")
+        assert_known_flags(getattr(module, verb), words, more)
 
 
 def flags_of_search() -> list[str]:
@@ -166,19 +168,6 @@ def assert_known_flags(
     names = [*inspect.signature(command).parameters, *more]
     known = {f"--{name.strip('_').replace('_', '-')}" for name in names}
     assert {word for word in words if word.startswith("--")} <= known
-
-
-COMMANDS: dict[str, Callable[..., None]] = {
-    "bench": tools.bench,
-    "compare": reports.compare,
-    "diff": reports.diff,
-    "export": tools.export,
-    "init": recipes.init,
-    "inspect": tools.inspect,
-    "profile": tools.profile,
-    "report": reports.report,
-    "search": search.search,
-}
 
 
 def test_the_skill_has_a_name_a_description_and_the_exit_codes() -> None:

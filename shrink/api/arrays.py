@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import math
 import tempfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeGuard, cast
+from typing import Protocol, TypeGuard, cast
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from shrink.base.foreign import Json, JsonObject
 
 _SPLITS = ("train", "validation", "test")
 _CHUNK_BYTES = 1 << 24
-_DAY = (1980, 1, 1, 0, 0, 0)
 _DIGITS = 16
 _FORMS = (
     "give (x, y), ((x_train, y_train), (x_test, y_test)), "
@@ -158,60 +156,17 @@ def _array(name: str, value: object) -> np.ndarray:
     return array
 
 
-@dataclass
-class _Spool:
-    """An array that is written as its batches come, and then mapped."""
-
-    path: Path
-    stream: BinaryIO
-    dtype: np.dtype | None = None
-    tail: tuple[int, ...] = ()
-    rows: int = 0
-
-    def add(self, name: str, batch: np.ndarray) -> None:
-        """Write a batch, (b, ...)."""
-        if self.dtype is None:
-            self.dtype, self.tail = batch.dtype, batch.shape[1:]
-        if batch.shape[1:] != self.tail or batch.dtype != self.dtype:
-            raise DataError(
-                f"examples of {name} differ: {self.dtype} {self.tail} and {batch.dtype} "
-                f"{batch.shape[1:]}",
-                subject=name,
-                hint="pad or resize them to one shape",
-            )
-        self.stream.write(np.ascontiguousarray(batch).tobytes())
-        self.rows += len(batch)
-
-    def mapped(self) -> np.ndarray:
-        """Return the whole array, which stays on the disk."""
-        shape = (self.rows, *self.tail)
-        if not math.prod(shape) or self.dtype is None:
-            return np.zeros(shape, self.dtype or np.float32)
-        return np.memmap(self.path, self.dtype, "r", shape=shape)
-
-
 def _of_dataset(
     dataset: _Dataset, folder: Path
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return inputs and targets of a `tf.data.Dataset`, one batch in memory at a time."""
+    """Return inputs and targets of a `tf.data.Dataset`, one batch in memory at a time.
+
+    Each array is written to a file as its batches come, and then mapped.
+    """
     _check_dataset(dataset)
     folder.mkdir(parents=True)
-    spools: tuple[dict[str, _Spool], dict[str, _Spool]] = ({}, {})
-    with contextlib.ExitStack() as opened:
-        _read_batches(dataset, folder, spools, opened)
-    if not spools[0]:
-        raise DataError("the data set is empty", hint="give one with a batch at least")
-    x, y = ({name: one.mapped() for name, one in part.items()} for part in spools)
-    return x, y
-
-
-def _read_batches(
-    dataset: _Dataset,
-    folder: Path,
-    spools: tuple[dict[str, _Spool], dict[str, _Spool]],
-    opened: contextlib.ExitStack,
-) -> None:
-    """Write every batch to the spools of its arrays, which are made as they come."""
+    first: dict[tuple[int, str], np.ndarray] = {}
+    rows: Counter[tuple[int, str]] = Counter()
     for batch in dataset.as_numpy_iterator():
         parts = [_named(role, part) for role, part in zip("xy", batch, strict=True)]
         counts = {len(array) for part in parts for array in part.values()}
@@ -222,11 +177,30 @@ def _read_batches(
             )
         for role, part in enumerate(parts):
             for name, array in part.items():
-                if name not in spools[role]:
-                    path = folder / f"{role}-{len(spools[role])}"
-                    stream = opened.enter_context(path.open("wb"))
-                    spools[role][name] = _Spool(path, stream)
-                spools[role][name].add(name, array)
+                known = first.setdefault((role, name), array[:0].copy())
+                if (array.shape[1:], array.dtype) != (known.shape[1:], known.dtype):
+                    raise DataError(
+                        f"examples of {name} differ: {known.dtype} {known.shape[1:]} and "
+                        f"{array.dtype} {array.shape[1:]}",
+                        subject=name,
+                        hint="pad or resize them to one shape",
+                    )
+                number = [*first].index((role, name))
+                with (folder / str(number)).open("ab") as stream:
+                    stream.write(np.ascontiguousarray(array).tobytes())
+                rows[role, name] += len(array)
+    if not first:
+        raise DataError("the data set is empty", hint="give one with a batch at least")
+    found: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] = ({}, {})
+    for number, ((role, name), known) in enumerate(first.items()):
+        shape = (rows[role, name], *known.shape[1:])
+        whole = (
+            np.memmap(folder / str(number), known.dtype, "r", shape=shape)
+            if math.prod(shape)
+            else None
+        )
+        found[role][name] = np.zeros(shape, known.dtype) if whole is None else whole
+    return found
 
 
 def _check_dataset(dataset: _Dataset) -> None:
@@ -260,16 +234,9 @@ def _pieces(array: np.ndarray) -> Iterator[bytes]:
 
 
 def _write(columns: Mapping[str, np.ndarray], path: Path) -> None:
-    """Write what `numpy.savez` would, without an array's copy in memory."""
+    """Write what `numpy.savez` would, which takes no array that is named `file`."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for name, array in sorted(columns.items()):
-            member = zipfile.ZipInfo(f"{name}.npy", _DAY)
+            member = zipfile.ZipInfo(f"{name}.npy")
             with archive.open(member, "w", force_zip64=True) as stream:
-                header = {
-                    "descr": np.lib.format.dtype_to_descr(array.dtype),
-                    "fortran_order": False,
-                    "shape": array.shape,
-                }
-                np.lib.format.write_array_header_1_0(stream, header)
-                for piece in _pieces(array):
-                    stream.write(piece)
+                np.lib.format.write_array(stream, array, allow_pickle=False)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 RUNNING = ("output", "force", "no_cache", "trust_model", "quiet", "verbose")
 """Keys that say how to run, not what; those of the command line's flags."""
 COMMON = (*RUNNING, "custom_objects")
+TOOL = ("memory_limit", "trace", "trust_model", "custom_objects", "quiet")
+"""Keys of `profile`."""
 _NOT_KEYS = ("name", "from_", "training")
 Keys: TypeAlias = Mapping[str, object]
 
@@ -134,36 +136,21 @@ def sections_of(kind: str, keys: Keys, *, skip: tuple[str, ...] = ()) -> Section
     Raises:
         RecipeError: a key that there is not.
     """
-    own = {key for key in _stage_keys(kind) if key not in skip}
-    trains = "epochs" in own
-    training = set(TrainingConfig.model_fields) if trains else {"seed"}
-    prefixed = {
-        **{f"data_{key}": ("data", key) for key in DataConfig.model_fields},
-        **{f"task_{key}": ("task", key) for key in TaskConfig.model_fields},
-    }
-    whole = ("task",) if kind in STAGES else ("task", "gates")
-    check_known(kind, keys, [*own, *training, *prefixed, *whole, *COMMON])
-    found = Sections()
-    by_name = {"data": found.data, "task": found.task}
-    for key, given in keys.items():
-        value = plain(given)
-        if key in own:
-            found.stage[key] = value
-        elif key in training:
-            found.training[key] = value
-        elif key in prefixed:
-            section, name = prefixed[key]
-            by_name[section][name] = value
-        elif isinstance(value, dict):
-            (found.gates if key == "gates" else found.task).update(value)
-        else:
-            raise RecipeError(f"a mapping is wanted, not a {type(value).__name__}", subject=key)
-    return found
-
-
-def _stage_keys(kind: str) -> list[str]:
     fields = STAGES[kind].model_fields if kind in STAGES else {}
-    return [key for key in fields if key not in _NOT_KEYS]
+    own = [key for key in fields if key not in (*_NOT_KEYS, *skip)]
+    training = TrainingConfig.model_fields if "epochs" in own else ("seed",)
+    paths: dict[str, tuple[str, ...]] = {key: (key,) for key in (*training, *own)}
+    for section, config in (("data", DataConfig), ("task", TaskConfig)):
+        paths |= {f"{section}_{key}": (section, key) for key in config.model_fields}
+    whole = ("task",) if kind in STAGES else ("task", "gates")
+    check_known(kind, keys, [*paths, *whole, *COMMON])
+    found = Sections.of(kind, {paths[key]: plain(keys[key]) for key in keys if key in paths})
+    for key in (key for key in whole if key in keys):
+        value = plain(keys[key])
+        if not isinstance(value, dict):
+            raise RecipeError(f"a mapping is wanted, not a {type(value).__name__}", subject=key)
+        (found.gates if key == "gates" else found.task).update(value)
+    return found
 
 
 def plain(value: object) -> Json:

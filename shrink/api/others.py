@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shrink.api.given import (
     RUNNING,
+    TOOL,
     check_known,
     count_of,
     model_text,
@@ -24,11 +25,7 @@ from shrink.api.verbs import options_of, run_of
 from shrink.base import files
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError
-from shrink.base.fields import parse_bytes
 from shrink.contract.findings import Profile
-from shrink.contract.job import ProfileJob
-from shrink.contract.model_source import Trust
-from shrink.model.reference import parse_model_reference
 from shrink.recipe.bundle import find_recipe
 from shrink.recipe.compare_files import compare_folders
 from shrink.recipe.load import RawRecipe, read_raw
@@ -36,7 +33,7 @@ from shrink.recipe.matrix import Variants, variants_of
 from shrink.recipe.plan import build_plan
 from shrink.report.comparison import check_overwritten, render_comparison
 from shrink.run.sweep import Sweep, plan_sweep
-from shrink.run.tool import run_tool
+from shrink.run.verb import profile_model
 
 if TYPE_CHECKING:
     from shrink.api.kinds import ModelGiven, PathGiven
@@ -176,24 +173,13 @@ def profile(model: ModelGiven, batch_size: int, **keys: object) -> Profile:
         ShrinkError: the model cannot be used, or memory gives out.
     """
     with called():
-        tools = ("memory_limit", "trace", "trust_model", "custom_objects", "quiet")
-        check_known("profile", keys, tools)
-        limit, trace = keys.get("memory_limit"), path_of(keys.get("trace"), "trace")
-        reference = parse_model_reference(model_text(model), Path.cwd())
-        code = path_of(keys.get("custom_objects"), "custom_objects")
-        trust = Trust(None if code is None else code.resolve(), bool(keys.get("trust_model")))
-        job = ProfileJob(
-            name=str(reference),
-            model=reference.source(trust),
-            batch_size=batch_size,
-            memory_limit=None if limit is None else _bytes(limit),
-            trace=None if trace is None else trace.resolve(),
+        check_known("profile", keys, TOOL)
+        return profile_model(
+            model_text(model),
+            batch_size,
+            keys.get("memory_limit"),
+            path_of(keys.get("trace"), "trace"),
+            path_of(keys.get("custom_objects"), "custom_objects"),
+            bool(keys.get("trust_model")),
+            console_of(keys),
         )
-        return run_tool(job, Profile, console_of(keys))
-
-
-def _bytes(size: object) -> int:
-    try:
-        return parse_bytes(size)
-    except ValueError as error:
-        raise RecipeError(str(error), subject="memory_limit") from error

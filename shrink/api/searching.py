@@ -19,13 +19,12 @@ from shrink.api.given import (
 )
 from shrink.api.results import SearchResult
 from shrink.api.session import console_of, working
-from shrink.base.errors import Position
 from shrink.base.fields import named_fields
-from shrink.recipe.load import SEARCH, RawRecipe
+from shrink.recipe.load import RawRecipe
 from shrink.recipe.overrides import Override
 from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
 from shrink.run.options import RunOptions
-from shrink.search.candidates import Candidates
+from shrink.search.candidates import Candidates, search_overrides
 from shrink.search.output import headline_of, warnings_of
 from shrink.search.session import Search
 
@@ -78,10 +77,8 @@ def _candidates(
     check_known("search", given, [*names, *COMMON, "jobs", "set"])
     changes = settings_of(given)
     overrides = [Override.parse(f"{k}={json.dumps(plain(one))}") for k, one in changes.items()]
-    for name, keys in names.items():
-        if given.get(name) is not None:
-            place = Position(f"{name}={given[name]!r}", 0, 0)
-            overrides.append(Override((SEARCH, *keys), plain(given[name]), name, place))
+    values = {keys: plain(given[name]) for name, keys in names.items() if name in given}
+    overrides += search_overrides(values, lambda name, value: f"{name}={value!r}")
     code = path_of(given.get("custom_objects"), "custom_objects")
     recipe = RawRecipe(recipe_with_files(model), {}, {}) if isinstance(model, Mapping) else None
     return Candidates.of(recipe or model_text(model), overrides, data_named(data), code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import signal
 import sys
@@ -24,8 +25,7 @@ from shrink.base.errors import (
     Terminated,
 )
 from shrink.base.removed import replacement
-from shrink.cli import cache, data, recipes, reports, search, tools, verbs
-from shrink.cli.options import HELP_ALL, help_hint, meant, without_values
+from shrink.cli.options import EXAMPLES, HELP_ALL, epilog, help_hint, meant, without_values
 
 _USAGE_CODE = RecipeError.exit_code
 _ENVIRONMENT = {
@@ -33,6 +33,58 @@ _ENVIRONMENT = {
     *(errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENAMETOOLONG),
 }
 """What the system says where nothing that shrink does would help."""
+
+
+COMMANDS = {
+    "run": (
+        "run",
+        "Run a recipe: every stage, its report, its gates; or a sweep of it, and a comparison.",
+    ),
+    "train": ("verbs", "Train a model, or continue from its weights."),
+    "distill": ("verbs", "Train a student to follow a teacher."),
+    "prune": ("verbs", "Remove the weights that matter least, then fine-tune."),
+    "cluster": ("verbs", "Let the weights of each kernel share a few values, then fine-tune."),
+    "quantize": ("verbs", "Convert to TFLite under a quantization scheme."),
+    "compact": (
+        "verbs",
+        "Rewrite a .tflite file to take less memory, its outputs equal to the byte.",
+    ),
+    "evaluate": ("verbs", "Measure a model on the test split: accuracy, size, memory, latency."),
+    "search": (
+        "search",
+        "Find the recipe for a device: the smallest file, or the most accurate, within limits.",
+    ),
+    "profile": ("tools", "Measure the memory of a training step, on random inputs with Adam."),
+    "inspect": ("tools", "Show layers or operators with their dtypes, shapes and sparsity."),
+    "export": (
+        "tools",
+        "Write a model as a file of tf-keras or Keras 3 or a SavedModel, an artifact as a C array.",
+    ),
+    "bench": (
+        "tools",
+        "Measure a .tflite artifact's latency and memory in LiteRT on this machine, batch size 1.",
+    ),
+    "report": ("reports", "Show a run's report again, and write its files anew, from report.json."),
+    "diff": ("reports", "Show what changed between two runs: stages, figures, gates."),
+    "compare": (
+        "reports",
+        "Put runs and sweeps side by side: a table, Pareto fronts, settings that differ.",
+    ),
+    "data": ("data", "Look at data before training on it."),
+    "cache": ("cache", "See what is kept between runs, and remove it."),
+    "validate": (
+        "recipes",
+        "Check recipes without running them; every one is looked at, whatever the others hold.",
+    ),
+    "schema": ("recipes", "Print the JSON Schema of a recipe, for editors."),
+    "recipes": ("recipes", "List the bundled recipes, each runnable by its name."),
+    "init": ("recipes", "Look at a model and its data, and write a first recipe with gates."),
+    "doctor": (
+        "tools",
+        "Check the installation; the output belongs in a bug report. Exit code 5 on a problem.",
+    ),
+}
+"""The commands, each with its module of this package and its line of help."""
 
 
 def _words() -> list[str]:
@@ -66,7 +118,7 @@ def _options(
 
 
 def build(words: Sequence[str]) -> typer.Typer:
-    """Return the application; verbs have their flags where they are among `words`."""
+    """Return the application; the module of a command is imported where it is among `words`."""
     app = typer.Typer(
         name="shrink",
         help="Prune, distill and quantize Keras models to TFLite, inside a memory budget, "
@@ -77,12 +129,22 @@ def build(words: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_options)
-    verbs.register(app, words)
-    search.register(app, words)
-    for family in (tools, reports, data, cache, recipes):
-        family.register(app)
-    tools.register_doctor(app)
+    for name, (family, text) in COMMANDS.items():
+        command: Callable[..., None] | typer.Typer = _not_imported
+        if name in words:
+            module = importlib.import_module(f"shrink.cli.{family}")
+            made = getattr(module, "command", None)
+            command = getattr(module, name) if made is None else made(name, words)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name, help=text)
+        else:
+            end = epilog(name) if name in EXAMPLES else None
+            app.command(name, help=text, epilog=end)(command)
     return app
+
+
+def _not_imported() -> None:
+    pass
 
 
 app = build(_words())

@@ -8,35 +8,44 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shrink.base import cache
+from shrink.base.cache import (
+    KINDS,
+    CacheEntries,
+    CacheEntry,
+    CacheKind,
+    CacheSize,
+    Entry,
+    cache_root,
+)
+from shrink.base.console import Console
+from shrink.base.errors import RecipeError, ResourceError, hint_for
+from shrink.base.fields import parse_bytes
+from shrink.base.figures import format_value
 from shrink.cli.options import JsonFlag, QuietFlag
+from shrink.run.store import Store
+from shrink.tools.show import show_cache, show_cache_entries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from shrink.base.cache import CacheEntry, Entry
 
 _UNITS_S = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group of commands."""
-    group = typer.Typer(
-        help="See what is kept between runs, and remove it.", invoke_without_command=True
-    )
+def command(name: str, words: Sequence[str]) -> typer.Typer:
+    """Return the group of commands."""
+    group = typer.Typer(invoke_without_command=True)
     group.callback()(size)
     group.command("list")(list_)
     group.command("prune")(prune)
     group.command("clear")(clear)
-    app.add_typer(group, name="cache")
+    return group
 
 
 def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """Show what the cache holds: entries, bytes and age by kind."""
-    from shrink.base import cache
-    from shrink.base.cache import CacheKind, CacheSize, cache_root
-    from shrink.base.console import Console
-    from shrink.tools.show import show_cache
 
     if (command := context.invoked_subcommand) is not None:
         _refuse_before(command, {"--json": json_, "--quiet": quiet})
@@ -64,7 +73,6 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
 
 def _refuse_before(command: str, flags: Mapping[str, bool]) -> None:
     """Raise `RecipeError` for a flag that stands before a subcommand, which does not see it."""
-    from shrink.base.errors import RecipeError
 
     for flag in (flag for flag, given in flags.items() if given):
         raise RecipeError(
@@ -80,10 +88,6 @@ def list_(
     quiet: QuietFlag = False,
 ) -> None:
     """List entries, the longest unused first."""
-    from shrink.base import cache
-    from shrink.base.cache import CacheEntries, cache_root
-    from shrink.base.console import Console
-    from shrink.tools.show import show_cache_entries
 
     console = Console(as_json=json_, quiet=quiet)
     chosen = cache.entries(cache_root(), _kinds(kinds))
@@ -114,10 +118,6 @@ def prune(
     quiet: QuietFlag = False,
 ) -> None:
     """Remove what was not used for long, then what is too much; without options as runs do."""
-    from shrink.base import cache
-    from shrink.base.cache import cache_root
-    from shrink.base.errors import RecipeError
-    from shrink.base.fields import parse_bytes
 
     root = cache_root()
     try:
@@ -136,20 +136,12 @@ def clear(
     quiet: QuietFlag = False,
 ) -> None:
     """Remove everything, or all of some kinds; run folders and artifacts stay."""
-    from shrink.base import cache
-    from shrink.base.cache import cache_root
 
     going = cache.entries(cache_root(), _kinds(kinds))
     _remove(going, dry_run=dry_run, json_=json_, quiet=quiet)
 
 
 def _remove(going: Sequence[Entry], *, dry_run: bool, json_: bool, quiet: bool) -> None:
-    from shrink.base import cache
-    from shrink.base.cache import cache_root
-    from shrink.base.console import Console
-    from shrink.base.errors import ResourceError
-    from shrink.base.figures import format_value
-    from shrink.run.store import Store
 
     root, console = cache_root(), Console(as_json=json_, quiet=quiet)
     try:
@@ -169,14 +161,11 @@ def _remove(going: Sequence[Entry], *, dry_run: bool, json_: bool, quiet: bool) 
 
 
 def _shown(entry: Entry) -> CacheEntry:
-    from shrink.base.cache import CacheEntry
 
     return CacheEntry(entry.kind, entry.path.stem, entry.bytes, round(entry.unused_s))
 
 
 def _kinds(named: Sequence[str] | None) -> tuple[str, ...]:
-    from shrink.base.cache import KINDS
-    from shrink.base.errors import RecipeError, hint_for
 
     for name in named or ():
         if name not in KINDS:
@@ -186,7 +175,6 @@ def _kinds(named: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _seconds(age: str) -> float:
-    from shrink.base.errors import RecipeError
 
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([hdw])", age.strip())
     if match is None:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from shrink.base.foreign import JsonObject
+from shrink.cli.options import show_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from shrink.base.console import Console
     from shrink.contract.findings import Placing, Rewriting
     from shrink.contract.model_source import Trust
     from shrink.stages.compact.config import CompactConfig
-
-T = TypeVar("T")
 
 
 def compact_file(
@@ -57,21 +54,11 @@ def compact_file(
     if config.target in PLACED:
         placed = run_tool(job, Placing, console)
         keep_record(target, known, console.warn, same_tensors=False)
-        _show(placed, console, placed_lines)
+        show_result(placed, console, placed_lines)
     else:
         rewritten = run_tool(job, Rewriting, console)
         keep_record(target, known, console.warn, same_tensors=False)
-        _show(rewritten, console, lines_of)
-
-
-def _show(result: T, console: Console, lines: Callable[[T], list[str]]) -> None:
-    from shrink.contract.codec import to_plain
-
-    if console.as_json:
-        console.document(to_plain(result))
-    elif not console.quiet:
-        for line in lines(result):
-            console.print(line)
+        show_result(rewritten, console, lines_of)
 
 
 def _config(model: str, stage: JsonObject) -> CompactConfig:

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from shrink.cli.options import JsonFlag, QuietFlag, epilog
+from shrink.base.console import Console
+from shrink.cli.options import JsonFlag, QuietFlag, epilog, show_result
+from shrink.contract.findings import DataCheck
+from shrink.contract.job import CheckJob
+from shrink.data.config import DataConfig, source_of
+from shrink.data.fingerprint import fingerprint
+from shrink.recipe.data_reference import parse_data_reference
+from shrink.recipe.load import validate_section
+from shrink.report.sanity import data_warnings
+from shrink.run.tool import run_action
+from shrink.tools.show import show_data
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group of commands."""
-    group = typer.Typer(help="Look at data before training on it.", no_args_is_help=True)
+def command(name: str, words: Sequence[str]) -> typer.Typer:
+    """Return the group of commands."""
+    group = typer.Typer(no_args_is_help=True)
     group.command("check", epilog=epilog("check"))(check)
-    app.add_typer(group, name="data")
+    return group
 
 
 def check(
@@ -31,17 +42,6 @@ def check(
     quiet: QuietFlag = False,
 ) -> None:
     """Read every example once: counts by class and split, shapes, values, corrupt files."""
-    from shrink.base.console import Console
-    from shrink.contract.codec import to_plain
-    from shrink.contract.findings import DataCheck
-    from shrink.contract.job import CheckJob
-    from shrink.data.config import DataConfig, source_of
-    from shrink.data.fingerprint import fingerprint
-    from shrink.recipe.data_reference import parse_data_reference
-    from shrink.recipe.load import validate_section
-    from shrink.report.sanity import data_warnings
-    from shrink.run.tool import run_action
-    from shrink.tools.show import show_data
 
     console = Console(as_json=json_, quiet=quiet)
     config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)
@@ -54,9 +54,6 @@ def check(
     found = replace(found, fingerprint=fingerprint(config), warnings=tuple(warnings))
     for warning in warnings:
         console.warn(warning.text())
-    if json_:
-        console.document(to_plain(found))
-    elif not quiet:
-        show_data(found, console.rich())
+    show_result(found, console, lambda found: show_data(found, console.rich()))
     if found.bad:
         raise typer.Exit(3)

@@ -7,17 +7,18 @@ import types
 import typing
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from shrink.base.fields import NameIn, parse_bytes
-from shrink.base.foreign import JsonObject
-from shrink.base.yaml import parse_scalar
 from shrink.cli.completion import one_of
 
+T = TypeVar("T")
+Flags = dict[tuple[str, ...], str]
+"""What was typed, by the keys that flags set."""
 _HIDDEN_KEYS = {"name", "from_", "training"}
 _SWITCH = "true|false"
 
@@ -133,7 +134,10 @@ def _is_list(annotation: object) -> bool:
 
 
 def with_flags(
-    function: Callable[..., None], flags: Sequence[Flag], shown: Collection[str] | None = None
+    function: Callable[..., None],
+    flags: Sequence[Flag],
+    shown: Collection[str] | None = None,
+    common: type[T] | None = None,
 ) -> Callable[..., None]:
     """Return `function` with one option per flag; it is given them as `flags={keys: text}`.
 
@@ -143,9 +147,14 @@ def with_flags(
         function: a command.
         flags: its options.
         shown: parameters of those that `--help` lists; None for all.
+        common: a dataclass of options, which `function` takes as its parameter `common`.
     """
-    signature = inspect.signature(function, eval_str=True)
-    own = [p for p in signature.parameters.values() if p.name != "flags"]
+    shared = (
+        [] if common is None else [*inspect.signature(common, eval_str=True).parameters.values()]
+    )
+    own = list[inspect.Parameter]()
+    for one in inspect.signature(function, eval_str=True).parameters.values():
+        own += [] if one.name == "flags" else shared if one.name == "common" else [one]
     added = [
         inspect.Parameter(
             flag.parameter,
@@ -166,21 +175,20 @@ def with_flags(
         for flag in flags
     ]
 
-    def command(**arguments: object) -> None:
-        values = {flag.keys: arguments.pop(flag.parameter) for flag in flags}
-        lists = {flag.keys for flag in flags if flag.is_list}
+    def command(**arguments: Any) -> None:
+        values = {flag: arguments.pop(flag.parameter) for flag in flags}
         chosen = {
-            keys: _bracketed(_text(value)) if keys in lists else _text(value)
-            for keys, value in values.items()
+            flag.keys: _bracketed(_text(value)) if flag.is_list else _text(value)
+            for flag, value in values.items()
             if value is not None
         }
+        if common is not None:
+            arguments["common"] = common(**{one.name: arguments.pop(one.name) for one in shared})
         function(**arguments, flags=chosen)
 
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     command.__signature__ = inspect.Signature([*keyword, *added])  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in [*keyword, *added]}
-    command.__doc__ = function.__doc__
-    command.__name__ = function.__name__
     switches = frozenset(o for flag in flags if flag.is_switch for o in flag.options)
     command.switches = switches  # type: ignore[attr-defined]
     return command
@@ -193,17 +201,6 @@ def _text(value: object) -> str:
 def _bracketed(text: str) -> str:
     """Return `a,b` as the list that a recipe writes `[a, b]`."""
     return text if text.lstrip().startswith("[") else f"[{text}]"
-
-
-def section_of(texts: dict[tuple[str, ...], str]) -> JsonObject:
-    """Return the mapping that flags stand for, each text read as a recipe's scalar is."""
-    section: JsonObject = {}
-    for keys, text in texts.items():
-        target = section
-        for key in keys[:-1]:
-            target = target.setdefault(key, {})
-        target[keys[-1]] = parse_scalar(text)
-    return section
 
 
 def _help(field: FieldInfo) -> str:

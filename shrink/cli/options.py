@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar, cast
 
 import typer
 
 from shrink.base.removed import replacement
-from shrink.cli.completion import recipe_names, stages
+from shrink.cli.completion import models, recipe_names, stages
 
+if TYPE_CHECKING:
+    from shrink.base.console import Console
+
+T = TypeVar("T")
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")
 ]
@@ -141,6 +145,47 @@ RecipesArgument = Annotated[
     ),
 ]
 
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        autocompletion=models,
+        help="A .keras or .h5 file, a SavedModel, a run folder, or file.py:function; quantize and "
+        "evaluate take a .tflite file too, compact takes nothing else.",
+    ),
+]
+AnyModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        autocompletion=models,
+        help="A .keras, .h5 or .tflite file, a SavedModel, a run folder, or file.py:function.",
+    ),
+]
+DataOption = Annotated[
+    str | None,
+    typer.Option(
+        "--data",
+        metavar="D",
+        help="A source (digits), a folder of images, an .npz, .h5 or .csv file, or a YAML file "
+        "with a data: section. A run folder brings its own; some schemes of quantize need none.",
+        show_default=False,
+    ),
+]
+GateOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gate",
+        metavar="NAME=LIMIT",
+        help="A figure or metric and its limit, such as accuracy=0.9 or tflite_bytes=40KB; exit "
+        "code 1 if it is missed. Repeat it for several.",
+        show_default=False,
+    ),
+]
+EmitFlag = Annotated[
+    bool, typer.Option("--emit-recipe", help="Print the recipe instead of running it.")
+]
+
 
 _MEANT = {
     "--lr": "--optimizer-learning-rate",
@@ -208,6 +253,17 @@ def help_hint(command: str) -> str:
     """Return a hint that names the help with every flag of a command, such as `shrink prune`."""
     flag = HELP_ALL if command.rpartition(" ")[2] in SHOWN else "--help"
     return f"`{command} {flag}` lists what it takes"
+
+
+def show_result(result: T, console: Console, show: Callable[[T], object]) -> None:
+    """Print what a command found: as JSON, or for people; `show` may return lines to print."""
+    from shrink.contract.codec import to_plain
+
+    if console.as_json:
+        console.document(to_plain(result))
+    elif not console.quiet:
+        for line in cast("list[str] | None", show(result)) or ():
+            console.print(line)
 
 
 EXAMPLES: dict[str, tuple[str, ...]] = {

@@ -5,52 +5,27 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shrink.base import files
+from shrink.base.console import Console
+from shrink.base.errors import InputError, RecipeError, together
+from shrink.base.foreign import JsonObject
 from shrink.cli.options import (
     AlwaysJsonFlag,
     JsonFlag,
+    ModelArgument,
     QuietFlag,
     RecipesArgument,
     SetOption,
-    epilog,
 )
-from shrink.cli.verbs import ModelArgument
+from shrink.recipe.bundle import bundled_recipes, bundled_schema, find_recipe
 
 if TYPE_CHECKING:
-    from shrink.base.console import Console
-    from shrink.base.errors import RecipeError
     from shrink.contract.result import FirstLook
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("validate", epilog=epilog("validate"))(validate)
-    app.command("schema")(schema)
-    app.command("recipes")(recipes)
-    app.command("init", epilog=epilog("init"))(init)
-
-
-@dataclass(frozen=True)
-class _Valid:
-    """A recipe that can be run: its name, its stages in order, and what is not there yet."""
-
-    name: str
-    stages: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return what `--json` prints."""
-        return {
-            "valid": True,
-            "recipe": self.name,
-            "stages": list(self.stages),
-            "warnings": list(self.warnings),
-        }
 
 
 def validate(
@@ -59,12 +34,9 @@ def validate(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Check recipes without running them; every one is looked at, whatever the others hold."""
-    from shrink.base.console import Console
-    from shrink.base.errors import InputError, RecipeError, together
 
     console = Console(as_json=json_, quiet=quiet)
-    checked: list[_Valid] = []
+    checked: list[JsonObject] = []
     problems: list[RecipeError] = []
     for recipe in recipes:
         try:
@@ -78,34 +50,30 @@ def validate(
             )
             continue
         checked.append(valid)
-        for warning in valid.warnings:
+        for warning in valid["warnings"]:
             console.warn(warning)
         if not json_ and not quiet:
-            stages = " -> ".join(valid.stages) or valid.name
+            stages = " -> ".join(valid["stages"]) or valid["recipe"]
             console.print(f"{recipe}: valid ({stages})")
     if problems:
         raise together(problems)
     if json_:
-        documents = [valid.to_dict() for valid in checked]
-        # One recipe keeps the document that it has always had.
-        console.document(documents[0] if len(recipes) == 1 else {"recipes": documents})
+        console.document(checked[0] if len(recipes) == 1 else {"recipes": checked})
 
 
-def _check(recipe: str, overrides: list[str]) -> _Valid:
-    """Return what a recipe holds.
+def _check(recipe: str, overrides: list[str]) -> JsonObject:
+    """Return the name of a recipe, its stages in order, and what is missing yet.
 
     Raises:
         RecipeError: the recipe is wrong.
         InputError: its model or data cannot be used; a missing one is only a warning.
     """
-    from shrink.base.errors import InputError
     from shrink.data.config import source_of
-    from shrink.recipe.bundle import find_recipe
     from shrink.recipe.matrix import load_variants
     from shrink.recipe.plan import build_plan
 
     variants = load_variants(find_recipe(recipe), overrides)
-    loaded = variants.each[0].loaded
+    found: JsonObject = {"valid": True, "recipe": variants.each[0].loaded.recipe.name}
     try:
         plan, *_ = [build_plan(one.loaded) for one in variants.each]
         if plan.data_path is None or plan.data_path.exists():
@@ -113,16 +81,14 @@ def _check(recipe: str, overrides: list[str]) -> _Valid:
     except InputError as error:
         if error.subject is not None and Path(error.subject).exists():
             raise  # this model or data can never be used; a missing one may come later
-        return _Valid(loaded.recipe.name, (), (str(error),))
+        return {**found, "stages": [], "warnings": [str(error)]}
     missing = plan.data_path is not None and not plan.data_path.exists()
-    warnings = (f"{plan.data_path}: the data is not here",) if missing else ()
-    return _Valid(loaded.recipe.name, tuple(step.name for step in plan.steps), warnings)
+    warnings = [f"{plan.data_path}: the data is not here"] if missing else []
+    return {**found, "stages": [step.name for step in plan.steps], "warnings": warnings}
 
 
 def schema(json_: AlwaysJsonFlag = True, quiet: QuietFlag = False) -> None:
     """Print the JSON Schema of a recipe, for editors."""
-    from shrink.base.console import Console
-    from shrink.recipe.bundle import bundled_schema
 
     Console(as_json=json_, quiet=quiet).document(bundled_schema())
 
@@ -133,8 +99,6 @@ _LEAST_TEXT = 30
 
 def recipes(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """List the bundled recipes, each runnable by its name."""
-    from shrink.base.console import Console
-    from shrink.recipe.bundle import bundled_recipes
 
     console = Console(as_json=json_, quiet=quiet)
     bundled = bundled_recipes()
@@ -172,16 +136,12 @@ def init(
     quiet: QuietFlag = False,
 ) -> None:
     """Look at a model and its data, and write a first recipe with gates."""
-    from shrink.base import files
-    from shrink.base.console import Console
     from shrink.contract.codec import to_plain
     from shrink.recipe.load import load_recipe
     from shrink.recipe.plan import build_plan
 
     console = Console(as_json=json_, quiet=quiet)
     if output.exists() and not force:
-        from shrink.base.errors import RecipeError
-
         raise RecipeError("the file exists", subject=output, hint="overwrite it with --force")
     text, look = _written(model, data, output, console)
     files.write_text(output, text)

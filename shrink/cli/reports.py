@@ -7,8 +7,28 @@ from typing import Annotated
 
 import typer
 
+from shrink.base import files
+from shrink.base.console import Console
+from shrink.base.errors import RecipeError
 from shrink.cli.completion import run_folders
-from shrink.cli.options import JsonFlag, MlflowOption, QuietFlag, TensorboardOption, epilog
+from shrink.cli.options import JsonFlag, MlflowOption, QuietFlag, TensorboardOption, show_result
+from shrink.contract.codec import to_plain
+from shrink.contract.report_file import read_report
+from shrink.contract.usage import lineages_in
+from shrink.recipe.compare_files import compare_folders
+from shrink.recipe.recipe_diff import recipe_changes
+from shrink.report.comparison import (
+    HTML_NAME,
+    check_overwritten,
+    render_comparison,
+    render_comparison_markdown,
+    render_comparison_terminal,
+)
+from shrink.report.content import warnings_of
+from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
+from shrink.report.rendered import render
+from shrink.report.text import render_report
+from shrink.run.tool import Trackers
 
 RunArgument = Annotated[
     Path,
@@ -21,13 +41,6 @@ MarkdownFlag = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("report", epilog=epilog("report"))(report)
-    app.command("diff", epilog=epilog("diff"))(diff)
-    app.command("compare", epilog=epilog("compare"))(compare)
-
-
 def report(
     run: RunArgument,
     tensorboard: TensorboardOption = None,
@@ -35,16 +48,6 @@ def report(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Show a run's report again, and write its files anew, from report.json."""
-    from shrink.base import files
-    from shrink.base.console import Console
-    from shrink.contract.codec import to_plain
-    from shrink.contract.report_file import read_report
-    from shrink.contract.usage import lineages_in
-    from shrink.report.content import warnings_of
-    from shrink.report.rendered import render
-    from shrink.report.text import render_report
-    from shrink.run.tool import Trackers
 
     console = Console(as_json=json_, quiet=quiet)
     trackers = Trackers(tensorboard, mlflow)
@@ -54,10 +57,7 @@ def report(
     files.write_together(folder, render(saved, lineages_in(folder)))
     for warning in warnings_of(saved):
         console.warn(warning.text())
-    if json_:
-        console.document(to_plain(saved))
-    elif not quiet:
-        render_report(saved, console.rich(), run_folder=folder)
+    show_result(saved, console, lambda it: render_report(it, console.rich(), run_folder=folder))
     for line in trackers.publish(folder, console):
         console.say(line)
 
@@ -75,11 +75,6 @@ def diff(
     quiet: QuietFlag = False,
 ) -> None:
     """Show what changed between two runs: stages, figures, gates."""
-    from shrink.base.console import Console
-    from shrink.contract.codec import to_plain
-    from shrink.contract.report_file import read_report
-    from shrink.recipe.recipe_diff import recipe_changes
-    from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
 
     console = Console(as_json=json_, quiet=quiet)
     _check_one_form(markdown, json_)
@@ -117,17 +112,6 @@ def compare(
     quiet: QuietFlag = False,
 ) -> None:
     """Put runs and sweeps side by side: a table, Pareto fronts, settings that differ."""
-    from shrink.base import files
-    from shrink.base.console import Console
-    from shrink.contract.codec import to_plain
-    from shrink.recipe.compare_files import compare_folders
-    from shrink.report.comparison import (
-        HTML_NAME,
-        check_overwritten,
-        render_comparison,
-        render_comparison_markdown,
-        render_comparison_terminal,
-    )
 
     console = Console(as_json=json_, quiet=quiet)
     _check_one_form(markdown, json_)
@@ -150,7 +134,6 @@ def compare(
 
 def _check_one_form(markdown: bool, json_: bool) -> None:
     """Raise `RecipeError` where a command is asked to print two things."""
-    from shrink.base.errors import RecipeError
 
     if markdown and json_:
         raise RecipeError("it does nothing beside --json: give one", subject="--markdown")

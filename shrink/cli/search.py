@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from shrink.cli.flags import Flags
 from shrink.cli.options import (
     CustomObjectsOption,
+    DataOption,
     ForceFlag,
     JsonFlag,
     QuietFlag,
     TrustFlag,
     VerboseFlag,
-    epilog,
     shown_flags,
 )
-from shrink.cli.verbs import DataOption, Flags, without_flags
 
 OutputOption = Annotated[
     Path | None,
@@ -49,21 +49,16 @@ JobsOption = Annotated[
 ]
 
 
-def register(app: typer.Typer, words: Sequence[str]) -> None:
-    """Add the command, with its flags where it is among the words of the command line."""
-    if "search" in words:
-        from shrink.base.fields import named_fields
-        from shrink.cli.flags import flag_of, with_flags
-        from shrink.recipe.schema import describe_fields
-        from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
+def command(name: str, words: Sequence[str]) -> Callable[..., None]:
+    """Return the command with its flags."""
+    from shrink.base.fields import named_fields
+    from shrink.cli.flags import flag_of, with_flags
+    from shrink.recipe.schema import describe_fields
+    from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
 
-        describe_fields()
-        fields = named_fields(SearchConfig, NOT_FLAGS)
-        flags = [flag_of(*one) for one in fields]
-        command = with_flags(search, flags, shown_flags("search", words))
-    else:
-        command = without_flags(search)
-    app.command("search", epilog=epilog("search"))(command)
+    describe_fields()
+    flags = [flag_of(*one) for one in named_fields(SearchConfig, NOT_FLAGS)]
+    return with_flags(search, flags, shown_flags("search", words))
 
 
 def search(
@@ -87,26 +82,19 @@ def search(
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
 ) -> None:
-    """Find the recipe for a device: the smallest file, or the most accurate, within limits."""
     from shrink.base.console import Console
-    from shrink.base.errors import Position
-    from shrink.base.fields import named_fields
     from shrink.base.yaml import parse_scalar
-    from shrink.recipe.load import SEARCH
     from shrink.recipe.overrides import Override
-    from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
     from shrink.run.options import RunOptions
     from shrink.run.process import preload
-    from shrink.search.candidates import Candidates
+    from shrink.search.candidates import Candidates, search_overrides
     from shrink.search.session import Search
 
     preload()
     console = Console(as_json=json_, quiet=quiet, verbose=verbose)
     overrides = [Override.parse(text) for text in set_ or ()]
-    for name, keys, _ in named_fields(SearchConfig, NOT_FLAGS):
-        if (text := flags.get(keys)) is not None:
-            place = Position(f"--{name.replace('_', '-')} {text}", 0, 0)
-            overrides.append(Override((SEARCH, *keys), parse_scalar(text), text, place))
+    values = {keys: parse_scalar(text) for keys, text in flags.items()}
+    overrides += search_overrides(values, lambda name, value: f"--{name.replace('_', '-')} {value}")
     candidates = Candidates.of(model, overrides, data, custom_objects)
     folder = output or candidates.folder
     options = RunOptions(output=folder, force=force, trust_model=trust_model)

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import typer
 
-from shrink.cli.options import CustomObjectsOption, JsonFlag, QuietFlag, TrustFlag, epilog
-from shrink.cli.verbs import AnyModelArgument, ModelArgument
+from shrink.base.console import Console
+from shrink.base.errors import ModelError, ResourceError
+from shrink.base.figures import format_value
+from shrink.cli.options import (
+    AnyModelArgument,
+    CustomObjectsOption,
+    JsonFlag,
+    ModelArgument,
+    QuietFlag,
+    TrustFlag,
+    show_result,
+)
+from shrink.contract.codec import to_plain
+from shrink.contract.findings import ArtifactInspection, Bench, KerasInspection
+from shrink.contract.job import BenchJob, InspectJob
+from shrink.contract.model_source import Trust
+from shrink.model.reference import parse_model_reference, refuse_idle_trust
+from shrink.run.export import export_model
+from shrink.run.tool import examine, lines_of, run_tool
+from shrink.run.verb import profile_model
+from shrink.tools.show import show_inspection, show_profile
 
-if TYPE_CHECKING:
-    from rich.console import Console as RichConsole
-
-    from shrink.base.console import Console
-    from shrink.contract.findings import Bench
-
-T = TypeVar("T")
 ExportFormat = Literal["keras", "keras3", "savedmodel", "cc-array"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("profile", epilog=epilog("profile"))(profile)
-    app.command("inspect", epilog=epilog("inspect"))(inspect)
-    app.command("export", epilog=epilog("export"))(export)
-    app.command("bench", epilog=epilog("bench"))(bench)
 
 
 def profile(
@@ -47,25 +50,12 @@ def profile(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Measure the memory of a training step, on random inputs with Adam."""
-    from shrink.base.console import Console
-    from shrink.contract.findings import Profile
-    from shrink.contract.job import ProfileJob
-    from shrink.contract.model_source import Trust
-    from shrink.model.reference import parse_model_reference
-    from shrink.run.tool import run_tool
-    from shrink.tools.show import show_profile
 
     console = Console(as_json=json_, quiet=quiet)
-    reference = parse_model_reference(model, Path.cwd())
-    job = ProfileJob(
-        name=str(reference),
-        model=reference.source(Trust(_resolved(custom_objects), trust_model)),
-        batch_size=batch_size,
-        memory_limit=_bytes(memory_limit),
-        trace=_resolved(trace),
-    )
-    _show(run_tool(job, Profile, console), console, show_profile)
+    text = memory_limit or ""
+    limit = int(text) if text.isdigit() else memory_limit
+    found = profile_model(model, batch_size, limit, trace, custom_objects, trust_model, console)
+    show_result(found, console, lambda found: show_profile(found, console.rich()))
 
 
 def inspect(
@@ -79,23 +69,18 @@ def inspect(
     quiet: QuietFlag = False,
 ) -> None:
     """Show layers or operators with their dtypes, shapes and sparsity."""
-    from shrink.base.console import Console
-    from shrink.contract.findings import ArtifactInspection, KerasInspection
-    from shrink.contract.job import InspectJob
-    from shrink.contract.model_source import Trust
-    from shrink.model.reference import parse_model_reference, refuse_idle_trust
-    from shrink.run.tool import run_tool
-    from shrink.tools.show import show_inspection
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
     trust = Trust(_resolved(custom_objects), trust_model)
     refuse_idle_trust(trust, [reference])
     job = InspectJob(name=str(reference), model=reference.source(trust), groups=groups)
-    if reference.kind == "tflite":
-        _show(run_tool(job, ArtifactInspection, console), console, show_inspection)
-    else:
-        _show(run_tool(job, KerasInspection, console), console, show_inspection)
+    found = (
+        run_tool(job, ArtifactInspection, console)
+        if reference.kind == "tflite"
+        else run_tool(job, KerasInspection, console)
+    )
+    show_result(found, console, lambda found: show_inspection(found, console.rich()))
 
 
 def export(
@@ -122,10 +107,6 @@ def export(
     quiet: QuietFlag = False,
 ) -> None:
     """Write a model as a file of tf-keras or Keras 3 or a SavedModel, an artifact as a C array."""
-    from shrink.base.console import Console
-    from shrink.contract.model_source import Trust
-    from shrink.model.reference import parse_model_reference, refuse_idle_trust
-    from shrink.run.export import export_model
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
@@ -141,27 +122,6 @@ def export(
 
 def _resolved(path: Path | None) -> Path | None:
     return None if path is None else path.resolve()
-
-
-def _bytes(text: str | None) -> int | None:
-    from shrink.base.errors import RecipeError
-    from shrink.base.fields import parse_bytes
-
-    if text is None:
-        return None
-    try:
-        return parse_bytes(int(text) if text.isdigit() else text)
-    except ValueError as error:
-        raise RecipeError(str(error), subject="--memory-limit") from error
-
-
-def _show(result: T, console: Console, show: Callable[[T, RichConsole], None]) -> None:
-    from shrink.contract.codec import to_plain
-
-    if console.as_json:
-        console.document(to_plain(result))
-    elif not console.quiet:
-        show(result, console.rich())
 
 
 _MOST_THREADS = 1024
@@ -182,13 +142,6 @@ def bench(
     quiet: QuietFlag = False,
 ) -> None:
     """Measure a .tflite artifact's latency and memory in LiteRT on this machine, batch size 1."""
-    from shrink.base.console import Console
-    from shrink.base.errors import ModelError
-    from shrink.contract.codec import to_plain
-    from shrink.contract.findings import Bench
-    from shrink.contract.job import BenchJob
-    from shrink.model.reference import parse_model_reference
-    from shrink.run.tool import run_tool
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())
@@ -199,17 +152,11 @@ def bench(
             hint="quantize the model first: shrink quantize MODEL --data D",
         )
     job = BenchJob(name=str(reference), model=reference.source(), threads=threads)
-    result = run_tool(job, Bench, console)
-    if json_:
-        console.document(to_plain(result))
-    elif not quiet:
-        for line in bench_lines(result):
-            console.print(line)
+    show_result(run_tool(job, Bench, console), console, bench_lines)
 
 
 def bench_lines(result: Bench) -> list[str]:
     """Return what a measurement says, for people."""
-    from shrink.base.figures import format_value
 
     threads = f"{result.threads} thread{'s' if result.threads > 1 else ''}"
     p50, p90 = (format_value(time_ms, "ms") for time_ms in (result.p50_ms, result.p90_ms))
@@ -225,19 +172,8 @@ def bench_lines(result: Bench) -> list[str]:
     ]
 
 
-_PROBLEM_CODE = 5
-
-
-def register_doctor(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("doctor")(doctor)
-
-
 def doctor(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """Check the installation; the output belongs in a bug report. Exit code 5 on a problem."""
-    from shrink.base.console import Console
-    from shrink.contract.codec import to_plain
-    from shrink.run.tool import examine, lines_of
 
     console = Console(as_json=json_, quiet=quiet)
     examination = examine(console)
@@ -247,4 +183,4 @@ def doctor(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
         for line in lines_of(examination):
             console.print(line)
     if examination.problems:
-        raise typer.Exit(_PROBLEM_CODE)
+        raise typer.Exit(ResourceError.exit_code)

@@ -119,8 +119,9 @@ class Plan:
 
     @property
     def data_path(self) -> Path | None:
-        """Where the data are."""
-        return None if self.recipe.data.path is None else Path(self.recipe.data.path)
+        """Where the data are; of `source: python` the file, without its function."""
+        text, is_function = self.recipe.data.path, self.recipe.data.source == "python"
+        return None if text is None else Path(text.rpartition(":")[0] if is_function else text)
 
     @property
     def custom_objects(self) -> Path | None:

@@ -6,7 +6,7 @@ import contextlib
 import copy
 import os
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from shrink.base import yaml
 from shrink.base.errors import RecipeError
-from shrink.base.foreign import JsonObject
+from shrink.base.foreign import Json, JsonObject
 from shrink.base.metrics import metric_of
 from shrink.base.yaml import parse_scalar
 from shrink.contract.model_source import Trust
@@ -199,6 +199,26 @@ class Sections:
     data: JsonObject = field(default_factory=dict)
     task: JsonObject = field(default_factory=dict)
     gates: JsonObject = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kind: str, values: Mapping[tuple[str, ...], Json]) -> Sections:
+        """Return the values of a verb by section.
+
+        Args:
+            kind: of the stage; `evaluate` has none.
+            values: by the path of each key: those of data and task begin with the section's name,
+                all others with a key of the stage or of `training`.
+        """
+        found = cls()
+        own = STAGES[kind].model_fields if kind in STAGES else {}
+        for (first, *rest), value in values.items():
+            keys, target = [first, *rest], found.stage if first in own else found.training
+            if first in ("data", "task"):
+                keys, target = rest, found.data if first == "data" else found.task
+            for key in keys[:-1]:
+                target = target.setdefault(key, {})
+            target[keys[-1]] = value
+        return found
 
 
 def single_recipe(

@@ -7,13 +7,19 @@ from pathlib import Path
 
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError
+from shrink.base.fields import parse_bytes
 from shrink.base.foreign import JsonObject
+from shrink.contract.findings import Profile
+from shrink.contract.job import ProfileJob
+from shrink.contract.model_source import Trust
+from shrink.model.reference import parse_model_reference
 from shrink.recipe.data_reference import NamedData
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
 from shrink.recipe.single import Sections, single_recipe
 from shrink.run.lineage import named_code
 from shrink.run.session import RUNS, free_name
+from shrink.run.tool import run_tool
 
 
 @dataclass(frozen=True)
@@ -74,3 +80,34 @@ def named_apart(recipe: JsonObject, plan: Plan, said: str, console: Console) -> 
         return plan
     console.say(f"{RUNS / recipe['name']} holds another run; this one goes to {RUNS / name}")
     return build_plan(recipe_from_mapping({**recipe, "name": name}, said))
+
+
+def profile_model(
+    model: str,
+    batch_size: int,
+    memory_limit: object,
+    trace: Path | None,
+    custom_objects: Path | None,
+    trust_model: bool,
+    console: Console,
+) -> Profile:
+    """Measure the memory of a training step of a model, as the command line names it.
+
+    Raises:
+        RecipeError: the limit is no size.
+        ShrinkError: the model cannot be used, or memory gives out.
+    """
+    try:
+        limit = None if memory_limit is None else parse_bytes(memory_limit)
+    except ValueError as error:
+        raise RecipeError(str(error), subject="--memory-limit") from error
+    reference = parse_model_reference(model, Path.cwd())
+    code = None if custom_objects is None else custom_objects.resolve()
+    job = ProfileJob(
+        name=str(reference),
+        model=reference.source(Trust(code, trust_model)),
+        batch_size=batch_size,
+        memory_limit=limit,
+        trace=None if trace is None else trace.resolve(),
+    )
+    return run_tool(job, Profile, console)

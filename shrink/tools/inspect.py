@@ -26,7 +26,6 @@ from shrink.contract.result import FirstLook
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.matching import (
-    ModelNames,
     artifact_names,
     in_model_order,
     keras_names,
@@ -168,28 +167,22 @@ def _looked_at(source: ModelSource, stored: Dataset, config: TaskConfig) -> _Loo
     path, decode = source.path, None
     compiled = None if source.function else read_compiled(path)
     if source.kind == "tflite":
-        given = read_float_tflite(path)
-        dataset = _in_order(stored, artifact_names(path))
-        interface = artifact_interface(path)
-        if dataset.has_boxes and config.decode is None:
-            decode = proposed_decode(dataset, interface)
-            config = config.model_copy(update={"decode": decode})
-        task = resolve_task(config, dataset, interface, compiled)
-        count = parameters(given.float32.content)
-        return _Look(given, dataset, task, count, 0, decode)
-    model = load_source(source)
-    dataset = _in_order(stored, keras_names(model))
-    interface = keras_interface(model)
+        given, names, interface = (
+            read_float_tflite(path),
+            artifact_names(path),
+            artifact_interface(path),
+        )
+        count, groups = parameters(given.float32.content), 0
+    else:
+        model = load_source(source)
+        given, names, interface = FloatModel(model), keras_names(model), keras_interface(model)
+        count, groups = model.count_params(), len(find_groups(model).groups)
+    dataset = in_model_order(stored, names) if needs_names(stored) else stored
     if dataset.has_boxes and config.decode is None:
         decode = proposed_decode(dataset, interface)
         config = config.model_copy(update={"decode": decode})
     task = resolve_task(config, dataset, interface, compiled)
-    groups = len(find_groups(model).groups)
-    return _Look(FloatModel(model), dataset, task, model.count_params(), groups, decode)
-
-
-def _in_order(dataset: Dataset, names: ModelNames) -> Dataset:
-    return in_model_order(dataset, names) if needs_names(dataset) else dataset
+    return _Look(given, dataset, task, count, groups, decode)
 
 
 def _quantized(source: FloatModel, dataset: Dataset) -> tuple[str, bytes]:

@@ -19,20 +19,12 @@ from shrink.contract.findings import (
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
-    from rich.table import Table
 
     from shrink.base.cache import CacheEntries, CacheSize
 
 _MOST_LAYERS = 12
 _MOST_SAME = 3
 _DAY_S = 24 * 3600
-_CACHE_COLUMNS: tuple[tuple[str, JustifyMethod], ...] = (
-    ("kind", "left"),
-    ("holds", "left"),
-    ("entries", "right"),
-    ("size", "right"),
-    ("oldest", "right"),
-)
 
 
 def show_profile(result: Profile, console: Console) -> None:
@@ -46,22 +38,23 @@ def show_profile(result: Profile, console: Console) -> None:
         console.print(f"largest batch  {result.largest_batch_size:,} expected to fit {limit}")
     for part, held in (result.split or {}).items():
         console.print(f"  {part.removesuffix('_bytes').replace('_', ' ')}: {_bytes(held)}")
-    curve = _table(("batch size", "right"), ("measured", "right"), ("predicted", "right"))
-    uncounted = []
-    for row in result.curve:
-        peaks = (row.training_peak_bytes, row.training_peak_predicted_bytes)
-        size = f"{row.batch_size:,}"
-        if any(peaks):
-            curve.add_row(size, *("-" if p is None else _bytes(p) for p in peaks))
-        else:
-            uncounted.append(size)
-    console.print(curve)
-    if uncounted:
+    peaks = {
+        f"{row.batch_size:,}": (row.training_peak_bytes, row.training_peak_predicted_bytes)
+        for row in result.curve
+    }
+    curve = [
+        (size, *("-" if peak is None else _bytes(peak) for peak in pair))
+        for size, pair in peaks.items()
+        if any(pair)
+    ]
+    _print_table(console, (">batch size", ">measured", ">predicted"), curve)
+    if uncounted := [size for size, pair in peaks.items() if not any(pair)]:
         console.print(f"too small for the allocator to count: batch size {', '.join(uncounted)}")
-    table = _table(("layer", "left"), ("output", "right"), ("weights", "right"))
-    for layer in result.layers[:_MOST_LAYERS]:
-        table.add_row(layer.name, _bytes(layer.activation_bytes), _bytes(layer.parameter_bytes))
-    console.print(table)
+    layers = [
+        (layer.name, _bytes(layer.activation_bytes), _bytes(layer.parameter_bytes))
+        for layer in result.layers[:_MOST_LAYERS]
+    ]
+    _print_table(console, ("layer", ">output", ">weights"), layers)
     more = len(result.layers) - _MOST_LAYERS
     if more > 0:
         console.print(f"and {more} layers with smaller outputs")
@@ -73,23 +66,30 @@ def show_profile(result: Profile, console: Console) -> None:
 
 def show_cache(result: CacheSize, console: Console) -> None:
     """Print what the cache holds, by kind."""
-    table = _table(*_CACHE_COLUMNS, ("kept unused", "right"))
-    for kind in result.kinds:
-        age = f"{kind.unused_s // _DAY_S} d"
-        count, size = f"{kind.entries:,}", _bytes(kind.bytes)
-        table.add_row(kind.kind, kind.holds, count, size, age, f"{kind.kept_days} d")
-    console.print(table)
+    rows = [
+        (
+            kind.kind,
+            kind.holds,
+            f"{kind.entries:,}",
+            _bytes(kind.bytes),
+            f"{kind.unused_s // _DAY_S} d",
+            f"{kind.kept_days} d",
+        )
+        for kind in result.kinds
+    ]
+    heads = ("kind", "holds", ">entries", ">size", ">oldest", ">kept unused")
+    _print_table(console, heads, rows)
     total, most = _bytes(result.bytes), _bytes(result.limit_bytes)
     _print_whole(f"{result.path}: {total}, of at most {most}", console)
 
 
 def show_cache_entries(result: CacheEntries, console: Console) -> None:
     """Print the entries of the cache, one a line."""
-    table = _table(("kind", "left"), ("key", "left"), ("size", "right"), ("unused for", "right"))
-    for entry in result.entries:
-        hours = f"{entry.unused_s / 3600:,.1f} h"
-        table.add_row(entry.kind, entry.key[:12], _bytes(entry.bytes), hours)
-    console.print(table)
+    rows = [
+        (one.kind, one.key[:12], _bytes(one.bytes), f"{one.unused_s / 3600:,.1f} h")
+        for one in result.entries
+    ]
+    _print_table(console, ("kind", "key", ">size", ">unused for"), rows)
 
 
 def show_inspection(result: KerasInspection | ArtifactInspection, console: Console) -> None:
@@ -100,31 +100,30 @@ def show_inspection(result: KerasInspection | ArtifactInspection, console: Conso
         _show_groups(result, result.groups, console)
     else:
         _print_whole(f"{result.path}: {result.parameters:,} parameters", console)
-        table = _table(
-            ("layer", "left"),
-            ("type", "left"),
-            ("output", "left"),
-            ("parameters", "right"),
-            ("zeros", "right"),
-        )
-        for layer in result.layers:
-            zeros = "" if layer.sparsity is None else f"{layer.sparsity:.0%}"
-            shapes = ", ".join(_shape(shape) for shape in layer.output_shapes)
-            table.add_row(layer.name, layer.type, shapes, f"{layer.parameters:,}", zeros)
-        console.print(table)
+        rows = [
+            (
+                layer.name,
+                layer.type,
+                ", ".join(_shape(shape) for shape in layer.output_shapes),
+                f"{layer.parameters:,}",
+                "" if layer.sparsity is None else f"{layer.sparsity:.0%}",
+            )
+            for layer in result.layers
+        ]
+        _print_table(console, ("layer", "type", "output", ">parameters", ">zeros"), rows)
 
 
 def show_data(result: DataCheck, console: Console) -> None:
     """Print the counts of a data set by class and split, and what cannot be read."""
     splits = result.splits
     classes = list(dict.fromkeys(name for split in splits.values() for name in split.classes))
-    table = _table(("class", "left"), *((name, "right") for name in splits))
     labels = {name: label for label, name in enumerate(result.class_names)}
+    rows = []
     for name in sorted(classes, key=lambda name: labels.get(name, len(labels))):
         numbered = name if str(labels.get(name)) == name else f"{labels.get(name, '')}  {name}"
-        table.add_row(numbered, *(f"{s.classes.get(name, 0):,}" for s in splits.values()))
-    table.add_row("all", *(f"{s.examples:,}" for s in splits.values()))
-    console.print(table)
+        rows.append((numbered, *(f"{s.classes.get(name, 0):,}" for s in splits.values())))
+    rows.append(("all", *(f"{s.examples:,}" for s in splits.values())))
+    _print_table(console, ("class", *(f">{name}" for name in splits)), rows)
     for name, split in splits.items():
         for part in split.inputs:
             shape = "x".join(map(str, part.shape)) or "scalar"
@@ -147,11 +146,11 @@ def _duplicates(groups: tuple[tuple[str, ...], ...]) -> list[str]:
 
 def _show_groups(result: KerasInspection, groups: tuple[GroupRow, ...], console: Console) -> None:
     _print_whole(f"{result.path}: {len(groups)} groups of channels", console)
-    table = _table(("made by", "left"), ("channels", "right"), ("also in", "left"))
+    rows = []
     for group in groups:
         others = [name for name in group.members if name not in group.layers]
-        table.add_row(", ".join(group.layers), f"{group.channels:,}", ", ".join(others))
-    console.print(table)
+        rows.append((", ".join(group.layers), f"{group.channels:,}", ", ".join(others)))
+    _print_table(console, ("made by", ">channels", "also in"), rows)
     for entry in result.protected or ():
         console.print(f"{entry.layer} keeps its channels: {entry.reason}", markup=False)
 
@@ -168,14 +167,16 @@ def _show_operators(result: ArtifactInspection, console: Console) -> None:
     for name, note in (("macs", result.macs_note), ("arena", result.arena_note)):
         if note:
             console.print(f"{name}: {note}", markup=False)
-    table = _table(
-        ("operator", "left"), ("inputs", "left"), ("weights", "left"), ("output", "left")
-    )
-    for operator in result.operators:
-        moving = [t for t in operator.inputs if not t.constant]
-        fixed = [t for t in operator.inputs if t.constant]
-        table.add_row(operator.name, _tensors(moving), _tensors(fixed), _tensors(operator.outputs))
-    console.print(table)
+    rows = [
+        (
+            operator.name,
+            _tensors(one for one in operator.inputs if not one.constant),
+            _tensors(one for one in operator.inputs if one.constant),
+            _tensors(operator.outputs),
+        )
+        for operator in result.operators
+    ]
+    _print_table(console, ("operator", "inputs", "weights", "output"), rows)
     floats = ", ".join(sorted(set(result.float_operators))) or "none"
     console.print(f"{result.quantized_operators} quantized operators; float operators: {floats}")
     for line in _audit_lines(result.audit):
@@ -188,13 +189,11 @@ def _show_memory_plan(plan: MemoryPlan, console: Console) -> None:
     console.print(
         f"memory plan of the file: {len(plan.tensors)} tensors in {_bytes(plan.size_bytes)}"
     )
-    table = _table(
-        ("tensor", "left"), ("offset", "right"), ("bytes", "right"), ("operators", "left")
-    )
-    for tensor in sorted(plan.tensors, key=lambda one: (one.operators, one.offset)):
-        first, last = tensor.operators
-        table.add_row(tensor.name, f"{tensor.offset:,}", f"{tensor.bytes:,}", f"{first}-{last}")
-    console.print(table)
+    rows = [
+        (one.name, f"{one.offset:,}", f"{one.bytes:,}", "-".join(map(str, one.operators)))
+        for one in sorted(plan.tensors, key=lambda one: (one.operators, one.offset))
+    ]
+    _print_table(console, ("tensor", ">offset", ">bytes", "operators"), rows)
 
 
 def _audit_lines(audit: Suitability) -> list[str]:
@@ -209,13 +208,18 @@ def _print_whole(line: str, console: Console) -> None:
     console.print(line, markup=False, soft_wrap=True)
 
 
-def _table(*columns: tuple[str, JustifyMethod]) -> Table:
+def _print_table(console: Console, heads: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+    """Print a table; columns whose heads begin with `>` are aligned at the right."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, justify in columns:
-        table.add_column(name, justify=justify, overflow="fold")
-    return table
+    for head in heads:
+        is_number = head.startswith(">")
+        justify: JustifyMethod = "right" if is_number else "left"
+        table.add_column(head.removeprefix(">"), justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def _bytes(value: int | None) -> str:

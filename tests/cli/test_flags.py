@@ -180,4 +180,4 @@ def test_help_says_what_the_flags_do(tmp_path: Path) -> None:
     assert "Stop after this stage." in told
     assert "Compute every stage again and store it anew." in told
     assert "Say what would be computed, why, and how long such a stage last took;" in told
-    assert "Write into a folder of another recipe's run or of other files." in told
+    assert "Write over another recipe's run, or over other files." in told

@@ -16,8 +16,9 @@ import typer
 
 from shrink.base.console import Console
 from shrink.base.errors import ShrinkError
-from shrink.cli import cache, reports, tools, verbs
-from shrink.run import export, session
+from shrink.cli import tools
+from shrink.cli.app import COMMANDS, build
+from shrink.run import export, session, verb
 from tests.cli.toy import write_toy
 
 WORDS = {
@@ -89,8 +90,10 @@ def _replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "guard_source", lambda *_: None)
     monkeypatch.setattr(session, "Runner", kept)
     monkeypatch.setattr(session, "run_plan", whole(session.run_plan))
-    monkeypatch.setattr(export, "export_model", whole(export.export_model))
+    monkeypatch.setattr(tools, "export_model", whole(export.export_model))
     monkeypatch.setattr("shrink.run.tool.run_tool", kept)
+    monkeypatch.setattr(tools, "run_tool", kept)
+    monkeypatch.setattr(verb, "run_tool", kept)
     monkeypatch.setattr(export, "run_tool", kept)
 
 
@@ -112,11 +115,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def app() -> typer.Typer:
     """The commands, with the flags of every verb."""
-    made = typer.Typer()
-    verbs.register(made, list(verbs.VERBS))
-    for room in (tools, reports, cache):
-        room.register(made)
-    return made
+    return build([*COMMANDS])
 
 
 @pytest.fixture

@@ -49,6 +49,7 @@ def test_validate_looks_at_the_values_of_small_data(folder: Path) -> None:
     (folder / "toy.npz").unlink()
     missing = shrink("validate", "toy.yaml", cwd=folder, store=folder)
     assert "the data is not here" in missing.stderr
+    assert shrink("validate", "tones-keyword", cwd=folder, store=folder).stderr == ""
 
 
 def test_validate_of_several_is_one_document(folder: Path) -> None:
