@@ -66,7 +66,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
     started = time.perf_counter()
     context = StageContext(job, send)
     context.start()
-    preserved = None if context.file_only else _preserved(context)
+    preserved = _preserved(context) if context.preserves else None
     outcome = run_stage(job, context)
     reached(f"stage-ran:{context.name}")
     host_peak = host_peak_bytes()

@@ -197,8 +197,8 @@ class StageContext:
 
     @property
     def file_only(self) -> bool:
-        """Whether a .tflite file is measured as it is, for which TensorFlow is not needed."""
-        return self.kind == "baseline" and self.input_path().suffix == ".tflite"
+        """Whether a .tflite file is measured or compacted, for which TensorFlow is not needed."""
+        return self.kind in ("baseline", "compact") and self.input_path().suffix == ".tflite"
 
     def start(self) -> None:
         """Set all seeds, and open the devices before anything else starts TensorFlow's runtime."""

@@ -134,6 +134,16 @@ def test_a_file_is_evaluated_and_gated(folder: Path, kind: str) -> None:
     assert missed.returncode == 1, missed.stderr
 
 
+def test_a_file_is_compacted_and_measured_in_one_run(folder: Path) -> None:
+    data, shape = write_data(folder, "npz")
+    (folder / "own.tflite").write_bytes(classifier(64, shape))
+    done = shrink(folder, "compact", "own.tflite", "--data", data, "--output", "compacted")
+    assert done.returncode == 0, done.stderr
+    stages = json.loads((folder / "compacted" / "report.json").read_text())["stages"]
+    assert [stage["kind"] for stage in stages] == ["baseline", "compact"]
+    assert {stage["metrics"]["accuracy"] for stage in stages} == {0.85}
+
+
 @pytest.mark.parametrize(
     "words",
     [
