@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -160,57 +160,29 @@ def source_of(name: str) -> Source:
     loaded = added.load()
     if not (isinstance(loaded, type) and issubclass(loaded, Source)):
         raise added.error(f"{added.point.value} is no class of shrink.data.config.Source")
-    return _Added(loaded(name), added)
+    source: Source = loaded(name)
+    for method in ("content", "check", "fit", "open"):
+        setattr(source, method, functools.partial(_called, added, getattr(source, method)))
+    return source
 
 
-class _Added(Source):
-    """A source of another package, whose errors name that package.
-
-    Args:
-        source: its source.
-        extension: the package.
-    """
-
-    def __init__(self, source: Source, extension: Extension) -> None:
-        super().__init__(source.name)
-        self._source, self._extension = source, extension
-        self.keys, self.needs_path, self.endings = source.keys, source.needs_path, source.endings
-        self.has_columns, self.has_paths = source.has_columns, source.has_paths
-
-    def content(self, config: DataConfig) -> Iterator[str]:
-        yield from source_code(self.name).values()
-        with self._named("content"):
-            for text in self._source.content(config):
-                if not isinstance(text, str):
-                    raise DataError(self._error(f"its content yielded no str: {text!r:.40}"))
-                yield text
-
-    def check(self, config: DataConfig) -> None:
-        with self._named("check"):
-            self._source.check(config)
-
-    def fit(
-        self, config: DataConfig, image_input: Callable[[], tuple[int, int, int] | None]
-    ) -> tuple[DataConfig, str | None]:
-        with self._named("fit"):
-            return self._source.fit(config, image_input)
-
-    def open(self, config: DataConfig, seed: int) -> Any:
-        with self._named("open"):
-            return self._source.open(config, seed)
-
-    @contextlib.contextmanager
-    def _named(self, method: str) -> Iterator[None]:
-        try:
-            yield
-        except (ShrinkError, MemoryError):
-            raise
-        except Exception as error:  # whatever foreign code raises
-            message = f"its {method} raised {type(error).__name__}: {error}"
-            raise DataError(self._error(message)) from error
-
-    def _error(self, why: str) -> str:
-        return self._extension.error(why).message
+def _called(added: Extension, method: Callable[..., object], *arguments: object) -> object:
+    """Call a method of another package's source; what it raises names the package."""
+    name = method.__name__
+    try:
+        answer = method(*arguments)
+        if not isinstance(answer, Iterator):
+            return answer
+        parts = list(answer)
+    except (ShrinkError, MemoryError):
+        raise
+    except Exception as error:  # whatever foreign code raises
+        message = f"its {name} raised {type(error).__name__}: {error}"
+        raise DataError(added.error(message).message) from error
+    for part in parts:
+        if not isinstance(part, str):
+            raise DataError(added.error(f"its {name} yielded no str: {part!r:.40}").message)
+    return parts
 
 
 def source_code(name: str) -> dict[str, str]:

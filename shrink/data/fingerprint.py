@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from shrink.base.foreign import Json
 from shrink.contract.usage import vocabulary_text
-from shrink.data.config import DataConfig, source_of
+from shrink.data.config import DataConfig, source_code, source_of
 from shrink.data.token_config import LEARNED, TokensConfig
 from shrink.model.user_reads import code_digest
 
@@ -29,7 +30,7 @@ def fingerprint(config: DataConfig) -> str:
     """
     source = source_of(config.source)
     digest = hashlib.sha256(os.fsencode(source.identity()))
-    for part in source.content(config):
+    for part in itertools.chain(source_code(config.source).values(), source.content(config)):
         digest.update(os.fsencode(f"\0{part}"))
     return digest.hexdigest()
 
