@@ -64,7 +64,7 @@ def split_examples(
             f"validation {sizes[1]}, none left to train on",
             hint="give more examples, or lower data.validation_split and data.test_split",
         )
-    split_of = _plain_splits(order, sizes) if labels is None else _strata(labels, order, sizes)
+    split_of = _strata(np.zeros(total, np.int64) if labels is None else labels, order, sizes)
     by_split = [np.flatnonzero(split_of == split).astype(np.int64) for split in range(3)]
     return Split(train=by_split[0], validation=by_split[2], test=by_split[1])
 
@@ -170,13 +170,6 @@ def apportion(
         chosen = ranked[free[ranked]][: abs(missing)]
         rounded[chosen] += step
     return rounded
-
-
-def _plain_splits(order: np.ndarray, sizes: list[int]) -> np.ndarray:
-    split_of = np.zeros(len(order), np.int64)
-    split_of[order[: sizes[0]]] = 1
-    split_of[order[sizes[0] : sum(sizes)]] = 2
-    return split_of
 
 
 def _strata(labels: np.ndarray, order: np.ndarray, sizes: list[int]) -> np.ndarray:
