@@ -233,14 +233,9 @@ def evaluate_batches(
         if slicings is not None:
             classes.add(outputs, targets, present)
     pooled = {term: pool(sums_of) for term, sums_of in parts.items()}
-    metrics: dict[str, float | None] = {
-        name: float(many.combine({term: one.value for term, one in pooled.items()}))
-        for name, many in terms.items()
-    }
-    scores = {
-        name: np.asarray(many.combine({term: one.scores for term, one in pooled.items()}))
-        for name, many in terms.items()
-    }
+    means_of = {name: one for name, many in terms.items() if (one := many.combined(pooled))}
+    metrics: dict[str, float | None] = {name: one.value for name, one in means_of.items()}
+    scores = {name: one.scores for name, one in means_of.items()}
     resampled = whole.resampled() if with_intervals else {}
     values = {name: None if one is None else one.value for name, one in resampled.items()}
     metrics |= values if with_intervals else whole.values()

@@ -23,11 +23,16 @@ class Terms:
     factors: Mapping[Term, float]
     divisor: int = 1
 
-    def combine(self, values: Mapping[Term, float | Array]) -> float | Array:
-        """Return the sum of what single outputs have, each by its factor, over the divisor."""
-        # One division at the end: a third of 1 + 1 + 1 is 1, to the last bit.
-        total = sum(factor * values[term] for term, factor in self.factors.items())
-        return total / self.divisor
+    def combined(self, pooled: Mapping[Term, Pooled]) -> Pooled | None:
+        """Return the sum over outputs, each by its factor, over the divisor; None where one lacks.
+
+        One division at the end: a third of 1 + 1 + 1 is 1, to the last bit.
+        """
+        if any(term not in pooled for term in self.factors):
+            return None
+        value = sum(factor * pooled[term].value for term, factor in self.factors.items())
+        scores = sum(factor * pooled[term].scores for term, factor in self.factors.items())
+        return Pooled(float(value / self.divisor), np.asarray(scores / self.divisor))
 
 
 def means_within(terms: Mapping[str, Terms], parts: Mapping[Term, Sequence[Sums]]) -> MeansWithin:
@@ -50,14 +55,6 @@ def means_within(terms: Mapping[str, Terms], parts: Mapping[Term, Sequence[Sums]
             term: Sums(each.values[chosen], each.valid[chosen]) for term, each in totals.items()
         }
         pooled = {term: pool([each]) for term, each in some.items() if each.valid.any()}
-        return {name: _combined(many, pooled) for name, many in terms.items()}
+        return {name: many.combined(pooled) for name, many in terms.items()}
 
     return within
-
-
-def _combined(many: Terms, pooled: Mapping[Term, Pooled]) -> Pooled | None:
-    if any(term not in pooled for term in many.factors):
-        return None
-    value = many.combine({term: pooled[term].value for term in many.factors})
-    scores = many.combine({term: pooled[term].scores for term in many.factors})
-    return Pooled(float(value), np.asarray(scores))
