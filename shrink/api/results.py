@@ -149,7 +149,7 @@ class Run:
     def __str__(self) -> str:
         from rich.console import Console as RichConsole
 
-        from shrink.report.text import render_report
+        from shrink.report.sections import render_report
 
         stream = io.StringIO()
         console = RichConsole(file=stream, width=_TEXT_COLUMNS, highlight=False)
@@ -159,7 +159,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: verdict, warnings, table of stages, gates."""
-        from shrink.report.notebook import notebook_html
+        from shrink.report.sections import notebook_html
 
         return notebook_html(self.report, self.folder)
 
@@ -241,7 +241,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the table of the comparison's page."""
-        from shrink.report.notebook import notebook_comparison_html
+        from shrink.report.comparison import notebook_comparison_html
 
         return notebook_comparison_html(self.document, self.folder)
 

@@ -241,20 +241,23 @@ class Channel:
         self._lock = threading.Lock()
 
     def send(self, message: JsonObject) -> None:
-        """Send a message of the module's own.
+        """Send a message of the module's own."""
+        self._send(json.dumps(message))
 
-        Raises:
-            ValueError: it holds a number that JSON does not know.
-        """
-        line = json.dumps(message, allow_nan=False).encode() + b"\n"
+    def _send(self, text: str) -> None:
+        line = text.encode() + b"\n"
         with self._lock:
             view = memoryview(line)
             while view:
                 view = view[os.write(self._descriptor, view) :]
 
     def answer(self, result: JsonObject) -> None:
-        """Send an answer; one that is sent later replaces it."""
-        self.send({"result": result})
+        """Send an answer; one that is sent later replaces it.
+
+        Raises:
+            ValueError: it holds a number that JSON does not know.
+        """
+        self._send(json.dumps({"result": result}, allow_nan=False))
 
 
 def serve(

@@ -47,6 +47,7 @@ class Figure:
         title: what it is called on pages and axes.
         meaning: a sentence for the documentation.
         range: what it and its interval cannot leave; None where nothing is known of that.
+        largest: whether a run's own value is the largest of all stages.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Figure:
     title: str = ""
     meaning: str = ""
     range: Range | None = None
+    largest: bool = False
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -121,30 +123,35 @@ FIGURES: dict[str, Figure] = {
         ),
         Figure(
             *("training_peak_bytes", "memory", "bytes"),
+            largest=True,
             head="training",
             title="training peak",
             meaning="The most memory that any one device held while training.",
         ),
         Figure(
             *("training_peak_predicted_bytes", "memory", "bytes"),
+            largest=True,
             head="predicted training",
             title="predicted training peak",
             meaning="The planner's prediction of it, fixed before training.",
         ),
         Figure(
             *("training_peak_allocator_bytes", "memory", "bytes"),
+            largest=True,
             head="allocator",
             title="training peak, allocator's part",
             meaning="The part of it that the device's allocator counts.",
         ),
         Figure(
             *("training_peak_small_bytes", "memory", "bytes"),
+            largest=True,
             head="small tensors",
             title="training peak, small tensors' part",
             meaning="The part of it in small tensors on a CPU, which bypass that allocator.",
         ),
         Figure(
             *("training_host_peak_bytes", "memory", "bytes"),
+            largest=True,
             head="training host",
             title="host memory while training",
             meaning="The most resident memory of the worker process up to the end of "
@@ -152,6 +159,7 @@ FIGURES: dict[str, Figure] = {
         ),
         Figure(
             *("stage_host_peak_bytes", "memory", "bytes"),
+            largest=True,
             head="process",
             title="host memory of the process",
             meaning="The most resident memory of the stage's process, conversion and "
@@ -228,6 +236,11 @@ COSTS = (
     *("gzip_bytes", "training_peak_bytes", "inference_peak_bytes", "cpu_operators"),
 )
 """What a metric is weighed against, the most important first: plots, comparisons, headlines."""
+PEAK = "training_peak_bytes"
+PICTURE = ("tflite_bytes", "arena_bytes", PEAK)
+"""Bars by stage on the first screen of a report."""
+MEMORY_BARS = ("training_host_peak_bytes", "inference_peak_bytes")
+"""Bars by stage further down."""
 
 
 def figures_of(group: Group) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def placed_lines(result: Placing) -> list[str]:
     before, after = result.file_bytes_before, result.file_bytes
     same = f"file        {before:,} -> {after:,} bytes" if result.changed else ""
     return [
-        *(f"placed      {line}" for line in sentences_of(result.placement, named=False)),
+        *(f"placed      {line}" for line in sentences_of(result.placement)),
         *left,
         *filter(None, [same]),
         f"written     {result.path}{'' if result.changed else ', the same bytes'}",

@@ -45,24 +45,17 @@ class ContractError(ValueError):
     Args:
         problem: what is wrong.
         path: of the value, as in `inputs.model.path` or `probed[2]`; empty for all of it.
-        missing: the key that the value lacks, if that is the problem.
-        wanted: what it should be, if that is the problem, as in `a number`.
     """
 
-    def __init__(
-        self, problem: str, path: str = "", *, missing: str = "", wanted: str = ""
-    ) -> None:
+    def __init__(self, problem: str, path: str = "") -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
         self.problem = problem
         self.path = path
-        self.missing = missing
-        self.wanted = wanted
 
     def below(self, key: str) -> ContractError:
         """Return the same error, seen from what holds the value at `key`."""
         joint = "." if self.path and not self.path.startswith("[") else ""
-        path = f"{key}{joint}{self.path}"
-        return ContractError(self.problem, path, missing=self.missing, wanted=self.wanted)
+        return ContractError(self.problem, f"{key}{joint}{self.path}")
 
 
 def left_out(default: T) -> T:
@@ -82,11 +75,11 @@ def to_plain(value: object) -> Json:
     """Return what `value` is as JSON: dicts, lists, text, numbers, booleans and None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         plain = JsonObject()
-        for field in _fields(cast("TypeForm", type(value))):
+        for field in dataclasses.fields(value):
             item = getattr(value, field.name)
-            if field.unknown:
+            if _UNKNOWN in field.metadata:
                 plain |= to_plain(item)
-            elif not (field.left_out and item == field.default):
+            elif not (_LEFT_OUT in field.metadata and item == field.default):
                 plain[field.name] = to_plain(item)
         return plain
     if isinstance(value, Mapping):
@@ -113,30 +106,11 @@ def from_plain(kind: type[T], plain: Json, unknown: Literal["refuse", "drop"] = 
 _Reader = Callable[[Json], object]
 
 
-class _Field(typing.NamedTuple):
-    name: str
-    kind: TypeForm
-    default: object
-    required: bool
-    left_out: bool
-    unknown: bool
-
-
 @functools.cache
-def _fields(kind: TypeForm) -> tuple[_Field, ...]:
+def _fields(kind: TypeForm) -> dict[str, tuple[TypeForm, dataclasses.Field[Any]]]:
+    """Return the fields of a dataclass by name, with what their annotations say."""
     kinds = typing.get_type_hints(kind)
-    missing = dataclasses.MISSING
-    return tuple(
-        _Field(
-            one.name,
-            kinds[one.name],
-            one.default,
-            one.default is missing and one.default_factory is missing,
-            one.metadata.get(_LEFT_OUT, False),
-            one.metadata.get(_UNKNOWN, False),
-        )
-        for one in dataclasses.fields(kind)
-    )
+    return {one.name: (kinds[one.name], one) for one in dataclasses.fields(kind)}
 
 
 @functools.cache
@@ -219,15 +193,16 @@ def _read_mapping(kind: TypeForm, drop: bool, plain: Json) -> dict[str, object]:
 
 
 def _read_fields(kind: TypeForm, drop: bool, plain: Json) -> object:
-    fields, values, left = _fields(kind), {}, dict(_object(plain))
-    for field in fields:
-        if not field.unknown and field.name in left:
-            read = _reader(field.kind, drop)
-            values[field.name] = _inner(read, left.pop(field.name), field.name)
-        elif field.required:
-            raise ContractError(f"key {field.name!r} is missing", missing=field.name)
-    if open_field := next((field.name for field in fields if field.unknown), None):
-        values[open_field] = left
+    values, left, unknown = {}, dict(_object(plain)), None
+    for name, (annotation, field) in _fields(kind).items():
+        if _UNKNOWN in field.metadata:
+            unknown = name
+        elif name in left:
+            values[name] = _inner(_reader(annotation, drop), left.pop(name), name)
+        elif field.default is field.default_factory is dataclasses.MISSING:
+            raise ContractError(f"key {name!r} is missing")
+    if unknown is not None:
+        values[unknown] = left
     elif left and not drop:
         raise ContractError(f"key {min(left)!r} is not known")
     return kind(**values)
@@ -249,4 +224,4 @@ def _object(plain: Json) -> Mapping[str, Json]:
 def _not(wanted: str, plain: Json) -> ContractError:
     text = repr(plain)
     shown = text if len(text) <= 60 else text[:57] + "..."
-    return ContractError(f"{wanted} is wanted, not {shown}", wanted=wanted)
+    return ContractError(f"{wanted} is wanted, not {shown}")

@@ -168,8 +168,3 @@ class Comparison:
     headline: tuple[str, ...] = left_out(())
     best: str | None = left_out(None)
     best_run: str | None = left_out(None)
-
-    @property
-    def setting_names(self) -> list[str]:
-        """The keys that rows have, in order."""
-        return list(dict.fromkeys(key for row in self.rows for key in row.settings))

@@ -1,12 +1,11 @@
 """What a worker tells its parent: events, and a heartbeat in memory that both see.
 
-An event is one JSON object a line; `event` is the name of its type. JSON knows no NaN and no
-infinity: such a number is null there, and `not_finite` says what it is.
+An event is one JSON object a line; `event` is the name of its type. Python writes and reads NaN and
+infinities there, which a loss may be.
 """
 
 from __future__ import annotations
 
-import math
 import mmap
 import os
 import struct
@@ -61,35 +60,17 @@ _KINDS: Mapping[str, type[Event]] = {
     "lost": Lost,
     "tick": Tick,
 }
-_NOT_FINITE = "not_finite"
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def message_to_plain(message: Event) -> JsonObject:
     """Return a message as JSON's data."""
-    lost: list[Json] = []
-    plain = _finite(to_plain(message), (), lost)
-    return {"event": _NAMES[type(message)], **plain, **({_NOT_FINITE: lost} if lost else {})}
-
-
-def _finite(value: Json, path: tuple[str, ...], lost: list[Json]) -> Json:
-    """Return a value with null for NaN and infinities; `lost` takes what is where."""
-    if isinstance(value, dict):
-        return {key: _finite(item, (*path, key), lost) for key, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        lost.append([[*path], str(value)])
-        return None
-    return value
+    return {"event": _NAMES[type(message)], **to_plain(message)}
 
 
 def read_message(plain: Mapping[str, Json]) -> Event:
     """Return the message that `message_to_plain` made plain."""
-    fields = {key: value for key, value in plain.items() if key not in ("event", _NOT_FINITE)}
-    for (*above, last), number in plain.get(_NOT_FINITE, ()):
-        within = fields
-        for key in above:
-            within = within[key]
-        within[last] = float(number)
+    fields = {key: value for key, value in plain.items() if key != "event"}
     return from_plain(_KINDS[plain["event"]], fields)
 
 

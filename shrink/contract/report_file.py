@@ -17,21 +17,9 @@ def report_of(document: Mapping[str, object]) -> Report:
     """Return the report that a document of JSON is.
 
     Raises:
-        ValueError: it is none; the message names the place, such as `stages[2].size`.
+        ContractError: it is none; the message names the place, such as `stages[2].size`.
     """
-    try:
-        return from_plain(Report, document, unknown="drop")
-    except ContractError as error:
-        raise ValueError(_problem(error)) from None
-
-
-def _problem(error: ContractError) -> str:
-    where = error.path or "the document"
-    if error.missing:
-        return f"{error.path}{'.' if error.path else ''}{error.missing} is missing"
-    if error.wanted == "an object":
-        return f"{where} is not a mapping"
-    return f"{where} has the wrong type: {error.problem}"
+    return from_plain(Report, document, unknown="drop")
 
 
 def read_report(path: Path) -> Report:
@@ -64,7 +52,7 @@ def read_report(path: Path) -> Report:
         )
     try:
         return report_of(document)
-    except ValueError as error:
+    except ContractError as error:
         raise InputError(f"is not a report of shrink: {error}", subject=file) from error
 
 

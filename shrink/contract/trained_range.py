@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from shrink.base.foreign import Json
+from shrink.contract.codec import ContractError, from_plain
 
 TRAITS = ("sparsity", "clusters")
 """What a stage may have to preserve."""
@@ -65,11 +66,9 @@ def brought_from_plain(value: Json) -> Brought:
 
 
 def _range(item: Json) -> TrainedRange | None:
-    if not isinstance(item, list) or len(item) != 4:
+    try:
+        row = from_plain(tuple[str, bool, float, float], item)
+    except ContractError:
         return None
-    layer, before, low, high = item
-    if not isinstance(layer, str) or not isinstance(before, bool):
-        return None
-    if not all(isinstance(end, int | float) and math.isfinite(end) for end in (low, high)):
-        return None
-    return TrainedRange(layer, before, float(low), float(high)) if low < high else None
+    one = TrainedRange(*row)
+    return one if -math.inf < one.low < one.high < math.inf else None

@@ -15,7 +15,7 @@ from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.comparison import COMPARE_NAME, ComparedRow, Comparison
 from shrink.contract.report_file import read_report
 from shrink.recipe.recipe_diff import settings_that_differ
-from shrink.report.compared import RunToCompare, Titled, compare_runs
+from shrink.report.compared import RunToCompare, compare_runs
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,16 @@ def compare_folders(paths: Sequence[Path], output: Path | None) -> Comparison:
     _check_output(output, named)
     runs = list(_distinct(run for one in named for run in _runs(one, output)))
     if alone is not None:
-        return compare_runs(runs, Titled(alone.title, True, alone.repeat, alone.jobs))
+        titled = Comparison(
+            rows=(), title=alone.title, sweep=True, repeat=alone.repeat, jobs=alone.jobs
+        )
+        return compare_runs(runs, titled)
     settings = settings_that_differ([run.report for run in runs])
     runs = [replace(run, settings=own) for run, own in zip(runs, settings, strict=True)]
     repeats = [one.sweep.repeat for one in named if one.sweep is not None and one.sweep.repeat]
     title = f"{len(runs)} runs" if len(runs) != 1 else runs[0].name
-    return compare_runs(_called_apart(runs), Titled(title, repeat=max(repeats, default=None)))
+    titled = Comparison(rows=(), title=title, repeat=max(repeats, default=None))
+    return compare_runs(_called_apart(runs), titled)
 
 
 def _prefixed(named: Sequence[_Named]) -> list[_Named]:

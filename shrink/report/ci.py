@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 from shrink.base.errors import RecipeError, ShrinkError
 from shrink.contract.report import Report
 from shrink.report.content import artifact_paths, errors_of, warnings_of
-from shrink.report.gate_lines import GateLine, gate_lines
+from shrink.report.gate_lines import gate_lines
 from shrink.report.headline import ending, verdict
-from shrink.report.text import render_markdown
+from shrink.report.page import legal, template
+from shrink.report.sections import render_markdown
 
-_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, not even as an entity (Char, production 2)."""
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 
 
@@ -37,109 +35,24 @@ def render_junit(report: Report) -> str:
     warnings, and that is the one mark that CI shows without failing the build. How the run ended
     and what the report warns of is the output of the suite of stages.
     """
-    root = ElementTree.Element("testsuites")
-    name = report.recipe.name
-    suites = ((f"{name}.stages", _stage_cases(report)), (f"{name}.gates", _gate_cases(report)))
-    output = [f"{name}: {verdict(report)}", *(f"warning: {w.text()}" for w in warnings_of(report))]
-    for number, (suite, cases) in enumerate(suites):
-        root.append(_suite(number, suite, cases, _started(report), output if number == 0 else []))
-    ElementTree.indent(root)
-    body = ElementTree.tostring(root, encoding="unicode")
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
-
-
-def _suite(
-    number: int,
-    name: str,
-    cases: Sequence[ElementTree.Element],
-    timestamp: str,
-    output: Sequence[str],
-) -> ElementTree.Element:
-    seconds = sum(float(case.attrib["time"]) for case in cases)
-    suite = _element(
-        "testsuite",
-        name=name,
-        package="shrink",
-        id=str(number),
-        timestamp=timestamp,
-        hostname="localhost",
-        tests=str(len(cases)),
-        failures=str(_count(cases, "failure")),
-        errors=str(_count(cases, "error")),
-        skipped=str(_count(cases, "skipped")),
-        time=f"{seconds:.3f}",
-    )
-    suite.append(_element("properties"))
-    for case in cases:
-        case.set("classname", suite.attrib["name"])
-        suite.append(case)
-    suite.extend([_element("system-out", "\n".join(output) or None), _element("system-err")])
-    return suite
-
-
-def _stage_cases(report: Report) -> list[ElementTree.Element]:
-    errors = {name: (message, hint) for name, message, hint in errors_of(report)}
-    cases = []
-    for stage in report.stages:
-        case = _case(stage.name, stage.duration_s)
-        if stage.name in errors:
-            message, hint = errors[stage.name]
-            kind = (stage.error and stage.error.type) or "StageError"
-            text = f"{message}\nhint: {hint}" if hint else message
-            case.append(_element("error", text, message=message, type=kind))
-        elif stage.status == "skipped":
-            case.append(_element("skipped", message="an earlier stage did not finish"))
-        cases.append(case)
-    return cases
-
-
-def _gate_cases(report: Report) -> list[ElementTree.Element]:
-    return [_gate_case(line) for line in gate_lines(report)]
-
-
-def _gate_case(line: GateLine) -> ElementTree.Element:
-    case = _case(f"{line.name} ({line.stage})", None)
-    text = f"{line.comparison}: {line.reason}" if line.reason else line.comparison
-    if line.mark == "FAIL":
-        case.append(_element("failure", f"{line.name} of {line.stage}: {text}", message=text))
-        case[0].set("type", "missed gate")
-    elif line.mark == "WARN":
-        case.append(_element("skipped", message=f"warning: {text}"))
-    elif line.mark == "SKIP":
-        case.append(_element("skipped", message=f"not checked: {line.reason or text}"))
-    return case
-
-
-def _case(name: str, seconds: float | None) -> ElementTree.Element:
-    return _element("testcase", name=name, classname="", time=f"{seconds or 0:.3f}")
-
-
-def _element(tag: str, text: str | None = None, **attributes: str) -> ElementTree.Element:
-    element = ElementTree.Element(tag, {key: _clean(value) for key, value in attributes.items()})
-    element.text = None if text is None else _clean(text)
-    return element
-
-
-def _clean(text: str) -> str:
-    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)
-
-
-def _count(cases: Sequence[ElementTree.Element], tag: str) -> int:
-    return sum(case.find(tag) is not None for case in cases)
-
-
-def _started(report: Report) -> str:
-    """Return when the first stage was measured, without the zone, which the schemas refuse."""
+    output = [f"{report.recipe.name}: {verdict(report)}"]
+    output += [f"warning: {warning.text()}" for warning in warnings_of(report)]
+    # The schemas refuse the zone of a time.
     times = [stage.measured.at or "" for stage in report.stages if stage.measured]
     starts = [match[0] for time in times if (match := _TIME.match(time))]
-    return min(starts, default="1970-01-01T00:00:00")
+    return template("junit.xml", legal).render(
+        report=report,
+        errors={name: (message, hint) for name, message, hint in errors_of(report)},
+        gates=gate_lines(report),
+        output="\n".join(output),
+        started=min(starts, default="1970-01-01T00:00:00"),
+    )
 
 
 SUMMARY_BYTES = 1024 * 1024
 """GitHub refuses the whole summary of a step that is larger."""
 SUMMARY_COLUMNS = 10
 """About as many as fit beside each other on GitHub's page."""
-_CUT = "\n\n*This summary was cut; {} holds all of it.*\n"
 _Escapes = dict[str, str | int | None]
 _DATA: _Escapes = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _PROPERTY: _Escapes = {**_DATA, ":": "%3A", ",": "%2C"}
@@ -157,30 +70,9 @@ def publish(report: Report, run_folder: Path, environment: Environment = os.envi
     Returns:
         Warnings. A summary that cannot be written fails no run.
     """
-    warnings = []
-    if path := environment.get("GITHUB_STEP_SUMMARY"):
-        room = SUMMARY_BYTES - _size(Path(path))
-        warnings += _append("GITHUB_STEP_SUMMARY", path, summary(report, room))
-    if path := environment.get("GITHUB_OUTPUT"):
-        warnings += _append("GITHUB_OUTPUT", path, output_lines(report, run_folder))
-    return warnings
-
-
-def summary(report: Report, room: int) -> str:
-    """Return the report as Markdown in at most `room` bytes, cut between lines.
-
-    Its table has the columns that matter most; report.md has all.
-    """
-    return _fitting(render_markdown(report, most_columns=SUMMARY_COLUMNS), room, "report.md")
-
-
-def _fitting(text: str, room: int, where: str) -> str:
-    if len(text.encode()) <= room:
-        return text
-    told = _CUT.format(where)
-    cut = text.encode()[: max(room - len(told.encode()), 0)].decode(errors="ignore")
-    whole = cut.rpartition("\n")[0]
-    return whole + told if whole else ""
+    # The table has the columns that matter most; report.md has all.
+    text = render_markdown(report, most_columns=SUMMARY_COLUMNS)
+    return _publish(text, "report.md", output_lines(report, run_folder), environment)
 
 
 def publish_comparison(
@@ -191,14 +83,29 @@ def publish_comparison(
     Returns:
         A warning for each file that cannot be written to.
     """
+    outputs = _output("passed", "true" if passed else "false")
+    return _publish(markdown, "compare.md", outputs, environment)
+
+
+def _publish(text: str, file: str, outputs: str, environment: Environment) -> list[str]:
     warnings = []
     if path := environment.get("GITHUB_STEP_SUMMARY"):
-        text = _fitting(markdown, SUMMARY_BYTES - _size(Path(path)), "compare.md")
-        warnings += _append("GITHUB_STEP_SUMMARY", path, text)
+        place = Path(path)
+        room = SUMMARY_BYTES - (place.stat().st_size if place.is_file() else 0)
+        warnings += _append("GITHUB_STEP_SUMMARY", path, fitting(text, room, file))
     if path := environment.get("GITHUB_OUTPUT"):
-        line = _output("passed", "true" if passed else "false")
-        warnings += _append("GITHUB_OUTPUT", path, line)
+        warnings += _append("GITHUB_OUTPUT", path, outputs)
     return warnings
+
+
+def fitting(text: str, room: int, file: str) -> str:
+    """Return a text in at most `room` bytes, cut between lines; `file` has all of it."""
+    if len(text.encode()) <= room:
+        return text
+    told = f"\n\n*This summary was cut; {file} holds all of it.*\n"
+    cut = text.encode()[: max(room - len(told.encode()), 0)].decode(errors="ignore")
+    whole = cut.rpartition("\n")[0]
+    return whole + told if whole else ""
 
 
 def output_lines(report: Report, run_folder: Path) -> str:
@@ -253,22 +160,14 @@ def wanted(environment: Environment = os.environ) -> bool:
 
 
 def _told(error: ShrinkError, environment: Environment) -> tuple[dict[str, str], str]:
-    properties = {"title": "shrink"}
-    message = (
-        error.message
-        if error.position or not error.subject
-        else (f"{error.subject}: {error.message}")
-    )
-    if error.position is not None and error.position.line:
-        file = error.position.file
-        workspace = environment.get("GITHUB_WORKSPACE")
-        path = Path(file).absolute()
-        inside = bool(workspace) and path.is_relative_to(str(workspace))
-        properties |= {
-            "file": (str(path.relative_to(str(workspace))) if inside else file),
-            "line": str(error.position.line),
-            "col": str(error.position.column),
-        }
+    place, properties, message = error.position, {"title": "shrink"}, error.message
+    if place is None and error.subject:
+        message = f"{error.subject}: {message}"
+    if place is not None and place.line:
+        file, workspace = Path(place.file).absolute(), environment.get("GITHUB_WORKSPACE")
+        inside = bool(workspace) and file.is_relative_to(str(workspace))
+        shown = str(file.relative_to(str(workspace))) if inside else place.file
+        properties |= {"file": shown, "line": str(place.line), "col": str(place.column)}
     return properties, f"{message}\nhint: {error.hint}" if error.hint else message
 
 
@@ -298,7 +197,3 @@ def _append(variable: str, path: str, text: str) -> list[str]:
     except OSError as error:
         return [f"{variable}: cannot write to {path}: {error.strerror}"]
     return []
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0

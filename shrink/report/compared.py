@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 from shrink.base.errors import listed
 from shrink.base.figures import COSTS, DURATION, FIGURES, LOSS, figure_of
@@ -21,6 +21,7 @@ from shrink.contract.comparison import (
     RowStatus,
     Spread,
 )
+from shrink.contract.details import Limits
 from shrink.contract.report import Failure, Report, Stage
 from shrink.contract.tested import tested_on
 from shrink.report.content import stage_figures, was_stopped
@@ -53,79 +54,57 @@ class RunToCompare:
     error: Failure | None = None
 
 
-@dataclass(frozen=True)
-class Titled:
-    """What a comparison is of: see `Comparison`."""
-
-    title: str
-    sweep: bool = False
-    repeat: int | None = None
-    jobs: int = 1
-    split: Literal["test", "validation"] = "test"
-    headline: tuple[str, ...] = ()
-    best: str | None = None
-    best_run: str | None = None
-    warnings: tuple[str, ...] = ()
-
-
-def compare_runs(runs: Sequence[RunToCompare], titled: Titled) -> Comparison:
+def compare_runs(runs: Sequence[RunToCompare], titled: Comparison) -> Comparison:
     """Return the runs side by side, with fronts and warnings.
 
     Args:
         runs: in the order of the rows; at least one.
-        titled: what they are.
+        titled: what they are, without rows.
     """
     rows = tuple(row for run in runs for row in _rows(run))
     repeats = tuple(_repeated(rows)) if titled.repeat else ()
     metric = _main_metric(rows)
-    return Comparison(
-        title=titled.title,
-        sweep=titled.sweep,
-        repeat=titled.repeat,
-        jobs=titled.jobs,
+    return replace(
+        titled,
         metric=metric,
         rows=rows,
         repeats=repeats,
         fronts=tuple(_fronts(shown_rows(rows, repeats), metric)),
         warnings=(*titled.warnings, *_warnings(runs, rows, titled)),
-        split=titled.split,
-        headline=titled.headline,
-        best=titled.best,
-        best_run=titled.best_run,
     )
 
 
 def _rows(run: RunToCompare) -> Iterator[ComparedRow]:
+    row = ComparedRow(
+        name=run.name,
+        run=run.place,
+        settings=run.settings,
+        combination=run.combination,
+        status=_status_without_report(run.error),
+        error=run.error,
+        figures={},
+        intervals={},
+        delta={},
+    )
     if run.report is None:
-        yield ComparedRow(
-            name=run.name,
-            run=run.place,
-            settings=run.settings,
-            combination=run.combination,
-            status=_status_without_report(run.error),
-            error=run.error,
-            figures={},
-            intervals={},
-            delta={},
-        )
+        yield row
         return
     ends = run.report.ends
     for stage in ends:
-        yield _row(run, run.report, stage, len(ends) > 1)
+        name = f"{run.name} / {stage.name}" if len(ends) > 1 else run.name
+        yield _ended(replace(row, name=name), run.report, stage)
 
 
-def _row(run: RunToCompare, report: Report, stage: Stage, several: bool) -> ComparedRow:
+def _ended(row: ComparedRow, report: Report, stage: Stage) -> ComparedRow:
+    """Return a row with what became of the last stage of a branch."""
     missed = [g for g in report.gates if not g.passed and g.judged and g.level == "fail"]
     own = tuple(gate.name for gate in missed if gate.stage in (None, stage.name))
     failed = next((one for one in report.stages if one.status == "failed"), None)
     ended = stage.status in ("done", "cached")
-    return ComparedRow(
-        name=f"{run.name} / {stage.name}" if several else run.name,
-        run=run.place,
+    return replace(
+        row,
         stage=stage.name,
         recipe=report.recipe.name,
-        settings=run.settings,
-        combination=run.combination,
         status=_status(report, failed, ended, own),
         gates_missed=own,
         error=None if ended or failed is None else failed.error or Failure(),
@@ -201,14 +180,18 @@ def points_of(rows: Sequence[AnyRow], x: str, y: str) -> list[Point]:
         if across is None or up is None:
             continue
         limits = up if isinstance(up, Spread) else cast("ComparedRow", row).intervals.get(y)
-        value = _value(up)
-        low = value if limits is None or limits.low is None else min(limits.low, value)
-        high = value if limits is None or limits.high is None else max(limits.high, value)
         settings, _, branch = row.name.partition(" / ")
         short = ", ".join(row.settings.values()) + (f" / {branch}" if branch else "")
         label = short if " = " in settings and row.settings else row.name
-        points.append(Point(row.name, label, _value(across), value, low, high))
+        points.append(point_at(row.name, label, _value(across), _value(up), limits))
     return points
+
+
+def point_at(name: str, label: str, x: float, y: float, limits: Limits | Spread | None) -> Point:
+    """Return a point; limits that are not known are the value itself."""
+    low = y if limits is None or limits.low is None else min(limits.low, y)
+    high = y if limits is None or limits.high is None else max(limits.high, y)
+    return Point(name, label, x, y, low, high)
 
 
 def _value(figure: float | Spread) -> float:
@@ -296,9 +279,9 @@ def _spreads(
 
 
 def _warnings(
-    runs: Sequence[RunToCompare], rows: Sequence[ComparedRow], titled: Titled
+    runs: Sequence[RunToCompare], rows: Sequence[ComparedRow], titled: Comparison
 ) -> Iterator[str]:
-    yield from _other_examples(rows, titled)
+    yield from _other_examples(rows)
     reports = [(run.name, run.report) for run in runs if run.report is not None]
     machines = {
         stage.measured.machine for _, report in reports for stage in report.ends if stage.measured
@@ -314,38 +297,27 @@ def _warnings(
         )
 
 
-def _other_examples(rows: Sequence[ComparedRow], titled: Titled) -> Iterator[str]:
+def _other_examples(rows: Sequence[ComparedRow]) -> Iterator[str]:
     """Say which runs or combinations were tested on other examples than the others.
 
     A combination some of whose seeds are missing may have been tested on fewer than the others.
     """
-    groups: dict[str, list[ComparedRow]] = {}
+    examples: dict[str, frozenset[str]] = {}
     for row in rows:
         if row.tested_on is not None:
-            groups.setdefault(row.combination or row.name, []).append(row)
-    examples = {
-        name: frozenset(row.tested_on for row in mine if row.tested_on is not None)
-        for name, mine in groups.items()
-    }
+            name = row.combination or row.name
+            examples[name] = examples.get(name, frozenset()) | {row.tested_on}
     if any(len(one) > 1 for one in examples.values()):
         yield (
             "each seed draws test examples of its own from this data: the deviation over seeds "
             "holds that, too"
         )
-    largest = max(examples.values(), key=len, default=frozenset[str]())
+    combinations = {row.combination for row in rows}
+    largest = max(examples.values(), key=len, default=frozenset())
     by_examples: dict[frozenset[str], list[str]] = {}
-    for name, mine in groups.items():
-        runs = len({row.run for row in mine})
-        is_part = mine[0].combination is not None and runs < (titled.repeat or 1)
-        own = largest if is_part and examples[name] < largest else examples[name]
-        by_examples.setdefault(own, []).append(name)
+    for name, own in examples.items():
+        is_part = name in combinations and own < largest
+        by_examples.setdefault(largest if is_part else own, []).append(name)
     if len(by_examples) > 1:
-        parts = [_names(names) for names in by_examples.values()]
-        yield (
-            "not tested on the same examples, so their metrics cannot be compared: "
-            + " | ".join(parts)
-        )
-
-
-def _names(names: Sequence[str]) -> str:
-    return listed(list(names), _MOST_NAMED)
+        parts = " | ".join(listed(names, _MOST_NAMED) for names in by_examples.values())
+        yield f"not tested on the same examples, so their metrics cannot be compared: {parts}"

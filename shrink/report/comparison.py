@@ -1,11 +1,12 @@
-"""A comparison of runs as files and texts: its table, Markdown, page, and what a terminal shows."""
+"""The page of a comparison of runs, for the terminal, Markdown, HTML and notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 from urllib.parse import quote
 
 from shrink.base import files
@@ -17,7 +18,6 @@ from shrink.base.figures import (
     figure_of,
     format_change,
     format_ratio,
-    metric_figure,
 )
 from shrink.base.settings import SEED
 from shrink.contract.codec import ContractError, from_plain, to_plain
@@ -30,12 +30,33 @@ from shrink.contract.comparison import (
     RowStatus,
     Spread,
 )
-from shrink.contract.details import FigureDelta, MetricDelta
+from shrink.contract.details import FigureDelta
+from shrink.report import page
 from shrink.report.compared import AnyRow, shown_rows
-from shrink.report.content import NULL, Table, figure_head, metric_head, short_change
-from shrink.report.deltas import change_texts
+from shrink.report.content import (
+    Column,
+    change_text,
+    change_word,
+    figure_head,
+    filled_table,
+    metric_head,
+)
+from shrink.report.deltas import figure_delta
+from shrink.report.page import (
+    NULL,
+    Alert,
+    Beside,
+    Block,
+    Fold,
+    Lines,
+    Medium,
+    Page,
+    Table,
+    Tone,
+    capital,
+    sections_of,
+)
 from shrink.report.slices import compared_slices_table
-from shrink.report.text import Printer, escape, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,25 +64,20 @@ if TYPE_CHECKING:
 MARKDOWN_NAME = "compare.md"
 HTML_NAME = "compare.html"
 COMPARE_NAMES = (MARKDOWN_NAME, HTML_NAME, COMPARE_NAME)
-STATUS: dict[RowStatus, str] = {
-    "passed": "PASSED",
-    "missed": "GATE MISSED",
-    "finished": "FINISHED",
-    "failed": "FAILED",
-    "stopped": "STOPPED",
-    "not run": "NOT RUN",
+_TONES: dict[RowStatus, Tone] = {
+    "passed": "good",
+    "missed": "bad",
+    "failed": "bad",
+    "stopped": "careful",
 }
-"""The outcomes for people, the worst last."""
-_TONES = {"passed": "pass", "missed": "fail", "failed": "fail", "stopped": "warn"}
+_BEST_LINK = "Report of the best, on the test split"
 _BEST = "★ "
 """What the name of the chosen row begins with."""
 _SEEDS = "- "
 """What the runs of a combination begin with, below it."""
-_LONGEST_SETTINGS = 60
 _MOST_SLICES = 20
 _MOST_COLUMNS = 9
 """As many as fit beside each other on a page; the others can be opened."""
-Cell = Callable[[AnyRow], str]
 
 
 @dataclass(frozen=True)
@@ -79,7 +95,7 @@ class ComparedRun:
     @property
     def status(self) -> RowStatus:
         """The worst of its branches'."""
-        return max((row.status for row in self.rows), key=list(STATUS).index)
+        return max((row.status for row in self.rows), key=get_args(RowStatus).index)
 
 
 def runs_of(found: Comparison) -> list[ComparedRun]:
@@ -95,11 +111,13 @@ def comparison_table(found: Comparison) -> Table:
 
     Columns without a value are left out.
     """
-    columns, rows = list(_columns(found)), list(ordered_rows(found))
-    cells = [[cell(row) for row in rows] for _, cell in columns]
-    kept = [n for n, column in enumerate(cells) if n == 0 or set(column) - {NULL, ""}]
-    heads = tuple(columns[n][0] for n in kept)
-    return Table(heads, tuple(zip(*(cells[n] for n in kept), strict=True)))
+    table = filled_table(list(_columns(found)), list(ordered_rows(found)), titled=False)
+    return replace(table, caption=caption_of(found), left=2)
+
+
+def status_text(status: RowStatus) -> str:
+    """Return an outcome for people."""
+    return "GATE MISSED" if status == "missed" else status.upper()
 
 
 def ordered_rows(found: Comparison) -> Iterator[AnyRow]:
@@ -117,21 +135,26 @@ def _head(found: Comparison) -> str:
     return "settings" if found.sweep else "run"
 
 
-def _columns(found: Comparison) -> Iterator[tuple[str, Cell]]:
-    yield _head(found), lambda row: _row_name(found, row)
-    yield "outcome", _outcome
+def _columns(found: Comparison) -> Iterator[Column[AnyRow]]:
+    yield Column(_head(found), lambda row: _row_name(found, row))
+    yield Column("outcome", _outcome)
     if (name := found.metric) is not None:
-        unit = "points" if metric_figure(name).unit == "fraction" else "change"
-        yield metric_head(name), lambda row: _figure_text(row, name, interval=True)
-        yield f"{unit} [95 %]", lambda row: _change_text(row, name)
-    for cost in COSTS:
-        yield figure_head(cost), _figure_cell(cost)
-        if cost == "tflite_bytes":
-            yield "ratio", _ratio_text
-    others = (n for row in found.rows for n in row.figures if figure_of(n).group == "metrics")
-    for other in dict.fromkeys(others):
-        if other not in (found.metric, DURATION):
-            yield metric_head(other), _figure_cell(other)
+        yield Column(metric_head(name), lambda row: _figure_text(row, name, interval=True))
+        yield Column(f"{change_word(name)} [95 %]", lambda row: _change_text(row, name))
+    rows = [row for row in ordered_rows(found) if row.figures]
+    others = [one for one in _figure_names(found) if one != found.metric]
+    for one in sorted(others, key=lambda one: one != COSTS[0] and not _differs(rows, one)):
+        yield Column(figure_head(one), functools.partial(_figure_text, name=one))
+        if one == COSTS[0]:
+            yield Column("ratio", _ratio_text)
+
+
+def _figure_names(found: Comparison) -> list[str]:
+    """Return the main metric, costs, and all other metrics."""
+    known = dict.fromkeys(name for row in found.rows for name in row.figures)
+    metrics = (one for one in known if figure_of(one).group == "metrics" and one != DURATION)
+    first = [] if found.metric is None else [found.metric]
+    return list(dict.fromkeys((*first, *COSTS, *metrics)))
 
 
 def _row_name(found: Comparison, row: AnyRow) -> str:
@@ -147,11 +170,7 @@ def _outcome(row: AnyRow) -> str:
     if isinstance(row, RepeatedRow):
         runs = max((spread.runs for spread in row.figures.values()), default=0)
         return f"{runs} of {len(row.rows)} runs"
-    return STATUS[row.status]
-
-
-def _figure_cell(name: str) -> Cell:
-    return lambda row: _figure_text(row, name)
+    return status_text(row.status)
 
 
 def _figure_text(row: AnyRow, name: str, *, interval: bool = False) -> str:
@@ -174,14 +193,9 @@ def spread_text(figure: Figure, spread: Spread | None) -> str:
 
 
 def _change_text(row: AnyRow, name: str) -> str:
-    delta = row.delta.get(name)
     if isinstance(row, ComparedRow) and row.stage is not None and row.stage == row.baseline:
         return "baseline"
-    if isinstance(delta, Spread):
-        return short_change(name, delta.mean, delta.low, delta.high)
-    if isinstance(delta, MetricDelta):
-        return short_change(name, delta.value, delta.low, delta.high)
-    return NULL
+    return change_text(name, row.delta.get(name))
 
 
 def _ratio_text(row: AnyRow) -> str:
@@ -189,34 +203,38 @@ def _ratio_text(row: AnyRow) -> str:
     return format_ratio(delta.ratio) if isinstance(delta, FigureDelta) else NULL
 
 
-def delta_table(found: Comparison) -> Table:
-    """Return every difference of every row to its run's baseline."""
-    rows = [row for row in ordered_rows(found) if isinstance(row, ComparedRow) and row.delta]
-    names = list(dict.fromkeys(name for row in rows for name in row.delta))
-    kept = [name for name in names if any(_delta_text(row, name) != NULL for row in rows)]
-    cells = ((row.name, *(_delta_text(row, name) for name in kept)) for row in rows)
-    return Table((_head(found), *kept), tuple(cells))
+def difference_table(found: Comparison) -> Table:
+    """Return the differences of every row to the first one, of figures that are not the same."""
+    rows = [row for row in found.rows if row.figures]
+    first = rows[0].figures if rows else {}
+    names = [name for name in _figure_names(found) if name in first and _differs(rows, name)]
+    cells = (
+        (row.name, *(_difference(name, row.figures.get(name), first[name]) for name in names))
+        for row in rows[1:]
+    )
+    return Table((_head(found), *map(figure_head, names)), tuple(cells) if names else ())
 
 
-def _delta_text(row: ComparedRow, name: str) -> str:
-    delta = row.delta.get(name)
-    if delta is None or row.stage == row.baseline:
-        return NULL
-    if isinstance(delta, FigureDelta):
-        ratio = "" if delta.ratio is None else f" ({format_ratio(delta.ratio)})"
-        return format_change(delta.value, figure_of(name).unit) + ratio
-    text, limits = change_texts(name, delta)
-    return f"{text} [{limits}]" if limits else text
+def _differs(rows: Sequence[AnyRow], name: str) -> bool:
+    return len({row.figures.get(name) for row in rows}) > 1
+
+
+def _difference(name: str, value: float | None, first: float) -> str:
+    figure, delta = figure_of(name), figure_delta(value, first)
+    if delta is None or not delta.value:
+        return NULL if delta is None else "same"
+    ratio = "" if figure.group == "metrics" else f" ({format_ratio(delta.ratio)})"
+    return format_change(delta.value, figure.unit) + ratio
 
 
 def settings_table(found: Comparison) -> Table:
     """Return a row for each setting that differs, and a column for each run."""
     runs = runs_of(found)
 
-    def settings(run: ComparedRun) -> Mapping[str, str]:
-        return run.rows[0].settings
-
-    rows = ((key, *(settings(one).get(key, NULL) for one in runs)) for key in found.setting_names)
+    rows = (
+        (key, *(one.rows[0].settings.get(key, NULL) for one in runs))
+        for key in dict.fromkeys(key for row in found.rows for key in row.settings)
+    )
     return Table(("setting", *(one.name for one in runs)), tuple(rows))
 
 
@@ -256,22 +274,21 @@ def failures_of(found: Comparison) -> list[tuple[str, str]]:
     """Return name and reason, with the hint, of every row that failed, was stopped or never ran."""
     texts = []
     for row in found.rows:
-        status = STATUS[row.status].lower()
         if row.status == "missed":
             texts.append((row.name, f"missed: {', '.join(row.gates_missed)}"))
         elif row.error is not None:
             first = (row.error.message or "no reason was recorded").partition("\n")[0]
             hint = f" (hint: {row.error.hint})" if row.error.hint else ""
-            texts.append((row.name, f"{status}: {first}{hint}"))
+            texts.append((row.name, f"{row.status}: {first}{hint}"))
         elif row.status in ("failed", "stopped", "not run"):
-            texts.append((row.name, status))
+            texts.append((row.name, row.status))
     return texts
 
 
 def summary_of(found: Comparison) -> str:
     """Return how many runs ended in which way: `2 passed, 1 missed a gate`."""
     statuses = [one.status for one in runs_of(found)]
-    counts = {name: statuses.count(name) for name in STATUS}
+    counts = {name: statuses.count(name) for name in get_args(RowStatus)}
     words = {"missed": "missed a gate"}
     return ", ".join(f"{n} {words.get(name, name)}" for name, n in counts.items() if n)
 
@@ -281,85 +298,88 @@ def summary_of(found: Comparison) -> str:
 
 def render_comparison_terminal(found: Comparison, console: Console) -> None:
     """Print a comparison; warnings are not printed, they are for stderr."""
-    printer = Printer(console)
-    printer.wrapped(f"{found.title}: {summary_of(found)}", "", "bold")
-    printer.line("")
-    shown = comparison_table(found)
-    cells = [list(column) for column in zip(shown.heads, *shown.rows, strict=True)]
-    count = printer.table(cells, left=2, longest=_LONGEST_SETTINGS)
-    printer.wrapped(caption_of(found), "", "dim")
-    if count < len(cells):
-        missing = ", ".join(column[0] for column in cells[count:])
-        printer.wrapped(f"more in compare.html: {missing}", "", "dim")
-    printer.line("")
-    for front in found.fronts[:1]:
-        printer.wrapped(front_sentence(found, front), "")
-        printer.line("")
-    printer.section("not passed", [f"{name}: {text}" for name, text in failures_of(found)])
+    page.print_page(comparison_page(found, "terminal"), console)
 
 
 def render_comparison_markdown(found: Comparison) -> str:
-    """Return a comparison as Markdown; every text that comes from outside is escaped."""
-    parts = [f"# {escape(found.title)}: {escape(summary_of(found))}"]
-    parts += [escape(line) for line in found.headline]
-    if found.best_run is not None:
-        parts.append(
-            f"[Report of the best, on the test split]({quote(found.best_run)}/report.html)"
-        )
-    parts += [f"> **Warning**: {escape(text)}" for text in found.warnings]
-    shown = comparison_table(found)
-    parts += [table(shown.heads, shown.rows), escape(caption_of(found))]
-    parts += [escape(front_sentence(found, front)) for front in found.fronts[:1]]
-    if (slices := compared_slices_table(found, _MOST_SLICES)) is not None:
-        parts += ["## Slices", table(slices.heads, slices.rows), escape(slices.caption)]
-    if not found.sweep and (settings := settings_table(found)).rows:
-        parts += ["## Settings that differ", table(settings.heads, settings.rows)]
-    if failures := failures_of(found):
-        lines = [f"- **{escape(name)}**: {escape(text)}" for name, text in failures]
-        parts += ["## Not passed", "\n".join(lines)]
-    return "\n\n".join(parts) + "\n"
+    """Return a comparison as Markdown."""
+    return page.to_markdown(comparison_page(found, "markdown"))
 
 
-def render_comparison_html(found: Comparison) -> str:
-    """Return a comparison as a self-contained page; every text is escaped."""
-    from shrink.report.html import template
-    from shrink.report.scatter import compared_plot
+def notebook_comparison_html(found: Comparison, folder: Path | None) -> str:
+    """Return a comparison's table as a fragment of HTML; `folder` has its page, None without."""
+    path = "" if folder is None else str(folder / HTML_NAME)
+    return page.to_fragment(comparison_page(found, "notebook"), path)
 
-    shown, tones = comparison_table(found), {_TONES.get(row.status, "plain") for row in found.rows}
-    others = _some_columns(shown, _MOST_COLUMNS, len(shown.heads))
-    plots = [compared_plot(found, front) for front in found.fronts]
-    reports = [
-        (
-            run.name,
-            quote(f"{run.rows[0].run}/report.html", errors="replace") if run.rows[0].stage else "",
-            STATUS[run.status],
-        )
-        for run in runs_of(found)
-    ]
-    return template("compare.html").render(
+
+def comparison_page(found: Comparison, medium: Medium) -> Page:
+    """Return the page of a comparison."""
+    tones = {_TONES.get(row.status, "neutral") for row in found.rows}
+    order: tuple[Tone, ...] = ("bad", "careful", "neutral", "good")
+    is_html = medium == "html"
+    return Page(
+        kicker=f"shrink {'sweep' if found.sweep else 'comparison'}",
         title=found.title,
-        sweep=found.sweep,
-        summary=summary_of(found),
-        tone=next((t for t in ("fail", "warn", "plain", "pass") if t in tones), "plain"),
-        warnings=found.warnings,
-        headline=found.headline,
-        best_link=quote(f"{found.best_run}/report.html") if found.best_run else "",
-        failures=failures_of(found),
-        table=_some_columns(shown, 1, _MOST_COLUMNS),
-        others=others if len(others.heads) > 1 else None,
-        caption=caption_of(found),
-        plots=plots,
-        slices=compared_slices_table(found),
-        deltas=delta_table(found),
-        settings=None if found.sweep else settings_table(found),
-        reports=reports,
+        verdict=summary_of(found),
+        tone=next((one for one in order if one in tones), "neutral") if is_html else "neutral",
+        link=(_BEST_LINK, quote(f"{found.best_run}/report.html")) if found.best_run else ("", ""),
+        lead=() if medium in ("terminal", "notebook") else found.headline,
+        alerts=tuple(Alert("careful", "Warning", text) for text in found.warnings),
+        sections=sections_of(_blocks(found, medium)),
+        more=HTML_NAME,
     )
 
 
-def _some_columns(table: Table, begin: int, end: int) -> Table:
-    """Return some columns of a table behind its first one."""
-    rows = tuple((row[0], *row[begin:end]) for row in table.rows)
-    return Table((table.heads[0], *table.heads[begin:end]), rows)
+def _blocks(found: Comparison, medium: Medium) -> Iterator[tuple[str, Iterable[Block]]]:
+    is_html, document = medium == "html", medium in ("markdown", "html")
+    shown = comparison_table(found)
+    if is_html:
+        kept = shown.columns(1, _MOST_COLUMNS)
+        rest = replace(shown.columns(_MOST_COLUMNS), caption="")
+        others = [Fold("All other figures", (rest,))] if len(rest.heads) > 1 else []
+        yield "Combinations" if found.sweep else "Runs", [kept, *others]
+        if not found.sweep and len(found.rows) > 1:
+            yield f"Differences to {found.rows[0].name}", [difference_table(found)]
+        yield from _plots(found)
+    else:
+        yield "", [shown]
+        if medium != "notebook":
+            yield "", [front_sentence(found, front) for front in found.fronts[:1]]
+    failures = Lines(tuple(failures_of(found)))
+    if medium != "notebook":
+        yield "Not passed" if document else "not passed", [failures]
+    if not document:
+        return
+    if (slices := compared_slices_table(found)) is not None:
+        yield "Slices", [slices]
+    if not found.sweep:
+        yield "Settings that differ", [settings_table(found)]
+    if is_html:
+        yield "Reports", [_reports(found)]
+
+
+def _plots(found: Comparison) -> Iterator[tuple[str, Iterable[Block]]]:
+    from shrink.report.scatter import compared_plot
+
+    plots = [compared_plot(found, front) for front in found.fronts]
+    if plots:
+        others = Fold("Against other costs", (Beside(tuple(plots[1:])),))
+        yield capital(plots[0].title), [plots[0], others]
+
+
+def _reports(found: Comparison) -> Lines:
+    runs = runs_of(found)
+    links = {
+        run.name: quote(f"{run.rows[0].run}/report.html", errors="replace")
+        for run in runs
+        if run.rows[0].stage
+    }
+    return Lines(tuple((run.name, status_text(run.status)) for run in runs), links)
+
+
+def render_comparison_html(found: Comparison) -> str:
+    """Return a comparison as a self-contained page."""
+    return page.to_html(comparison_page(found, "html"))
 
 
 def render_comparison(found: Comparison) -> dict[str, str]:

@@ -46,7 +46,7 @@ class Gate(Config):
     missing: Literal["pass", "fail"] | None = None
     """With `against`: what becomes of the gate while there is nothing saved to compare with, as on
     a first run; `fail` by default, which ends the command before anything is computed."""
-    ratio: Annotated[float, Field(ge=0)] | None = None
+    ratio: Annotated[float, Field(gt=0)] | None = None
     """In place of a limit: the most that the figure may be as a share of the baseline's, such as
     0.5; with `against`, the most that it may be worse, as a share of the saved value."""
     stage: str | None = None
@@ -116,30 +116,26 @@ def gates_json_schema() -> JsonObject:
     What a gate may be depends on its kind and unit alone: that stands in `$defs`, once.
     """
     definitions: JsonObject = {}
-    properties = {}
-    for name, target in TARGETS.items():
-        reference = _reference(target, definitions)
-        properties[name] = {"description": _describe(name, target), **reference}
-    patterns = {
-        pattern: _reference(target, definitions) for pattern, target in target_patterns().items()
-    }
+
+    def reference(target: Target) -> JsonObject:
+        signed = "Signed" if target.figure.can_be_negative and target.kind == "figure" else ""
+        unit = target.figure.unit.title().replace("_", "")
+        title = f"Gate{target.kind.title()}{unit}{signed}"
+        definitions.setdefault(title, _gate_schema(target))
+        return {"$ref": f"#/$defs/{title}"}
+
+    patterns = {pattern: reference(target) for pattern, target in target_patterns().items()}
     return {
         "description": "Limits that the result must keep; a missed one is exit code 1.",
         "type": "object",
         "additionalProperties": False,
-        "properties": properties,
+        "properties": {
+            name: {"description": _describe(name, target), **reference(target)}
+            for name, target in TARGETS.items()
+        },
         "patternProperties": patterns,
         "$defs": definitions,
     }
-
-
-def _reference(target: Target, definitions: JsonObject) -> JsonObject:
-    """Return the reference to what a gate may be, which is defined once by its kind and unit."""
-    signed = "Signed" if target.figure.can_be_negative and target.kind == "figure" else ""
-    unit = target.figure.unit.title().replace("_", "")
-    title = f"Gate{target.kind.title()}{unit}{signed}"
-    definitions.setdefault(title, _gate_schema(target))
-    return {"$ref": f"#/$defs/{title}"}
 
 
 def _parse_gate(name: Json, value: Json) -> Gate:
@@ -197,8 +193,6 @@ def _check_keys(name: str, target: Target, settings: Mapping[str, Json]) -> None
             )
         if target.kind == "duration":
             raise ValueError(f"{name}: takes a limit; a ratio of it goes with against only")
-        if isinstance(ratio, int | float) and ratio <= 0:
-            raise ValueError(f"{name}.ratio: must be above 0, not {ratio!r}")
     if not compared and settings.get("missing") is not None:
         raise ValueError(f"{name}: missing goes with against, the report that may not be there")
     if compared and settings.get("confidence") is not None:
@@ -245,48 +239,28 @@ def _not_a_number(limit: Json, unit: str) -> str:
 
 
 def _gate_schema(target: Target) -> JsonObject:
+    """Return what a gate may be: a limit, or the keys that its kind has."""
     limit = _limit_schema(target)
-    settings = Gate.model_json_schema()["properties"]
-    common = {key: settings[key] for key in ("stage", "level")}
-    confident = {"confidence": settings["confidence"]} if target.kind in _DIFFERENCES else {}
-    if target.kind == "slice":
-        common["by"] = settings["by"]
-    plain = {"limit": limit, **common, **confident}
-    least = {**limit, "minimum": 0} if "anyOf" not in limit else {"anyOf": [*limit["anyOf"], _ZERO]}
-    against = {"description": _AGAINST, "type": "string", "minLength": 1}
-    missing = {"description": _MISSING, "enum": ["pass", "fail"]}
-    saved = {"against": against, "missing": missing, **common}
-    share = {"type": "number", "exclusiveMinimum": 0, "description": _OF_BASELINE}
-    relative = [_closed({**common, "ratio": share}, "ratio")] if target.kind == "figure" else []
-    worse = _closed({**saved, "ratio": {**_RATIO, "description": _SHARE}}, "against", "ratio")
-    return {
-        "anyOf": [
-            limit,
-            _closed(plain, "limit"),
-            *relative,
-            _closed({**saved, "limit": least}, "against"),
-            *([] if target.kind == "slice" else [worse]),
-        ]
+    keys: JsonObject = {**Gate.model_json_schema()["properties"], "limit": limit}
+    needs = {"missing": ["against"]}
+    unknown = ["by"] if target.kind != "slice" else ["against", "missing", "ratio"]
+    if target.kind not in _DIFFERENCES:
+        unknown.append("confidence")
+    if target.kind not in ("figure", "slice"):
+        needs["ratio"] = ["against"]  # a share of the baseline's own means nothing there
+    properties = {name: key for name, key in keys.items() if name not in unknown}
+    one_of = [{"required": [name]} for name in ("limit", "ratio", "against") if name in properties]
+    mapping = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": properties,
+        "dependentRequired": {key: rest for key, rest in needs.items() if key in properties},
+        "anyOf": one_of,
     }
+    return {"anyOf": [limit, mapping]}
 
 
 _ZERO = {"const": 0}
-_RATIO = {"type": "number", "minimum": 0}
-_MISSING = "What becomes of the gate while there is nothing saved to compare with; fail by default."
-_OF_BASELINE = "The most that the figure may be as a share of the baseline's, such as 0.5; for an "
-_OF_BASELINE += "accuracy the least."
-_AGAINST = "A saved report.json or run folder, relative to the recipe; limits then hold for how "
-_AGAINST += "much worse the figure may be than there."
-_SHARE = "How much worse the figure may be, as a share of the saved value, such as 0.05."
-
-
-def _closed(properties: Mapping[str, Json], *required: str) -> JsonObject:
-    return {
-        "type": "object",
-        "additionalProperties": False,
-        "required": list(required),
-        "properties": dict(properties),
-    }
 
 
 def _limit_schema(target: Target) -> JsonObject:

@@ -1,11 +1,12 @@
-"""What all renderings of a report share: its columns, cells, notes and main metric."""
+"""What pages show of a report: columns, cells, notes and the main metric."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from shrink.base.errors import VALIDATION_FIGURES, RecipeError, ReportWarning, distinct, listed
 from shrink.base.figures import (
@@ -17,40 +18,56 @@ from shrink.base.figures import (
     format_value,
     metric_figure,
 )
-from shrink.base.foreign import Json, JsonObject
+from shrink.base.foreign import Json
 from shrink.base.measured import Note
 from shrink.contract.codec import to_plain
-from shrink.contract.details import Limits, metric_delta
-from shrink.contract.report import Failure, MeasuredAt, Report, Skipped, Stage
+from shrink.contract.comparison import Spread
+from shrink.contract.details import FigureDelta, Limits, MetricDelta
+from shrink.contract.report import Failure, MeasuredAt, Report, Stage
+from shrink.report.page import NULL, Table
 
-Cell = Callable[[Stage], str]
+Row = TypeVar("Row")
 _LAYERS_LISTED = 4
+_MOST_LISTED = 20
 _NO_REASON = "no reason was recorded"
-NULL = "-"
 _TRAINING_PEAK = "training_peak_bytes"
-RECIPE_HASH = "recipe sha256"
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column of the table of stages: a short head, and the cell of a stage."""
+class Column(Generic[Row]):
+    """One column of a table: a short head, the cell of a row, and a longer head."""
 
     head: str
-    cell: Cell
-
-
-@dataclass(frozen=True)
-class Table:
-    """Heads and rows of finished cells; the first cell of a row names it.
-
-    Attributes:
-        title, caption: above it, where it has one.
-    """
-
-    heads: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    cell: Callable[[Row], str]
     title: str = ""
-    caption: str = ""
+
+
+def filled_table(columns: Sequence[Column[Row]], rows: Sequence[Row], *, titled: bool) -> Table:
+    """Return a table of those columns that hold a value for some row.
+
+    Args:
+        columns: the most important first; the first names a row.
+        rows: at least one.
+        titled: whether titles are the heads, where a page has room for them.
+    """
+    cells = [[c.title if titled and c.title else c.head, *map(c.cell, rows)] for c in columns]
+    filled = [cells[0], *(one for one in cells[1:] if set(one[1:]) - {NULL, ""})]
+    heads, *texts = zip(*filled, strict=True)
+    return Table(heads, tuple(texts))
+
+
+def stage_table(
+    report: Report,
+    columns: Sequence[Column[Stage]],
+    stages: Sequence[Stage],
+    *,
+    titled: bool = False,
+) -> Table:
+    """Return the table of some stages of a report."""
+    table = filled_table(columns, stages, titled=titled)
+    peaks = [] if titled else [head for head in table.heads if head in ("training", "inference")]
+    told = f"; {' and '.join(peaks)}: peak memory" if peaks else ""
+    return replace(table, caption=caption(report) + told, longest=20)
 
 
 def main_metric(report: Report) -> str | None:
@@ -69,15 +86,14 @@ def warnings_of(report: Report) -> list[ReportWarning]:
     return distinct(report.warnings)
 
 
-def columns(report: Report) -> list[Column]:
+def columns(report: Report) -> list[Column[Stage]]:
     """Return the columns, the most important first."""
     metric = main_metric(report)
-    first = [Column("stage", lambda stage: stage.name)]
+    first: list[Column[Stage]] = [Column("stage", lambda stage: stage.name)]
     if metric is not None:
-        head = "points [95 %]" if metric_figure(metric).unit == "fraction" else "change [95 %]"
         first += [
             Column(metric_head(metric), _metric_cell(metric)),
-            Column(head, change_cell(report, metric)),
+            Column(f"{change_word(metric)} [95 %]", change_cell(report, metric)),
         ]
     else:
         first.append(Column("status", status_word))
@@ -91,22 +107,16 @@ def columns(report: Report) -> list[Column]:
     ]
 
 
-def filled_cells(candidates: Sequence[Column], report: Report) -> list[list[str]]:
-    """Return the cells of those columns that hold a value for some stage, each below its head."""
-    cells = [[column.head, *map(column.cell, report.stages)] for column in candidates]
-    return [column for column in cells if set(column[1:]) != {NULL}]
-
-
-def _int8_columns(report: Report) -> list[Column]:
+def _int8_columns(report: Report) -> list[Column[Stage]]:
     """Return a column for each figure that a budget of some stage holds of the int8 file."""
 
-    def column(name: str) -> Column:
+    def column(name: str) -> Column[Stage]:
         figure = figure_of(name)
         text = figure.text
         return Column(f"int8 {figure.head}", lambda stage: text(_int8_budgets(stage).get(name)))
 
     held = {name for stage in report.stages for name in _int8_budgets(stage)}
-    return [column(name) for name in ("file_bytes", "arena_bytes") if name in held]
+    return [column(name) for name in FIGURES if name in held]
 
 
 def _int8_budgets(stage: Stage) -> dict[str, float]:
@@ -128,9 +138,10 @@ def status_word(stage: Stage) -> str:
     return "stopped" if was_stopped(stage) else stage.status
 
 
-def figure_column(name: str) -> Column:
+def figure_column(name: str) -> Column[Stage]:
     """Return the column of one figure; one that is known to be too low says so."""
-    return Column(figure_head(name), lambda stage: figure_text(stage, name))
+    title = figure_of(name).title
+    return Column(figure_head(name), lambda stage: figure_text(stage, name), title)
 
 
 def figure_head(name: str) -> str:
@@ -155,28 +166,36 @@ def metric_head(name: str) -> str:
     return name.replace("categorical_crossentropy", "crossentropy").removeprefix("sparse_")
 
 
-def change_cell(report: Report, metric: str) -> Cell:
+def change_cell(report: Report, metric: str) -> Callable[[Stage], str]:
     """Return the cell of a metric's difference to the baseline with its 95 % interval."""
 
     def cell(stage: Stage) -> str:
         if stage.name == report.baseline:
             bounded = metric_figure(metric).bounds is not None
             return _own_interval(stage, metric) if bounded else "baseline"
-        delta = metric_delta(stage.delta, metric)
-        return NULL if delta is None else short_change(metric, delta.value, delta.low, delta.high)
+        return change_text(metric, stage.delta.get(metric))
 
     return cell
 
 
-def short_change(metric: str, value: float, low: float | None, high: float | None) -> str:
+def change_word(metric: str) -> str:
+    """Return what heads call a metric's difference."""
+    return "points" if metric_figure(metric).unit == "fraction" else "change"
+
+
+def change_text(metric: str, delta: FigureDelta | MetricDelta | Spread | None) -> str:
     """Return a metric's difference with its interval: `-2.00 [-3.1, +0.4]`, in points."""
+    if delta is None or isinstance(delta, FigureDelta):
+        return NULL
     is_fraction = metric_figure(metric).unit == "fraction"
 
     def number(value: float, decimals: int) -> str:
         return f"{100 * value:+.{decimals}f}" if is_fraction else f"{value:+.3g}"
 
-    text = number(value, 2)
-    return text if low is None or high is None else f"{text} [{number(low, 1)}, {number(high, 1)}]"
+    text = number(delta.mean if isinstance(delta, Spread) else delta.value, 2)
+    if delta.low is None or delta.high is None:
+        return text
+    return f"{text} [{number(delta.low, 1)}, {number(delta.high, 1)}]"
 
 
 def _own_interval(stage: Stage, metric: str) -> str:
@@ -203,34 +222,20 @@ def caption(report: Report) -> str:
     if metric is None:
         return f"ratio: tflite against {base}"
     on = f" on {examples.pop():,} {split_of(report)} examples" if len(examples) == 1 else ""
-    is_fraction = metric_figure(metric).unit == "fraction"
-    change = "points" if is_fraction else "change"
-    return f"{metric}{on}; {change} [95 % interval] and ratio against {base}"
+    return f"{metric}{on}; {change_word(metric)} [95 % interval] and ratio against {base}"
 
 
 _TRUSTED = "--trust-model: the model files were loaded without a look at the code they may hold"
 
 
-def grouped_notes(report: Report) -> list[tuple[str, str]]:
-    """Return pairs of stage names and note, those that say something of this run first.
+def notes_of(report: Report, *, routine: bool) -> list[tuple[str, str]]:
+    """Return pairs of stage names and note; a note that several stages share comes once.
 
-    A note that several stages share comes once. What only says how a figure was measured, or that
-    it does not apply, comes last: see `routine_notes`.
+    Args:
+        report: the report.
+        routine: whether to return the notes that most runs have (how a figure was measured, or
+            that it does not apply) or all others.
     """
-    return [*_grouped(report, routine=False), *routine_notes(report)]
-
-
-def telling_notes(report: Report) -> list[tuple[str, str]]:
-    """Return the pairs of `grouped_notes` without the routine ones."""
-    return _grouped(report, routine=False)
-
-
-def routine_notes(report: Report) -> list[tuple[str, str]]:
-    """Return the notes that most runs have: how a figure was measured, or that there is none."""
-    return _grouped(report, routine=True)
-
-
-def _grouped(report: Report, *, routine: bool) -> list[tuple[str, str]]:
     trusted = report.trust_model and not routine
     stages_of: dict[str, list[str]] = {_TRUSTED: ["all"]} if trusted else {}
     for stage in report.stages:
@@ -252,7 +257,7 @@ def grouped_skips(report: Report) -> list[tuple[str, str]]:
     layers_of: dict[tuple[str, str], list[str]] = {}
     for stage in report.stages:
         for item in stage.skipped:
-            layers_of.setdefault((stage.name, _reason(item)), []).append(item.layer)
+            layers_of.setdefault((stage.name, item.reason or _NO_REASON), []).append(item.layer)
     return [
         (name, f"{listed(layers, _LAYERS_LISTED)}: {reason}")
         for (name, reason), layers in layers_of.items()
@@ -284,19 +289,28 @@ def cached_lines(report: Report) -> list[str]:
     return [f"{', '.join(names)}: measured {when}" for when, names in stages_of.items()]
 
 
-def environment_of(report: Report) -> list[tuple[str, str | None]]:
-    """Return pairs of name and text of what a report was made with; None where it is not known."""
-    known = {"baseline": report.baseline, RECIPE_HASH: report.recipe.sha256}
-    environment: JsonObject = to_plain(report.environment)
-    return [(key, _environment_text(value)) for key, value in (known | environment).items()]
+def environment_of(report: Report) -> list[tuple[str, str]]:
+    """Return pairs of name and text of what a report was made with."""
+    known = {"baseline": report.baseline, "recipe sha256": report.recipe.sha256}
+    return facts_of({**known, **to_plain(report.environment)})
 
 
-def _environment_text(value: Json) -> str | None:
+def facts_of(values: Mapping[str, Json]) -> list[tuple[str, str]]:
+    """Return pairs of name and text of JSON's data."""
+    return [(key.replace("_", " "), fact_text(value)) for key, value in values.items()]
+
+
+def fact_text(value: Json) -> str:
+    """Return any JSON as a text: `train 1,257, test 360`."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {item}" for key, item in value.items()) or "none"
+        return ", ".join(f"{key} {fact_text(item)}" for key, item in value.items()) or "none"
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
-    return None if value is None else str(value)
+        return listed([fact_text(one) for one in value], _MOST_LISTED) if value else "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "unknown" if value is None else str(value)
 
 
 def artifact_paths(report: Report, run_folder: Path | None = None) -> list[str]:
@@ -307,7 +321,7 @@ def artifact_paths(report: Report, run_folder: Path | None = None) -> list[str]:
     return [str(run_folder / artifacts[n]) if run_folder else artifacts[n] for n in names]
 
 
-def _metric_cell(metric: str) -> Cell:
+def _metric_cell(metric: str) -> Callable[[Stage], str]:
     figure = metric_figure(metric)
 
     def cell(stage: Stage) -> str:
@@ -322,11 +336,6 @@ def _tflite_ratio(stage: Stage) -> str:
 
 def _duration_cell(stage: Stage) -> str:
     return NULL if stage.duration_s is None else format_value(stage.duration_s, "s")
-
-
-def _reason(item: Skipped) -> str:
-    # Earlier versions named a layer again in the reason.
-    return item.reason.removeprefix(f"{item.layer}: ") or _NO_REASON
 
 
 def flat_metrics(report: Report) -> dict[str, float]:

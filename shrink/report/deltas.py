@@ -8,7 +8,7 @@ from typing import Literal
 from shrink.base.figures import FIGURES, format_change, metric_figure
 from shrink.base.intervals import Bounds, Interval, mean_interval, paired_interval
 from shrink.base.resampled import Resampled, resampled_difference, resampled_interval
-from shrink.contract.details import Deltas, FigureDelta, MetricDelta
+from shrink.contract.details import Deltas, FigureDelta, Limits, MetricDelta
 from shrink.contract.report import HasFigures, Stage
 from shrink.contract.result import Evidence, Scores
 
@@ -42,7 +42,7 @@ def stage_delta(stage: Stage, base: HasFigures, scores: Scores, base_scores: Sco
         else:
             bounds = metric_figure(name).bounds
             interval = score_interval(base_scores.get(name), scores.get(name), bounds=bounds)
-            delta[name] = _metric_delta(value, base_value, interval)
+            delta[name] = metric_change(value, base_value, interval)
     return delta
 
 
@@ -82,19 +82,23 @@ def score_interval(
     return paired_interval(before, after, confidence, bounds)
 
 
-def own_interval(evidence: Evidence, bounds: Bounds | None) -> Interval | None:
-    """Return where a metric would lie on other examples; None where the scores do not tell."""
-    if isinstance(evidence, Resampled):
-        return resampled_interval(evidence, bounds=bounds)
-    if not evidence or not all(map(math.isfinite, evidence)):
-        return None
-    return mean_interval(evidence, bounds=bounds)
-
-
-def _metric_delta(value: float, base: float, interval: Interval | None) -> MetricDelta:
+def metric_change(value: float, base: float, interval: Interval | None) -> MetricDelta:
+    """Return the difference of a metric, with its interval where there is one."""
     limits = interval or Interval(value, None, None)
     change = exact_difference(value, base)
     return MetricDelta(value=change, low=limits.low, high=limits.high, note=limits.note)
+
+
+def own_limits(evidence: Evidence | None, metric: str) -> Limits | None:
+    """Return where a metric would lie on other examples; None where the scores do not tell."""
+    interval, bounds = None, metric_figure(metric).bounds
+    if isinstance(evidence, Resampled):
+        interval = resampled_interval(evidence, bounds=bounds)
+    elif evidence and all(map(math.isfinite, evidence)):
+        interval = mean_interval(evidence, bounds=bounds)
+    if interval is None:
+        return None
+    return Limits(low=interval.low, high=interval.high, note=interval.note)
 
 
 Verdict = Literal["better", "worse", "no proven difference"]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
 from shrink.base.figures import (
     FIGURES,
     Target,
@@ -18,30 +15,10 @@ from shrink.base.figures import (
 from shrink.base.measured import Note
 from shrink.contract.report import GateResult, Report
 from shrink.contract.slices import slice_text
-from shrink.report.content import NULL
+from shrink.report.page import NULL, GateLine, Mark
 
-Mark = Literal["FAIL", "WARN", "SKIP", "PASS"]
 _ORDER: tuple[Mark, ...] = ("FAIL", "WARN", "SKIP", "PASS")
 _MOST_SENTENCES = 3
-
-
-@dataclass(frozen=True)
-class GateLine:
-    """One gate as people read it.
-
-    Attributes:
-        mark: `SKIP` where nothing was there to compare, so that nothing was decided.
-        name: the gate's name.
-        comparison: value and limit.
-        stage: what it looked at.
-        reason: why a value alone does not explain the outcome; may be empty.
-    """
-
-    mark: Mark
-    name: str
-    comparison: str
-    stage: str
-    reason: str
 
 
 def gate_lines(report: Report) -> list[GateLine]:
@@ -198,12 +175,11 @@ def _limit(limit: float, unit: Unit) -> str:
 
 def _pair(value: float, limit: float, unit: Unit) -> tuple[str, str]:
     """Return value and limit with enough digits to tell them apart, where they differ."""
-    if value != limit and _text(value, unit) == _text(limit, unit):
-        first, second = exact_value(value, unit), exact_value(limit, unit)
-        # 14,000 > 13,999 B reads better than the unit twice.
-        short = first.removesuffix(" B") if unit == "bytes" else first
-        return short, second
-    return _text(value, unit), _limit(limit, unit)
+    first, second = _different(value, limit, unit)
+    if value == limit or first == _text(value, unit):
+        return first, _limit(limit, unit)
+    # 14,000 > 13,999 B reads better than the unit twice.
+    return first.removesuffix(" B") if unit == "bytes" else first, second
 
 
 def _different(a: float | None, b: float | None, unit: Unit) -> tuple[str, str]:

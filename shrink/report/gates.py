@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from shrink.base.errors import InternalError
-from shrink.base.figures import Target, target_of
+from shrink.base.figures import LOSS, Figure, Target, metric_figure, target_of
 from shrink.base.measured import Note
 from shrink.contract.report import DataSet, GateResult, Report, Stage
 from shrink.contract.result import Scores
+from shrink.contract.slices import FEWEST_EXAMPLES, Slice, Slicing, slice_evidence, slice_text
 from shrink.contract.tested import other_examples
 from shrink.report.config import Gate
 from shrink.report.deltas import exact_difference, score_interval
-from shrink.report.slices import worst_slice
-
-_LARGEST_OF_ALL = (
-    "training_peak_bytes",
-    "training_peak_predicted_bytes",
-    "training_peak_allocator_bytes",
-    "training_peak_small_bytes",
-    "training_host_peak_bytes",
-    "stage_host_peak_bytes",
-)
+from shrink.report.slices import same_slice, worsening
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,7 @@ class _Run:
             if not durations:
                 return [_Value(None, None, "no stage has a duration")]
             return [_Value(round(sum(durations), 6), None, growing=self._is_unfinished())]
-        if gate.stage is None and figure in _LARGEST_OF_ALL:
+        if gate.stage is None and target.figure.largest:
             # A share of the baseline's own figure is 1, whatever the others take.
             skip = self.baseline if gate.ratio is not None and gate.against is None else None
             return [self._largest(figure, skip)]
@@ -148,22 +141,26 @@ def check_gates(
         if target is None:
             raise InternalError(f"no gate is called {name}")
         values = run.values(target, gate)
+        saved_values: list[_Value | None] = [None] * len(values)
         if gate.against is not None:
-            results += _compared(name, gate, target, values, (saved or {}).get(name), data)
-            continue
-        for now in values:
+            saved_values = [*_saved_values(gate, target, values, (saved or {}).get(name), data)]
+        for now, then in zip(values, saved_values, strict=True):
             result = _result(name, gate, now)
-            if gate.ratio is not None:
-                shared = _share(result, target, run)
-                results.append(_unfinished(shared) if now.growing else shared)
-            elif now.growing and not (now.value is not None and now.value > gate.limit):
-                results.append(_unfinished(result))
+            is_over = now.value is not None and gate.ratio is None and now.value > gate.limit
+            if now.growing and (gate.against is not None or not is_over):
+                why = "the run did not finish, so there may be more to come"
+                result = _because(result, why, judged=False)
+            elif then is not None:
+                result = _worse_than_saved(result, gate, target, now, then)
+            elif gate.ratio is not None:
+                result = _share(result, target, run)
             elif target.kind == "slice":
-                results.append(_worst_slice(result, gate, run))
+                result = _worst_slice(result, gate, run)
             elif target.kind in ("drop", "rise"):
-                results.append(_change(result, gate, target, run))
+                result = _change(result, gate, target.figure, run)
             else:
-                results.append(replace(result, passed=_keeps(result, target)))
+                result = replace(result, passed=_keeps(result, target))
+            results.append(result)
     return results
 
 
@@ -175,16 +172,22 @@ def all_passed(stages: Sequence[Stage], gates: Sequence[GateResult]) -> bool:
 
 def _result(name: str, gate: Gate, now: _Value) -> GateResult:
     """Return a result that is not decided yet."""
+    against = None if gate.against is None else Path(gate.against).name
     return GateResult(
         name=name,
-        limit=gate.limit if gate.ratio is None else gate.ratio,
-        value=now.value,
+        limit=gate.limit if gate.ratio is None or against else gate.ratio,
+        value=None if against else now.value,
         passed=False,
         stage=now.stage,
         level="warn" if now.left_out else gate.level,
         reason=None if now.reason is None else Note.read(now.reason),
         judged=now.judged,
+        against=against,
     )
+
+
+def _because(result: GateResult, why: str, **changes: Any) -> GateResult:
+    return replace(result, reason=Note.read(why), **changes)
 
 
 def _keeps(result: GateResult, target: Target) -> bool:
@@ -193,62 +196,77 @@ def _keeps(result: GateResult, target: Target) -> bool:
     return result.value >= result.limit if target.is_minimum else result.value <= result.limit
 
 
-def _unfinished(result: GateResult) -> GateResult:
-    """Return a figure of the whole run that did not finish: only a miss would be certain."""
-    why = "the run did not finish, so there may be more to come"
-    return replace(result, passed=False, judged=False, reason=Note.read(why))
-
-
 def _share(result: GateResult, target: Target, run: _Run) -> GateResult:
     """Return the figure's share of the baseline's own."""
-    base, value, reason = run.stages.get(run.baseline), result.value, result.reason
-    judged = result.judged and base is not None and base.status not in ("failed", "skipped")
-    reference = None
-    if judged and value is not None:
-        found = run.at(run.baseline, target)
-        reference = found.value or None
-        if found.value is None:
-            why = f"the baseline {run.baseline} has none to compare with: {found.reason}"
-            reason = Note.read(why)
-        elif found.value == 0:
-            reason = Note.read(f"the baseline {run.baseline} has 0, so a ratio to it is undefined")
-    shared = replace(
-        result,
-        value=value / reference if value is not None and reference is not None else None,
-        judged=judged,
-        reason=reason,
-        relative_to=run.baseline,
-        current=value if reference is not None else None,
-        reference=reference,
-    )
+    base, value = run.stages.get(run.baseline), result.value
+    shared = replace(result, value=None, relative_to=run.baseline)
+    if base is None or base.status in ("failed", "skipped"):
+        return replace(shared, judged=False)
+    if value is None or not result.judged:
+        return shared
+    reference = run.at(run.baseline, target)
+    if reference.value is None:
+        why = f"the baseline {run.baseline} has none to compare with: {reference.reason}"
+        return _because(shared, why)
+    if reference.value == 0:
+        why = f"the baseline {run.baseline} has 0, so a ratio to it is undefined"
+        return _because(shared, why)
+    shared = replace(shared, current=value, reference=reference.value)
+    shared = replace(shared, value=value / reference.value)
     return replace(shared, passed=_keeps(shared, target))
 
 
-def _change(result: GateResult, gate: Gate, target: Target, run: _Run) -> GateResult:
+def _change(result: GateResult, gate: Gate, metric: Figure, run: _Run) -> GateResult:
     """Return how much worse a metric is than the baseline's."""
-    metric, stage = target.figure, str(result.stage)
+    base, stage = run.stages.get(run.baseline), str(result.stage)
+    before = base.figure(metric.name) if base else None
     if result.value is None:
         return result
-    base = run.stages.get(run.baseline)
-    before = base.figure(metric.name) if base else None
     if before is None:
         why = f"the baseline {run.baseline} has no {metric.name}"
-        return replace(result, value=None, reason=Note.read(why))
-    sign = -1 if metric.larger_is_better else 1
-    worse = sign * exact_difference(result.value, before) + 0.0
-    changed = replace(result, value=worse, passed=worse <= gate.limit)
-    if gate.confidence is None or stage == run.baseline:
-        return changed
-    evidence = run.scores.get(run.baseline, {}).get(metric.name)
-    now = run.scores.get(stage, {}).get(metric.name)
-    interval = score_interval(evidence, now, gate.confidence, metric.bounds)
+        return _because(result, why, value=None)
+    changed = replace(result, value=_worse_by(metric, result.value, before))
+    confidence = None if stage == run.baseline else gate.confidence
+    return _with_interval(changed, gate, metric, run, metric.name, confidence)
+
+
+def _worse_by(figure: Figure, now: float, then: float) -> float:
+    rise = exact_difference(now, then)
+    return (-rise if figure.larger_is_better else rise) + 0
+
+
+def _with_interval(
+    result: GateResult,
+    gate: Gate,
+    metric: Figure,
+    run: _Run,
+    evidence: str,
+    confidence: float | None,
+) -> GateResult:
+    """Decide on how much worse a metric is: by its value, or with a confidence by its interval.
+
+    Args:
+        result: with the value.
+        gate: of the result.
+        metric: that got worse.
+        run: with the scores behind intervals.
+        evidence: their name.
+        confidence: of this interval; None without one.
+    """
+    worse = result.value or 0.0
+    decided = replace(result, passed=worse <= gate.limit)
+    if confidence is None:
+        return decided
+    before, after = (run.scores.get(s, {}).get(evidence) for s in (run.baseline, str(result.stage)))
+    interval = score_interval(before, after, confidence, metric.bounds)
     if interval is None or interval.low is None or interval.high is None:
         why = "no interval without scores of the same examples; the point value decides"
-        return replace(changed, reason=Note.read(why))
+        return _because(decided, why)
+    sign = -1 if metric.larger_is_better else 1
     low, high = sorted((sign * interval.low, sign * interval.high))
     excused = low <= gate.limit < worse and interval.note is not None
     return replace(
-        changed,
+        decided,
         passed=low <= gate.limit,
         reason=Note.read(f"the interval is {interval.note}") if excused else None,
         confidence=gate.confidence,
@@ -258,103 +276,122 @@ def _change(result: GateResult, gate: Gate, target: Target, run: _Run) -> GateRe
 
 
 def _worst_slice(result: GateResult, gate: Gate, run: _Run) -> GateResult:
-    """Return how much worse the slice that lost most is than the same slice of the baseline."""
+    """Return how much worse the slice that lost most is than the same slice of the baseline.
+
+    With a confidence, the intervals of the m slices are those at 1 - (1 - confidence) / m. The
+    slice whose interval lies farthest decides; one without an interval counts by its point value.
+    """
     if not result.judged:
         return result
     stage, base = run.stages[str(result.stage)], run.stages.get(run.baseline)
     if base is None or not base.slices:
         why = f"the baseline {run.baseline} has no slices"
-        return replace(result, reason=Note.read(why))
-    before, after = run.scores.get(run.baseline, {}), run.scores.get(stage.name, {})
-    worst = worst_slice(stage, base, gate, before, after)
-    if isinstance(worst, str):
-        return replace(result, reason=Note.read(worst))
-    beyond = worst.value > gate.limit if worst.beyond is None else worst.beyond
-    low, high = worst.limits or (None, None)
-    return replace(
-        result,
-        value=worst.value,
-        passed=not beyond,
-        reason=None if worst.note is None else Note.read(worst.note),
-        confidence=None if low is None else gate.confidence,
-        low=low,
-        high=high,
-        by=worst.by,
-        slice=worst.name,
-        metric=worst.metric,
-    )
+        return _because(result, why)
+    rows = list(_gated_slices(stage, gate))
+    for slicing, row in rows:
+        then, metric = same_slice(base, slicing, row.name), slicing.metric
+        if then is None or then.examples < FEWEST_EXAMPLES:
+            continue
+        if row.metrics.get(metric) is None and then.metrics.get(metric) is not None:
+            where, why = slice_text(slicing.by, row.name), f": {row.reason}" if row.reason else ""
+            told = f"{where} had a value in {base.name}, and has none{why}"
+            return _because(result, told)
+    compared = [(slicing, row, row.delta) for slicing, row in rows if row.delta is not None]
+    if not compared:
+        return _because(result, _why_none(stage, gate))
+    count, found = len(compared), []
+    level = None if gate.confidence is None else 1 - (1 - gate.confidence) / count
+    for slicing, row, delta in compared:
+        metric = slicing.metric
+        one = replace(result, by=slicing.by, slice=row.name, metric=metric)
+        one = replace(one, value=worsening(metric, delta))
+        evidence = slice_evidence(slicing.by, row.name)
+        found.append(_with_interval(one, gate, metric_figure(metric), run, evidence, level))
+    farthest = max(found, key=lambda one: (one.value if one.low is None else one.low) or 0.0)
+    worst = max(found, key=lambda one: one.value or 0.0) if farthest.passed else farthest
+    if worst.low is None:
+        return worst
+    told = f"the interval is corrected for {count} slices"
+    return _because(worst, told) if count > 1 else replace(worst, reason=None)
 
 
-def _compared(
-    name: str,
+def _gated_slices(stage: Stage, gate: Gate) -> Iterator[tuple[Slicing, Slice]]:
+    """Yield the slices with enough examples, of the slicings that a gate is about."""
+    names = list(stage.metrics or ())
+    main = metric_figure(next((name for name in names if name != LOSS), LOSS))
+    for slicing in stage.slices:
+        figure = metric_figure(slicing.metric)
+        alike = (figure.unit, figure.larger_is_better) == (main.unit, main.larger_is_better)
+        if slicing.by == gate.by if gate.by is not None else alike:
+            yield from ((slicing, r) for r in slicing.slices if r.examples >= FEWEST_EXAMPLES)
+
+
+def _why_none(stage: Stage, gate: Gate) -> str:
+    known = [one.by for one in stage.slices]
+    if not known:
+        return f"{stage.name} has no slices"
+    if gate.by is not None and gate.by not in known:
+        return f"there is no slicing {gate.by}; there is {', '.join(known)}"
+    return f"no slice has {FEWEST_EXAMPLES} examples and a difference to the baseline"
+
+
+def _saved_values(
     gate: Gate,
     target: Target,
     values: Sequence[_Value],
     report: Report | None,
     data: DataSet | None,
-) -> list[GateResult]:
-    """Return how much worse figures are than those of a saved report.
+) -> Iterator[_Value]:
+    """Yield what each value is compared with; without a value the reason why there is none.
 
     Stages are matched by name. Where either run has one value only, as for a training peak, which
-    is the largest of all stages, or for a recipe without branches, names do not matter. A figure
-    without a saved one is a miss, unless the gate says that a first run passes.
+    is the largest of all stages, or for a recipe without branches, names do not matter. Such a
+    reason is `judged` where no gate may pass in spite of it.
     """
-    file, saved, why, excused = Path(str(gate.against)).name, list[_Value](), "", False
-    other = other_examples(data, report.data) if report and _is_metric(target) else None
-    if report is None:
-        why, excused = f"nothing to compare with: {file} is not there yet", gate.missing == "pass"
-    elif other is not None:
-        why = f"{file} was measured on {other}: make it again on this data, then compare with that"
-    else:
+    file, is_metric = Path(str(gate.against)).name, target.figure.group == "metrics"
+    other = other_examples(data, report.data) if report and is_metric else None
+    saved: list[_Value] = []
+    if report is not None:
         stages = {stage.name: stage for stage in report.stages}
         finals = report.finals or list(stages)[-1:]
         saved = _Run(stages, report.baseline, finals, {}).values(target, gate)
     single = saved[0] if len(values) == len(saved) == 1 else None
     by_stage = {one.stage: one for one in saved}
-    return [
-        _worse_than_saved(_result(name, gate, now), gate, target, now, then, why, excused)
-        for now in values
-        for then in [single or by_stage.get(now.stage)]
-    ]
-
-
-def _is_metric(target: Target) -> bool:
-    return target.figure.group == "metrics"
+    for now in values:
+        then, why = single or by_stage.get(now.stage), ""
+        if report is None:
+            why = f": {file} is not there yet"
+        elif then is None:
+            why = f" in the saved report: it has no stage {now.stage} at an end"
+        elif then.growing:
+            why = " in the saved report: its run did not finish"
+        elif then.value is None:
+            why = f" in the saved report: {then.reason}"
+        if other is not None:
+            told = f"{file} was measured on {other}: make it again on this data, then compare with "
+            yield _Value(None, None, f"{told}that")
+        elif why or then is None:
+            yield _Value(None, None, f"nothing to compare with{why}", judged=False)
+        else:
+            yield then
 
 
 def _worse_than_saved(
-    result: GateResult,
-    gate: Gate,
-    target: Target,
-    now: _Value,
-    then: _Value | None,
-    why: str,
-    excused: bool,
+    result: GateResult, gate: Gate, target: Target, now: _Value, then: _Value
 ) -> GateResult:
-    result = replace(result, value=None, limit=gate.limit, against=Path(str(gate.against)).name)
-    if now.growing:
-        return _unfinished(result)
     if now.value is None or not now.judged:
         return result
-    if then is None or then.value is None or then.growing:
-        if not why:
-            found = f"it has no stage {now.stage} at an end"
-            if then is not None and then.growing:
-                found = "its run did not finish"
-            elif then is not None and then.reason:
-                found = then.reason
-            why = f"nothing to compare with in the saved report: {found}"
-            excused = gate.missing == "pass"
-        reason = Note.read(why)
-        return replace(result, current=now.value, passed=excused, judged=not excused, reason=reason)
-    rise = exact_difference(now.value, then.value)
-    worse_by = -rise + 0 if target.figure.larger_is_better else rise
+    if then.value is None:
+        excused = gate.missing == "pass" and not then.judged
+        why = str(then.reason)
+        return _because(result, why, current=now.value, passed=excused, judged=not excused)
+    worse = _worse_by(target.figure, now.value, then.value)
     allowed = gate.limit if gate.ratio is None else gate.ratio * abs(then.value)
     return replace(
         result,
         limit=allowed,
-        value=worse_by,
-        passed=worse_by <= allowed,
+        value=worse,
+        passed=worse <= allowed,
         current=now.value,
         saved=then.value,
     )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 from shrink.base.errors import listed
 from shrink.base.figures import (
     COSTS,
-    Figure,
+    Unit,
     figure_of,
-    format_ratio,
     format_value,
     metric_figure,
 )
@@ -21,9 +18,9 @@ from shrink.contract.result import Scores
 from shrink.report.content import is_lower_bound, main_metric, warnings_of, was_stopped
 from shrink.report.deltas import change_texts, proven, stage_delta
 from shrink.report.gate_lines import missed_gates, subject
+from shrink.report.page import Tile, Tone, capital
 from shrink.report.slices import slice_sentence
 
-Tone = Literal["good", "bad", "careful", "neutral"]
 _MOST_NAMES = 3
 
 
@@ -115,17 +112,11 @@ _PROVEN = {
     "no proven difference": "with these test examples, no proven change",
     None: "",
 }
+_WORDS: dict[Unit, tuple[str, str]] = {"ms": ("faster", "slower"), "count": ("fewer", "more")}
 _MANY_ZEROS = 0.1
 _SAME = 0.02
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One figure of a result, large, with what it was before."""
-
-    label: str
-    value: str
-    before: str
+_HARDLY = 1.005
+"""A factor that prints as 1."""
 
 
 @dataclass(frozen=True)
@@ -155,15 +146,6 @@ def results_without_headline(report: Report) -> list[Stage]:
     return _results(report)[_MOST_RESULTS:]
 
 
-def more_results(report: Report) -> str:
-    """Return which results have no headline, or nothing where all have one."""
-    rest = [stage.name for stage in results_without_headline(report)]
-    if not rest:
-        return ""
-    are = "are" if len(rest) > 1 else "is"
-    return f"{len(rest)} more {are} in the table of stages: {', '.join(rest)}."
-
-
 def _results(report: Report) -> list[Stage]:
     return [stage for stage in report.ends if stage.size is not None]
 
@@ -174,13 +156,14 @@ def _headline(report: Report, stage: Stage) -> Headline:
     cost = _cost(report, stage, metric) if metric else ""
     sentences = [_smaller(stage, base), _arena(stage), cost]
     sentences += [slice_sentence(stage), _since_origin(report, stage, metric)]
-    tiles = [
-        *_metric_tile(stage, base, metric),
-        *_figure_tiles(stage, base),
-        *_zeros(stage, base),
-        *_training(report),
-    ]
-    return Headline(stage.name, " ".join(filter(None, sentences)), tuple(tiles))
+    names = list(COSTS[:4])
+    if _saves_zeros_only(stage, base):
+        names += ["nonzero_parameters", "gzip_bytes"]
+    tiles = [_figure_tile(stage, base, name) for name in names]
+    if metric:
+        tiles.insert(0, _metric_tile(stage, base, metric))
+    found = (tile for tile in [*tiles, _training(report)] if tile is not None)
+    return Headline(stage.name, " ".join(filter(None, sentences)), tuple(found))
 
 
 def _smaller(stage: Stage, base: Stage) -> str:
@@ -242,52 +225,45 @@ def _since_origin(report: Report, stage: Stage, metric: str | None) -> str:
     return f"{since}: {', '.join(changes)}." if changes else ""
 
 
-def _metric_tile(stage: Stage, base: Stage, metric: str | None) -> Iterator[Tile]:
-    if metric is not None:
-        figure = metric_figure(metric)
-        value = figure.text(stage.figure(metric))
-        yield Tile(metric, value, _was(figure, base.figure(metric), stage is base))
+def _metric_tile(stage: Stage, base: Stage, metric: str) -> Tile:
+    figure, delta = metric_figure(metric), metric_delta(stage.delta, metric)
+    before = "the baseline" if stage is base else f"baseline: {figure.text(base.figure(metric))}"
+    if delta is not None and stage is not base:
+        before = f"{change_texts(metric, delta)[0]}, {before}"
+    return Tile(metric, figure.text(stage.figure(metric)), before)
 
 
-def _figure_tiles(stage: Stage, base: Stage) -> Iterator[Tile]:
-    for name in COSTS[:4]:
-        figure, value, before = figure_of(name), stage.figure(name), base.figure(name)
-        if value is not None:
-            was = _was(figure, before, stage is base)
-            ratio = f", {format_ratio(value / before)}" if before and stage is not base else ""
-            title = figure.title[0].upper() + figure.title[1:]
-            yield Tile(title, figure.text(value), was + ratio)
+def _figure_tile(stage: Stage, base: Stage, name: str) -> Tile | None:
+    figure, value, before = figure_of(name), stage.figure(name), base.figure(name)
+    if value is None:
+        return None
+    label, text = capital(figure.title), figure.text(value)
+    if stage is base:
+        return Tile(label, text, "the baseline")
+    if not value or not before:
+        return Tile(label, text, f"baseline: {figure.text(before)}")
+    smaller, larger = _WORDS.get(figure.unit, ("smaller", "larger"))
+    factor, word = (before / value, smaller) if value < before else (value / before, larger)
+    if factor < _HARDLY:
+        return Tile(label, text, f"baseline: {figure.text(before)}")
+    return Tile(label, f"{factor:.3g}x {word}", f"{text} instead of {figure.text(before)}")
 
 
-def _zeros(stage: Stage, base: Stage) -> Iterator[Tile]:
-    """Yield what zeros saved, where the size of the TFLite file cannot show it."""
+def _saves_zeros_only(stage: Stage, base: Stage) -> bool:
+    """Whether parameters became zero, which the size of the TFLite file does not show."""
     total, nonzero = stage.figure("parameters"), stage.figure("nonzero_parameters")
-    after, before = stage.figure("tflite_bytes"), base.figure("tflite_bytes")
-    if stage is base or not total or nonzero is None or not after or not before:
-        return
-    zeros = 1 - nonzero / total
-    if zeros < _MANY_ZEROS or abs(after / before - 1) > _SAME:
-        return
-    of = f"{figure_of('parameters').text(nonzero)} of {figure_of('parameters').text(total)} left"
-    yield Tile("Parameters that are zero", format_value(zeros, "fraction"), of)
-    figure = figure_of("gzip_bytes")
-    if (value := stage.figure(figure.name)) is not None:
-        was = base.figure(figure.name)
-        ratio = f", {format_ratio(value / was)}" if was else ""
-        yield Tile("Artifact under gzip", figure.text(value), _was(figure, was, False) + ratio)
+    ratio = stage.ratio("tflite_bytes")
+    if stage is base or not total or nonzero is None or ratio is None:
+        return False
+    return nonzero < (1 - _MANY_ZEROS) * total and abs(ratio - 1) <= _SAME
 
 
-def _training(report: Report) -> Iterator[Tile]:
+def _training(report: Report) -> Tile | None:
     figure = figure_of("training_peak_bytes")
     peaks = [stage.figure(figure.name) for stage in report.stages]
     known = [peak for peak in peaks if peak is not None]
-    if known:
-        bounded = any(map(is_lower_bound, report.stages))
-        note = "largest of all stages" + (", a lower bound" if bounded else "")
-        yield Tile("Training memory", figure.text(max(known)), note)
-
-
-def _was(figure: Figure, before: float | None, is_base: bool) -> str:
-    if is_base:
-        return "the baseline"
-    return "baseline: unknown" if before is None else f"baseline: {figure.text(before)}"
+    if not known:
+        return None
+    bounded = any(map(is_lower_bound, report.stages))
+    note = "largest of all stages" + (", a lower bound" if bounded else "")
+    return Tile("Training memory", figure.text(max(known)), note)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from shrink.contract.compaction import Holder, MemoryMap
 from shrink.contract.report import Report
-from shrink.report import svg
+from shrink.report.page import capital
+from shrink.report.svg import Axis, Dot, Label, Plot, Point, axis, whole_axis
 
 _HEIGHT = 170
 _MOST_STEPS = 180
 _MOST_HOLDERS = 3
 _LONGEST_NAME = 40
-"""Pixels that names stand above peaks, off the line that goes on beside them."""
-_BEFORE, _AFTER = "val_loss", "loss"
-"""Classes of the style sheet: dashed in the second colour, and solid in the first."""
 
 
 class _Span(NamedTuple):
@@ -37,11 +36,10 @@ def memory_map_sentences(report: Report) -> Iterator[tuple[str, str]]:
             yield name, f"at most {_peak(after)}; before, {_peak(before)}."
 
 
-def memory_map_plots(report: Report) -> list[svg.Plot]:
+def memory_map_plots(report: Report) -> list[Plot]:
     """Return a plot per compacted stage: bytes of activations by operator, before and after.
 
-    Both curves run over the operators of the given file: row tiles of several of them share their
-    part of the width.
+    Both curves run over the operators of the given file.
     """
     captions = dict(memory_map_sentences(report))
     return [
@@ -61,64 +59,55 @@ def _maps(report: Report) -> Iterator[tuple[str, MemoryMap, MemoryMap | None]]:
 
 def _plot(
     identifier: str, name: str, caption: str, before: MemoryMap, after: MemoryMap | None
-) -> svg.Plot:
+) -> Plot:
     count = len(before.live_bytes)
-    numbers = svg.whole_axis(1, count, "operator of the given file")
+    numbers = whole_axis(1, count, "operator of the given file")
     marks_of = tuple(number - 0.5 for number in numbers.marks)
-    x = svg.Axis(0, count, marks_of, numbers.title, lambda middle: f"{middle + 0.5:.0f}")
+    x = Axis(0, count, marks_of, numbers.title, lambda middle: f"{middle + 0.5:.0f}")
     live = [0, *before.live_bytes, *(after.live_bytes if after else ())]
-    y = svg.axis(live, "activations that are needed (bytes)", "bytes", log=False)
-    curves = [("before", _BEFORE, before, [(float(n), n + 1.0) for n in range(count)])]
-    curves += [("after", _AFTER, after, _widths(after, count))] if after else []
-    outlines: dict[str, list[svg.Point]] = {}
-    marks: list[str] = []
-    for word, kind, one, widths in curves:
-        spans = [_Span(*w, live) for w, live in zip(widths, one.live_bytes, strict=True)]
-        thinned = _thinned(spans)
-        outlines[kind] = [(at, span.live) for span in thinned for at in (span.start, span.end)]
-        peak = spans[_peak_number(one) - 1]
+    y = axis(live, "activations that are needed (bytes)", "bytes", log=False)
+    curves = [("before", "val_loss", before), *([("after", "loss", after)] if after else [])]
+    outlines: dict[str, list[Point]] = {}
+    dots: list[Dot] = []
+    labels: list[Label] = []
+    for word, kind, one in curves:
+        spans = _spans(one, count)
+        outlines[f"curve {kind}"] = [
+            (at, span.live) for span in spans for at in (span.start, span.end)
+        ]
+        peak = max(spans, key=lambda span: span.live)
         number = _given_number(one)  # as the axis counts
         label = f"{number or ''} {one.peak_operator.removesuffix('_2D')}".strip()
-        at, height = x((peak.start + peak.end) / 2), y(peak.live)
-        marks.append(svg.dot(at, height, f"dot {kind}", f"{word}: {_peak(one)}"))
-        marks.append(svg.text(at, height, label, "label end" if at > 60 else "label", 0, -9))
-    caption = f"{caption[0].upper()}{caption[1:]}"
-    return svg.chart(identifier, name, caption, x, y, outlines, marks, _HEIGHT)
+        at = (peak.start + peak.end) / 2
+        dots.append(Dot(at, peak.live, f"dot {kind}", f"{word}: {_peak(one)}"))
+        place = "label end" if x(at) > 60 else "label"
+        labels.append(Label(at, peak.live, label, place, 0, -9))
+    shown = capital(caption)
+    drawn = Plot(name, shown, identifier, x, y, outlines, tuple(dots), height=_HEIGHT)
+    return replace(drawn, labels=tuple(labels))
 
 
-def _widths(after: MemoryMap, count: int) -> list[tuple[float, float]]:
-    """Return where each operator begins and ends, in operators of the given file, of so many.
+def _spans(one: MemoryMap, count: int) -> list[_Span]:
+    """Return where operators begin and end, in operators of the given file, of so many.
 
-    Where all that ran so far comes before all that follows, in the given file too, both files
-    have the same position; between such positions operators are equally wide.
+    An operator stands at the furthest operator of the given file that ran so far, and shares its
+    width with the others there. Neighbours are joined where a line has no room for all; each span
+    has the most bytes of its operators.
     """
-    total = len(after.live_bytes)
-    even = [(n * count / total, (n + 1) * count / total) for n in range(total)]
-    known = [origin for origin in after.origins if origin is not None]
-    if len(after.origins) != total or any(not 0 <= origin < count for origin in known):
-        return even
-    upto, ahead = [-1], [count]
-    for origin in after.origins:
-        upto.append(upto[-1] if origin is None else max(upto[-1], origin))
-    for origin in reversed(after.origins):
-        ahead.append(ahead[-1] if origin is None else min(ahead[-1], origin))
-    ahead.reverse()
-    brought = [origin is None for origin in after.origins]
-    # Operators that tiles add belong to the tiles, behind the operator before them.
-    cuts = [n for n in range(1, total) if 0 <= upto[n] < ahead[n] and not brought[n]]
-    shared = [(0, 0), *((n, ahead[n]) for n in cuts), (total, count)]
-    widths: list[tuple[float, float]] = []
-    for (first, start), (last, end) in itertools.pairwise(shared):
-        width = (end - start) / (last - first)
-        widths += [(start + n * width, start + (n + 1) * width) for n in range(last - first)]
-    return widths
-
-
-def _thinned(spans: Sequence[_Span]) -> list[_Span]:
-    """Return no more spans than a line has room for; each has the most bytes of its operators."""
-    step = math.ceil(len(spans) / _MOST_STEPS)
-    groups = [spans[n : n + step] for n in range(0, len(spans), step)]
-    return [_Span(g[0].start, g[-1].end, max(s.live for s in g)) for g in groups]
+    furthest = itertools.accumulate((-1 if o is None else o for o in one.origins), max)
+    places: list[float] = [min(max(place, 0), count - 1) for place in furthest]
+    total = len(one.live_bytes)
+    if len(places) != total or (places[0], places[-1]) != (0, count - 1):
+        places = [n * count / total for n in range(total)]
+    ends: list[float] = []
+    for start, end in itertools.pairwise([*sorted({*places}), float(count)]):
+        share = places.count(start)
+        ends += [start + (n + 1) * (end - start) / share for n in range(share)]
+    step = math.ceil(total / _MOST_STEPS)
+    groups = [range(total)[n : n + step] for n in range(0, total, step)]
+    return [
+        _Span([0.0, *ends][g[0]], ends[g[-1]], max(one.live_bytes[n] for n in g)) for g in groups
+    ]
 
 
 def _peak_number(one: MemoryMap) -> int:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from shrink.base.errors import ReportWarning, gravest_first
-from shrink.base.figures import FIGURES, LOSS, figure_of, figures_of, metric_figure
+from shrink.base.figures import FIGURES, LOSS, figure_of, figures_of
 from shrink.base.measured import DOES_NOT_APPLY, Note
-from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.details import Deltas, Details, Limits, Training, metric_delta
+from shrink.contract.details import Deltas, Limits, metric_delta
 from shrink.contract.report import (
-    Environment,
-    Failure,
-    Figures,
-    Guess,
     Report,
     Stage,
 )
 from shrink.contract.result import StageOutcome, StepResult
 from shrink.report.config import Gate
-from shrink.report.deltas import own_interval, stage_delta
+from shrink.report.deltas import own_limits, stage_delta
 from shrink.report.gates import all_passed, check_gates
 from shrink.report.headline import Chain, ending
 from shrink.report.sanity import sanity_warnings
 from shrink.report.slices import reported_slices
 
-T = TypeVar("T")
 _TRAINING_FIGURES = tuple(name for name in FIGURES if name.startswith("training_"))
 
 
@@ -45,8 +37,7 @@ def build_report(
 
     A failed or skipped stage has null groups and empty differences;
     a failed one has an `error` too. The baseline's difference to itself is 0, its ratio 1, and its
-    `delta_previous` is empty like that of any stage that starts from no other. A number that is
-    not finite becomes null, with a note.
+    `delta_previous` is empty like that of any stage that starts from no other.
 
     Args:
         run: what is said of the run as a whole, without stages and gates.
@@ -79,7 +70,6 @@ def build_report(
         run,
         passed=all_passed(stages, results),
         chain=None if chain is None else chain.reported,
-        environment=_finite(Environment, run.environment) or Environment(),
         stages=tuple(stages),
         gates=tuple(results),
         warnings=tuple(gravest_first([*run.warnings, *_stage_warnings(outcomes), *suspicious])),
@@ -150,8 +140,8 @@ def _stage(outcome: StageOutcome) -> Stage:
         latency=None,
         skipped=result.skipped,
         notes=result.notes,
-        details=_finite(Details, result.details),
-        error=_finite(Failure, outcome.error) if outcome.status == "failed" else None,
+        details=result.details,
+        error=outcome.error if outcome.status == "failed" else None,
     )
     return _with_figures(stage, outcome) if outcome.complete else stage
 
@@ -161,30 +151,23 @@ def _with_figures(stage: Stage, outcome: StageOutcome) -> Stage:
     latency = {"p50_ms": None, "p90_ms": None, "threads": None, **result.latency}
     stage = replace(
         stage,
-        size=_numbers({name: result.size.get(name) for name in figures_of("size")}),
-        memory=_numbers({name: result.memory.get(name) for name in figures_of("memory")}),
-        metrics=_numbers(result.metrics),
+        size={name: result.size.get(name) for name in figures_of("size")},
+        memory={name: result.memory.get(name) for name in figures_of("memory")},
+        metrics=result.metrics,
         intervals=_intervals(outcome),
         examples=result.examples,
-        guess=_finite(Guess, result.guess),
-        training=_finite(Training, result.training),
-        latency=_numbers(latency),
+        guess=result.guess,
+        training=result.training,
+        latency=latency,
     )
     return replace(stage, notes=(*stage.notes, *_missing_notes(stage, result)))
 
 
-def _numbers(figures: Figures) -> Figures:
-    return {k: v if v is None or math.isfinite(v) else None for k, v in figures.items()}
-
-
 def _intervals(outcome: StageOutcome) -> dict[str, Limits]:
     """Return the 95 % interval of each metric itself: where it would lie on other examples."""
-    found = {
-        name: own_interval(evidence, metric_figure(name).bounds)
-        for name, evidence in outcome.scores.items()
-        if name in outcome.result.metrics
-    }
-    return {n: Limits(low=i.low, high=i.high, note=i.note) for n, i in found.items() if i}
+    metrics = outcome.result.metrics
+    found = {name: own_limits(outcome.scores.get(name), name) for name in outcome.scores}
+    return {name: limits for name, limits in found.items() if limits and name in metrics}
 
 
 def _interval_notes(stage: Stage) -> list[Note]:
@@ -197,42 +180,19 @@ def _interval_notes(stage: Stage) -> list[Note]:
 
 def _missing_notes(stage: Stage, result: StepResult) -> list[Note]:
     """Return notes for the null figures that the worker did not explain."""
-    not_finite, not_trained, not_measured = [], [], []
+    not_trained, not_measured = [], []
     for name in dict.fromkeys((*FIGURES, *result.metrics)):
-        measured = result.figure(name)
         if stage.figure(name) is not None or stage.reason(name) or not figure_of(name).everywhere:
             continue
-        if measured is not None:
-            not_finite.append(name)
-        elif name in _TRAINING_FIGURES and stage.training is None:
+        if name in _TRAINING_FIGURES and stage.training is None:
             not_trained.append(name)
         else:
             not_measured.append(name)
     return [
         Note.about(names, why)
         for names, why in (
-            (not_finite, "the measured value is not a finite number"),
             (not_trained, f"{DOES_NOT_APPLY}, this stage trains nothing"),
             (not_measured, "was not measured"),
         )
         if names
     ]
-
-
-def _finite(kind: type[T], value: T | None) -> T | None:
-    """Return what a worker told without numbers that JSON cannot hold."""
-    return None if value is None else from_plain(kind, _plain(to_plain(value)), unknown="drop")
-
-
-def _plain(value: object) -> object:
-    """Return `value` with numbers that JSON cannot hold as None."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        plain = {str(key): _plain(item) for key, item in value.items()}
-        # Of values by name, those without a number are left out.
-        by_name = {isinstance(item, float) for item in value.values()} == {True}
-        return {k: v for k, v in plain.items() if v is not None} if by_name else plain
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value

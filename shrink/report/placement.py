@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shrink.base.figures import format_value
 from shrink.contract.compaction import Compiled, Placement
 from shrink.contract.report import Report
-from shrink.report.content import Table
+from shrink.report.page import NULL, Table
 
 _MOST_NAMED = 5
 _HEADS = ("operator", "kind", "writes", "why it stays on the CPU")
@@ -23,32 +23,27 @@ def placement_sentences(report: Report) -> Iterator[tuple[str, str]]:
 def placement_tables(report: Report) -> list[Table]:
     """Return a table of the operators on the CPU for each stage whose file was placed."""
     return [
-        Table(_HEADS, _rows(told), stage.name, " ".join(sentences_of(told, named=False)))
+        Table(_HEADS, _rows(told), f"{stage.name}: operators on the CPU", form="dense")
         for stage in report.stages
         if (told := stage.told.placement) is not None
     ]
 
 
-def sentences_of(told: Placement, *, named: bool = True) -> list[str]:
-    """Return what is said of a placement, a sentence each.
-
-    Args:
-        told: the placement.
-        named: whether the operators on the CPU are named.
-    """
-    found = [f"{_left(told, named)}, by {told.by}."]
+def sentences_of(told: Placement) -> list[str]:
+    """Return the sentences about a placement."""
+    found = [f"{_left(told)}, by {told.by}."]
     return found if told.compiled is None else [*found, _estimate(told.target, told.compiled)]
 
 
-def _left(told: Placement, named: bool) -> str:
+def _left(told: Placement) -> str:
     if not told.on_cpu:
         return f"{told.target} takes all {told.operators} operators"
-    line = f"{len(told.on_cpu)} of {told.operators} operators stay on the CPU"
-    if not named:
-        return line
     shown = list(dict.fromkeys(f"{one.kind} ({one.reason})" for one in told.on_cpu))
     more = f"; and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
-    return f"{line}: {'; '.join(shown[:_MOST_NAMED])}{more}"
+    return (
+        f"{len(told.on_cpu)} of {told.operators} operators stay on the CPU: "
+        f"{'; '.join(shown[:_MOST_NAMED])}{more}"
+    )
 
 
 def _estimate(target: str, one: Compiled) -> str:
@@ -66,6 +61,6 @@ def _estimate(target: str, one: Compiled) -> str:
 
 def _rows(told: Placement) -> tuple[tuple[str, ...], ...]:
     return tuple(
-        ("-" if one.operator is None else str(one.operator), one.kind, one.tensor, one.reason)
+        (NULL if one.operator is None else str(one.operator), one.kind, one.tensor, one.reason)
         for one in told.on_cpu
     )

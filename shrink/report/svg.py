@@ -1,16 +1,11 @@
-"""Plots as inline SVG that keeps its text size at any width: percentages across, pixels down.
-
-A plot has no viewBox, so nothing scales but the positions: marks and texts sit at percentages of
-the width, and a nested stretched image holds the lines, whose stroke does not stretch. Colours
-come from the page's style sheet by class, which is how one plot serves light, dark and paper.
-"""
+"""Axes and plots; `templates/plot.html` draws them as inline SVG."""
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from shrink.base.figures import Unit, format_value
 
@@ -18,15 +13,6 @@ Point = tuple[float, float]
 _LOG_FROM = 20
 _MOST_POINTS = 400
 _LARGEST = 1e100
-
-
-@dataclass(frozen=True)
-class Plot:
-    """An image with its heading and the sentence below; `markup` is finished, escaped HTML."""
-
-    title: str
-    caption: str
-    markup: str
 
 
 def tick_text(unit: Unit = "none") -> Callable[[float], str]:
@@ -117,114 +103,83 @@ def _decades(low: float, high: float) -> tuple[float, ...]:
     return (*inside[:-1:step], inside[-1])
 
 
-def line(points: Sequence[Point], kind: str) -> str:
-    """Return a line through points in percent from the lower left, for `stretched`."""
-    step = math.ceil(len(points) / _MOST_POINTS) or 1
-    kept = [*points[:-1:step], *points[-1:]]
-    path = " ".join(f"{x:.2f},{100 - y:.2f}" for x, y in kept)
-    return f'<polyline class="{kind}" points="{path}" vector-effect="non-scaling-stroke"/>'
+class Dot(NamedTuple):
+    """A mark, of a class of the style sheet."""
+
+    x: float
+    y: float
+    kind: str
+    tooltip: str
 
 
-def stretched(lines: Sequence[str]) -> str:
-    """Return lines as an image that stretches over the whole plot."""
-    box = 'viewBox="0 0 100 100" preserveAspectRatio="none" width="100%" height="100%"'
-    return f'<svg {box} overflow="visible" aria-hidden="true">{"".join(lines)}</svg>'
+class Rule(NamedTuple):
+    """A straight line."""
+
+    start: Point
+    end: Point
+    kind: str
 
 
-def text(x: float, y: float, content: str, kind: str, dx: float = 0, dy: float = 0) -> str:
-    """Return text at a point in percent, moved by pixels; `kind` is its class."""
-    moved = f'dx="{dx:.0f}" dy="{dy:.0f}"'
-    return f'<text class="{kind}" x="{x:.2f}%" y="{100 - y:.2f}%" {moved}>{escaped(content)}</text>'
+class Label(NamedTuple):
+    """A text near a place, moved by pixels."""
+
+    x: float
+    y: float
+    text: str
+    kind: str
+    dx: float = 0
+    dy: float = 0
 
 
-def dot(x: float, y: float, kind: str, tooltip: str) -> str:
-    """Return a mark at a point in percent."""
-    title = f"<title>{escaped(tooltip)}</title>"
-    return f'<circle class="{kind}" cx="{x:.2f}%" cy="{100 - y:.2f}%" r="5">{title}</circle>'
+@dataclass(frozen=True)
+class Plot:
+    """A plot; places are values of its axes.
+
+    Attributes:
+        title, caption: above and below the image.
+        identifier: unique on the page.
+        curves: points by their classes in the style sheet.
+        height: in pixels.
+        described: what a screen reader says of it; the caption without it.
+    """
+
+    title: str
+    caption: str
+    identifier: str
+    x: Axis
+    y: Axis
+    curves: Mapping[str, Sequence[Point]]
+    dots: tuple[Dot, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    labels: tuple[Label, ...] = ()
+    height: int = 150
+    described: str = ""
+
+    def path(self, points: Sequence[Point]) -> str:
+        """Return the places of a curve in percent from the upper left, at most about 400."""
+        step = math.ceil(len(points) / _MOST_POINTS) or 1
+        kept = [*points[:-1:step], *points[-1:]]
+        return " ".join(f"{self.x(x):.2f},{100 - self.y(y):.2f}" for x, y in kept)
 
 
-def rule(start: Point, end: Point, kind: str) -> str:
-    """Return a straight line between points in percent."""
-    (x1, y1), (x2, y2) = start, end
-    ends = f'x1="{x1:.2f}%" y1="{100 - y1:.2f}%" x2="{x2:.2f}%" y2="{100 - y2:.2f}%"'
-    return f'<line class="{kind}" {ends}/>'
+def numbered(x: Axis, y: Axis, names: Sequence[tuple[Point, str]]) -> tuple[tuple[Label, ...], str]:
+    """Return a number above each place, and what the numbers are: `1 train, 2 prune.`
 
-
-def numbered(marks: Sequence[tuple[float, float, str]]) -> tuple[list[str], str]:
-    """Return a number above each mark, and what the numbers are: `1 train, 2 prune.`
-
-    Marks that cover each other share one text, such as `1, 2`.
-
-    Args:
-        marks: places in percent from the lower left, and names.
+    Places that cover each other share one text, such as `1, 2`.
     """
     groups: list[list[int]] = []
-    for index, (x, y, _) in enumerate(marks):
-        near = (g for g in groups if abs(marks[g[0]][0] - x) < 3 and abs(marks[g[0]][1] - y) < 6)
-        group = next(near, None)
-        groups.append([index]) if group is None else group.append(index)
-    parts = []
+    for index, ((across, up), _) in enumerate(names):
+        for group in groups:
+            (a, b), _ = names[group[0]]
+            if abs(x(a) - x(across)) < 3 and abs(y(b) - y(up)) < 6:
+                group.append(index)
+                break
+        else:
+            groups.append([index])
+    labels = []
     for group in groups:
-        x, y, _ = marks[group[0]]
-        label = ", ".join(str(index + 1) for index in group)
-        parts.append(text(x, y, label, "label end" if x > 85 else "label", -8 if x > 85 else 8, -6))
-    return parts, ", ".join(f"{i} {name}" for i, (_, _, name) in enumerate(marks, 1)) + "."
-
-
-def image(identifier: str, height: int, title: str, description: str, parts: str) -> str:
-    """Return the whole plot, which a screen reader reads as its title and description."""
-    names = f'aria-labelledby="{identifier}-title {identifier}-text"'
-    return (
-        f'<svg class="plot" role="img" {names} width="100%" height="{height}">'
-        f'<title id="{identifier}-title">{escaped(title)}</title>'
-        f'<desc id="{identifier}-text">{escaped(description)}</desc>{parts}</svg>'
-    )
-
-
-def axes(x: Axis, y: Axis) -> str:
-    """Return grid lines, the texts of the ticks, and the titles of the axes."""
-    below = text(100, 0, x.title, "title end", 14, 36)
-    parts = [below, text(0, 100, y.title, "title", -60, -12)]
-    for value in y.marks:
-        at = y(value)
-        parts += [rule((0, at), (100, at), "grid"), text(0, at, y.text(value), "tick end", -8, 4)]
-    for value in x.marks:
-        at = x(value)
-        parts += [rule((at, 0), (at, 100), "grid")]
-        parts += [text(at, 0, x.text(value), "tick middle", 0, 18)]
-    return "".join([*parts, rule((0, 0), (100, 0), "axis")])
-
-
-def chart(
-    identifier: str,
-    title: str,
-    caption: str,
-    x: Axis,
-    y: Axis,
-    curves: Mapping[str, Sequence[Point]],
-    marks: Sequence[str] = (),
-    height: int = 150,
-) -> Plot:
-    """Return curves over two axes.
-
-    Args:
-        identifier: unique on the page.
-        title, caption: above and below the image.
-        x, y: the axes.
-        curves: points by their class in the style sheet.
-        marks: what lies on top of the curves.
-        height: in pixels.
-    """
-    lines = [
-        line([(x(across), y(up)) for across, up in points], f"curve {kind}")
-        for kind, points in curves.items()
-    ]
-    parts = "".join([axes(x, y), stretched(lines), *marks])
-    described = f"{title}: {y.title} by {x.title}"
-    return Plot(title, caption, image(identifier, height, described, caption, parts))
-
-
-def escaped(content: str) -> str:
-    """Return text safe in HTML, without the control characters that no document may hold."""
-    clean = "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in content)
-    return html.escape(clean)
+        (across, up), _ = names[group[0]]
+        text = ", ".join(str(index + 1) for index in group)
+        kind, dx = ("label end", -8) if x(across) > 85 else ("label", 8)
+        labels.append(Label(across, up, text, kind, dx, -6))
+    return tuple(labels), ", ".join(f"{i} {name}" for i, (_, name) in enumerate(names, 1)) + "."

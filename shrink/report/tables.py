@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from shrink.base.figures import format_change, format_value, is_number, metric_figure
-from shrink.contract.details import Audit, Control, LayerRow, MetricDelta, OperatorRow
+from shrink.base.figures import LOSS, format_change, format_value, is_number, metric_figure
+from shrink.contract.details import Audit, Confusion, Control, LayerRow, MetricDelta, OperatorRow
 from shrink.contract.report import Report, Stage
-from shrink.report.content import NULL, Table
+from shrink.report.page import NULL, Table
 
 
 def control_tables(report: Report) -> list[Table]:
@@ -20,9 +20,32 @@ def control_tables(report: Report) -> list[Table]:
                 ("student alone", *_metrics(control.alone, names)),
                 ("student taught", *_metrics(control.taught, names)),
                 ("teacher", *_metrics(control.teacher, names)),
-                ("teaching brought", *(_gain(name, control.gain.get(name)) for name in names)),
+                ("difference", *(_gain(name, control.gain.get(name)) for name in names)),
             )
             tables.append(Table(("", *names), rows, stage.name))
+    return tables
+
+
+def sensitivity_tables(report: Report) -> list[Table]:
+    """Return a table per pruned stage: a row per group of channels, by the share removed."""
+    tables = []
+    for stage in report.stages:
+        curves = [c for c in stage.told.sensitivity if any(v is not None for v in c.losses)]
+        ratios = sorted({ratio for curve in curves for ratio in curve.ratios})
+        rows = []
+        for curve in curves:
+            known = dict(zip(curve.ratios, curve.losses, strict=False))
+            texts = (NULL if known.get(r) is None else f"{known[r]:.4g}" for r in ratios)
+            rows.append((_short(str(curve.layers)), *texts))
+        if rows:
+            metric = curves[0].metric
+            what = "Loss" if metric == LOSS else f"How much worse {metric} is"
+            caption = (
+                f"{what} on validation examples when one group of channels alone is pruned, before "
+                "fine-tuning, by the share removed."
+            )
+            heads = ("layers", *(f"{ratio:.0%}" for ratio in ratios))
+            tables.append(Table(heads, tuple(rows), f"{stage.name}: groups", caption, "dense"))
     return tables
 
 
@@ -39,7 +62,7 @@ def output_tables(report: Report) -> list[Table]:
                 rows.setdefault((one.output, name), {})[stage.name] = text
     heads = ("output", "metric", *(stage.name for stage in stages))
     cells = [(*row, *(own.get(s.name, NULL) for s in stages)) for row, own in rows.items()]
-    return [Table(heads, tuple(cells), "Metrics of each output")]
+    return [Table(heads, tuple(cells), "Metrics of each output", left=2)]
 
 
 def _metrics(values: Mapping[str, object], names: list[str]) -> list[str]:
@@ -54,115 +77,107 @@ def _gain(name: str, gain: MetricDelta | None) -> str:
     return f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
 
-_MOST_ROWS = 2_000
-"""Rows of all tables together: what a page of 1 MB has room for."""
+_MOST_CLASSES = 20
+_MOST_PAIRS = 20
+_LONGEST_CLASS = 30
+
+
+def confusion_tables(report: Report) -> list[Table]:
+    """Return the confusion matrices of all stages; of many classes the pairs confused most."""
+    return [_confusion(stage, one) for stage in report.stages for one in stage.told.confusion]
+
+
+def _confusion(stage: Stage, one: Confusion) -> Table:
+    title = f"{stage.name}: {one.output}" if len(stage.told.confusion) > 1 else stage.name
+    labels = [_short(label, _LONGEST_CLASS) for label in one.labels]
+    if 0 < len(labels) <= _MOST_CLASSES:
+        rows = ((label, *map(_count, row)) for label, row in zip(labels, one.counts, strict=True))
+        caption = "Test examples. Rows: the true class; columns: the decided one."
+        return Table(("true", *labels), tuple(rows), title, caption, "matrix")
+    pairs = ((p.true, p.decided, _count(p.count)) for p in one.confused[:_MOST_PAIRS])
+    rows = ((_short(a, _LONGEST_CLASS), _short(b, _LONGEST_CLASS), n) for a, b, n in pairs)
+    return Table(("true", "taken for", "examples"), tuple(rows), title, "The most confused pairs.")
+
+
+def _count(number: float) -> str:
+    return NULL if number == 0 else f"{number:.10g}" if number == int(number) else f"{number:.1f}"
+
+
 _LONGEST_NAME = 60
 _OPERATOR_HEADS = (
     *("operator", "layer", "types", "weights", "parameters", "MACs", "activations", "zeros"),
     "error",
 )
+_NUMBERS: Mapping[str, Callable[[float], str]] = {
+    "parameters": "{:,}".format,
+    "macs": lambda number: format_value(number, "count"),
+    "activation_bytes": lambda number: format_value(number, "bytes"),
+    "sparsity": lambda number: f"{100 * number:.0f} %",
+}
+"""Fields of layers and operators, and how their numbers are written."""
 
 
-Row = LayerRow | OperatorRow
-Cell = Callable[[Row], str]
-
-
-def layer_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[Table]:
+def layer_tables(report: Report) -> list[Table]:
     """Return a table per Keras stage: each layer, as it is in the baseline and in the stage."""
-    by_stage = [(stage, stage.told.layers) for stage in report.stages if stage.told.layers]
-    before = next((rows for stage, rows in by_stage if stage.name == report.baseline), ())
-    others = [(stage, rows) for stage, rows in by_stage if rows is not before] or by_stage
-    room = most_rows // max(1, len(others))
-    return [_layer_table(stage, rows, before, report.baseline, room) for stage, rows in others]
-
-
-def operator_tables(report: Report, most_rows: int = _MOST_ROWS) -> list[Table]:
-    """Return a table per artifact: its operators, their types, and their error."""
-    by_stage = [(stage, _operators(stage)) for stage in report.stages]
-    by_stage = [(stage, rows) for stage, rows in by_stage if rows]
-    room = most_rows // max(1, len(by_stage))
-    return [_operator_table(stage, rows, room) for stage, rows in by_stage]
+    by_stage = {stage.name: stage.told.layers for stage in report.stages if stage.told.layers}
+    before = by_stage.pop(report.baseline, ())
+    if not by_stage and before:
+        return [_layer_table(report.baseline, before, (), report.baseline)]
+    return [_layer_table(name, rows, before, report.baseline) for name, rows in by_stage.items()]
 
 
 def _layer_table(
-    stage: Stage, rows: Sequence[LayerRow], before: Sequence[LayerRow], baseline: str, room: int
+    name: str, rows: Sequence[LayerRow], before: Sequence[LayerRow], baseline: str
 ) -> Table:
-    earlier = {row.name: row for row in before}
-    kept = {row.name for row in rows}
-    gone = [row for name, row in earlier.items() if name not in kept]
-    is_compared = bool(before) and rows is not before
-    texts = [_layer_cells(row, earlier.get(row.name), is_compared) for row in rows]
-    texts += [(_name(row), "removed", *[NULL] * 3) for row in gone]
-    title = f"{stage.name}: {len(rows)} layers"
-    return Table(
-        title=f"{title}, against {baseline}" if is_compared else title,
-        caption=_cut_caption("One example; an arrow leads from the baseline.", len(texts), room)
-        if is_compared
-        else _cut_caption("One example.", len(texts), room),
-        heads=("layer", "parameters", "MACs", "activations", "zeros"),
-        rows=tuple(texts[:room]),
-    )
+    heads = ("layer", "parameters", "MACs", "activations", "zeros")
+    title, texts = f"{name}: {len(rows)} layers", [(_name(row), *_numbers(row)) for row in rows]
+    if not before:
+        return Table(heads, tuple(texts), title, "One example.", "dense")
+    earlier = {_name(row): _numbers(row) for row in before}
+    texts = [(row[0], *_changes(earlier.pop(row[0], None), row[1:])) for row in texts]
+    texts += [(gone, "removed", *[NULL] * 3) for gone in earlier]
+    caption = "One example; an arrow leads from the baseline."
+    return Table(heads, tuple(texts), f"{title}, against {baseline}", caption, "dense")
 
 
-def _layer_cells(row: LayerRow, before: LayerRow | None, is_compared: bool) -> tuple[str, ...]:
-    cells = [_name(row)]
-    for text in _LAYER_COLUMNS:
-        now = text(row)
-        was = text(before) if before else "new" if is_compared else now
-        cells.append(now if was == now else f"{was} → {now}")
-    return tuple(cells)
+def _numbers(row: LayerRow | OperatorRow) -> list[str]:
+    values = ((getattr(row, field), text) for field, text in _NUMBERS.items())
+    return [NULL if value is None else text(value) for value, text in values]
 
 
-def _operator_table(stage: Stage, rows: Sequence[OperatorRow], room: int) -> Table:
-    texts = []
-    for number, row in enumerate(rows[:room], start=1):
-        types = f"{_listed(row.inputs)} → {_listed(row.outputs)}"
-        cells = (f"{number} {row.name}", _short(row.layer or NULL), types, row.weights or NULL)
-        error = NULL if row.snr_db is None else f"{row.snr_db:.1f} dB"
-        texts.append((*cells, *(text(row) for text in _LAYER_COLUMNS), error))
-    on = (stage.told.audit or Audit()).compared_on
-    caption = f"Error: signal to noise of the output against the float model's, on {on}."
-    return Table(
-        title=f"{stage.name}: {len(rows)} operators",
-        caption=_cut_caption(caption, len(rows), room),
-        heads=_OPERATOR_HEADS,
-        rows=tuple(texts),
-    )
+def _changes(before: Sequence[str] | None, now: Sequence[str]) -> list[str]:
+    pairs = zip(before or ["new"] * len(now), now, strict=True)
+    return [text if was == text else f"{was} → {text}" for was, text in pairs]
 
 
-def _operators(stage: Stage) -> Sequence[OperatorRow]:
-    return stage.told.audit.operators if stage.told.audit else stage.told.operators
+def operator_tables(report: Report) -> list[Table]:
+    """Return a table per artifact: its operators, their types, and their error."""
+    tables = []
+    for stage in report.stages:
+        audit, texts = stage.told.audit, []
+        for number, row in enumerate(audit.operators if audit else stage.told.operators, start=1):
+            types = f"{_listed(row.inputs)} → {_listed(row.outputs)}"
+            cells = (f"{number} {row.name}", _short(row.layer or NULL), types, row.weights or NULL)
+            error = NULL if row.snr_db is None else f"{row.snr_db:.1f} dB"
+            texts.append((*cells, *_numbers(row), error))
+        if texts:
+            on = (audit or Audit()).compared_on
+            told = f"Error: signal to noise of the output against the float model's, on {on}."
+            title = f"{stage.name}: {len(texts)} operators"
+            tables.append(Table(_OPERATOR_HEADS, tuple(texts), title, told, "dense"))
+    return tables
 
 
 def _name(row: LayerRow) -> str:
     return f"{_short(row.name)} ({row.type})"
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}…"
+def _short(text: str, longest: int = _LONGEST_NAME) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(names)) or NULL
-
-
-def _cut_caption(text: str, count: int, room: int) -> str:
-    return (
-        text if count <= room else f"{text} The first {room} of {count} rows; all in report.json."
-    )
-
-
-def _cell(value: Callable[[Row], float | None], text: Callable[[float], str]) -> Cell:
-    """Return what writes one number of a row, a dash where there is none."""
-    return lambda row: NULL if (number := value(row)) is None else text(number)
-
-
-_LAYER_COLUMNS = (
-    _cell(lambda row: row.parameters, lambda number: f"{number:,}"),
-    _cell(lambda row: row.macs, lambda number: format_value(number, "count")),
-    _cell(lambda row: row.activation_bytes, lambda number: format_value(number, "bytes")),
-    _cell(lambda row: row.sparsity, lambda number: f"{100 * number:.0f} %"),
-)
 
 
 def audit_sentences(report: Report) -> Iterator[tuple[str, str]]:
@@ -177,8 +192,14 @@ def _audit_sentence(audit: Audit) -> str:
     borders = len(audit.operators) - len(computing)
     integer = sum("int" in _listed(row.outputs) for row in computing)
     islands, custom = _listed(audit.float_islands), _listed(audit.custom_operators)
+    errors = {n: row for n, row in enumerate(audit.operators, 1) if row.snr_db is not None}
+    worst = ""
+    if errors:
+        number, row = min(errors.items(), key=lambda one: one[1].snr_db or 0.0)
+        where = f"{number} {_short(row.layer or row.name)}"
+        worst = f" The least signal to noise is {row.snr_db:.1f} dB, at {where}."
     return (
         f"{len(computing)} operators, {integer} of them on integers, {borders} conversions between "
         f"float and integers. Float islands: {islands.replace(NULL, 'none')}. "
-        f"Custom operators: {custom.replace(NULL, 'none')}."
+        f"Custom operators: {custom.replace(NULL, 'none')}.{worst}"
     )

@@ -237,7 +237,7 @@ def show_result(result: RunResult, console: Console) -> None:
     elif console.quiet:
         console.print(str(result.folder))
     else:
-        from shrink.report.text import render_report
+        from shrink.report.sections import render_report
 
         render_report(
             result.report,

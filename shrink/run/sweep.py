@@ -28,7 +28,7 @@ from shrink.contract.report import Failure, Report
 from shrink.contract.report_file import read_report
 from shrink.recipe.matrix import Combination, Variants
 from shrink.recipe.plan import Plan, build_plan
-from shrink.report.compared import RunToCompare, Titled, compare_runs
+from shrink.report.compared import RunToCompare, compare_runs
 from shrink.report.comparison import HTML_NAME, check_overwritten, render_comparison
 from shrink.run.cluster import membership
 from shrink.run.options import RunOptions
@@ -199,7 +199,10 @@ class Sweep:
             _to_compare(one, end, self.options.output, self.name)
             for one, end in zip(self.planned, ended, strict=True)
         ]
-        found = compare_runs(runs, Titled(self.name, True, self.repeat, self.jobs))
+        titled = Comparison(
+            rows=(), title=self.name, sweep=True, repeat=self.repeat, jobs=self.jobs
+        )
+        found = compare_runs(runs, titled)
         files.write_together(self.options.output, render_comparison(found))
         return found
 

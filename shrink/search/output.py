@@ -13,10 +13,11 @@ from shrink.base.console import Console
 from shrink.base.errors import InputError
 from shrink.base.figures import figure_of, format_change
 from shrink.contract.codec import to_plain
+from shrink.contract.comparison import Comparison
 from shrink.contract.report import Figures
 from shrink.contract.report_file import read_report
 from shrink.contract.searched import SEARCH_NAME, Searched, Trial
-from shrink.report.compared import RunToCompare, Titled, compare_runs
+from shrink.report.compared import RunToCompare, compare_runs
 from shrink.report.comparison import HTML_NAME, render_comparison
 from shrink.search.goal import ARENA, LATENCY, MAX_DROP, SIZE, Goal, cost_of
 from shrink.search.space import in_words
@@ -78,8 +79,9 @@ def write(searched: Searched, folder: Path) -> None:
     runs = [_to_compare(one, folder) for one in searched.trials if one.run is not None]
     pages: dict[str, str] = {}
     if runs:
-        title = Titled(
-            f"{searched.name}: trials of a search",
+        title = Comparison(
+            rows=(),
+            title=f"{searched.name}: trials of a search",
             sweep=True,
             split="validation",
             headline=tuple(headline_of(searched)),

@@ -19,7 +19,7 @@ from shrink.contract.job import TrackerJob
 from shrink.contract.report import Report, Stage
 from shrink.contract.report_file import read_report
 from shrink.report.content import recipe_of, stage_figures
-from shrink.report.text import render_markdown
+from shrink.report.sections import render_markdown
 
 _SCALAR, _TENSOR = 1, 2
 """What TensorBoard calls data classes."""

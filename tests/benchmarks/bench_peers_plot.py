@@ -14,6 +14,7 @@ end every pruning and clustering row is listed with the best point that is no la
 from __future__ import annotations
 
 import argparse
+import html
 import json
 import tempfile
 from collections.abc import Sequence
@@ -53,6 +54,7 @@ _OF_PRUNED: dict[str, dict[str, Any]] = {
     "int4, dynamic": {"scheme": "dynamic_wi4_afp32"},
 }
 _STYLE = (
+    ".plot{overflow:visible}"
     "text{font:12px sans-serif;fill:#333}.tick{fill:#666;font-size:11px}.middle{text-anchor:middle}"
     ".end{text-anchor:end}.grid{stroke:#ddd}.axis{stroke:#666}.ours{fill:#1b6ac9}.peer{fill:#fff;"
     "stroke:#c0392b;stroke-width:2}.curve{fill:none;stroke:#1b6ac9;stroke-dasharray:5 4}"
@@ -163,32 +165,42 @@ def compared(points: Sequence[Point]) -> list[str]:
 def drawn(points: Sequence[Point]) -> str:
     """Return an SVG: compressed size across, accuracy up; rows below 74 % are left out."""
     from shrink.report import svg
+    from tests.report.plain import markup
 
     peers = [("peer", name, size, accuracy) for name, size, accuracy, _ in _PEERS]
     ours = [("ours", p["name"], p["gzip_bytes"], p["accuracy"]) for p in points]
     shown = sorted((m for m in (*ours, *peers) if m[3] >= _LEAST_SHOWN), key=lambda m: -m[3])
     x = svg.axis([size for *_, size, _ in shown], "size under gzip -9 (bytes)", "bytes", log=False)
     y = svg.axis([one[3] for one in shown], "accuracy on all 10,000 test images (%)", log=False)
-    parts = [svg.axes(x, y)]
     best = [one for one in ours if all(o[2] > one[2] or o[3] <= one[3] for o in ours)]
-    front = sorted((x(size), y(accuracy)) for *_, size, accuracy in best)
-    parts.append(svg.stretched([svg.line(front, "curve")]))
+    front = sorted((size, accuracy) for *_, size, accuracy in best)
+    dots, parts = [], []
     label = float(-_ROW)  # names stand in a column on the right, in the order of accuracy
     for kind, name, size, accuracy in shown:
         at, up = x(size), y(accuracy)
-        parts.append(svg.dot(at, up, kind, f"{name}: {accuracy} %, {size:,} bytes"))
+        dots.append(svg.Dot(size, accuracy, kind, f"{name}: {accuracy} %, {size:,} bytes"))
         label = max(label + _ROW, (100 - up) / 100 * _HEIGHT)
         parts.append(
             f'<line class="leader" x1="{at:.2f}%" y1="{100 - up:.2f}%" x2="{_WIDTH + 8}" '
             f'y2="{label:.0f}"/><text x="{_WIDTH + 12}" y="{label + 4:.0f}">'
-            f"{svg.escaped(name)}</text>"
+            f"{html.escape(name)}</text>"
         )
+    plot = svg.Plot(
+        "Accuracy against size",
+        "shrink and other tools",
+        "peers",
+        x,
+        y,
+        {"curve": front},
+        tuple(dots),
+        height=_HEIGHT,
+    )
     box = f'x="70" y="80" width="{_WIDTH}" height="{_HEIGHT}" overflow="visible"'
     size = f'width="{_WIDTH + 70 + _MARGIN}" height="{_HEIGHT + 140}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
         f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="#fff"/>'
-        f"{_LEGEND}<svg {box}>{''.join(parts)}</svg></svg>\n"
+        f"{_LEGEND}<svg {box}>{markup(plot)}{''.join(parts)}</svg></svg>\n"
     )
 
 

@@ -41,7 +41,7 @@ def test_diff_shows_what_the_recipes_say_differently() -> None:
     before, after = built(A), built(A.replace("float16", "float32"))
     diff = diff_reports(before, after, recipe_changes(before, after))
     text = render_diff_markdown(diff)
-    assert "### Recipe\n\n- stages.quantize.scheme: float16 in A, float32 in B" in text
+    assert "## recipe\n\n- stages.quantize.scheme: float16 in A, float32 in B" in text
 
 
 def test_recipe_changes_leave_out_what_the_defaults_say_anyway() -> None:

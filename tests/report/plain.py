@@ -19,16 +19,17 @@ from shrink.report import (
     diff,
     gates,
     headline,
-    html,
     memory_map,
     model,
     plots,
     rendered,
     scatter,
+    sections,
     tables,
-    text,
 )
 from shrink.report import gate_lines as lines
+from shrink.report.page import template
+from shrink.report.svg import Plot
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,14 +45,13 @@ def reading(function: Callable[Concatenate[Report, P], T]) -> Callable[Concatena
     return read
 
 
-render_report = reading(text.render_report)
-render_markdown = reading(text.render_markdown)
-render_html = reading(html.render_html)
+render_report = reading(sections.render_report)
+render_markdown = reading(sections.render_markdown)
+render_html = reading(sections.render_html)
 render_junit = reading(ci.render_junit)
 render_card = reading(rendered.render_card)
 recipe_of = reading(content.recipe_of)
 publish = reading(ci.publish)
-summary = reading(ci.summary)
 output_lines = reading(ci.output_lines)
 gate_annotations = reading(ci.gate_annotations)
 warnings_of = reading(content.warnings_of)
@@ -61,23 +61,31 @@ missed_sentences = reading(lines.missed_sentences)
 ending = reading(headline.ending)
 verdict = reading(headline.verdict)
 headlines = reading(headline.headlines)
-more_results = reading(headline.more_results)
 control_tables = reading(tables.control_tables)
 layer_tables = reading(tables.layer_tables)
 operator_tables = reading(tables.operator_tables)
-error_groups = reading(plots.error_groups)
 audit_sentences = reading(tables.audit_sentences)
 timeline_plots = reading(plots.timeline_plots)
 memory_map_plots = reading(memory_map.memory_map_plots)
 loss_plots = reading(plots.loss_plots)
-memory_groups = reading(plots.memory_groups)
-sensitivity_plots = reading(plots.sensitivity_plots)
+bar_groups = reading(plots.bar_groups)
+sensitivity_tables = reading(tables.sensitivity_tables)
 tradeoff_plot = reading(scatter.tradeoff_plot)
 other_tradeoffs = reading(scatter.other_tradeoffs)
 
 
 def render(document: Plain) -> dict[str, str]:
     return rendered.render(report_file.report_of(document), {})
+
+
+def summary(document: Plain, room: int) -> str:
+    text = render_markdown(document, most_columns=ci.SUMMARY_COLUMNS)
+    return ci.fitting(text, room, "report.md")
+
+
+def markup(plot: Plot) -> str:
+    """A plot as the page draws it."""
+    return str(getattr(template("plot.html").module, "draw")(plot))  # noqa: B009
 
 
 def metadata(document: Plain, digest: str) -> Any:

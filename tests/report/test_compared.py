@@ -28,7 +28,6 @@ from shrink.contract.result import StepResult
 from shrink.contract.slices import Slice, SliceTest, Slicing
 from shrink.report.compared import (
     RunToCompare,
-    Titled,
     compare_runs,
     front_points,
     points_of,
@@ -44,9 +43,10 @@ from shrink.report.deltas import Verdict
 from shrink.report.scatter import compared_plot
 from shrink.report.slices import compared_slices_table
 from tests.report.page import Page
+from tests.report.plain import markup
 from tests.report.toys import failure, outcome, report
 
-SWEEP = Titled("digits", sweep=True)
+SWEEP = Comparison(rows=(), title="digits", sweep=True)
 
 
 def run(
@@ -183,7 +183,7 @@ def repeated() -> Comparison:
         for sparsity in ("0.3", "0.5")
         for seed in range(3)
     ]
-    return compare_runs(runs, Titled("digits", sweep=True, repeat=3))
+    return compare_runs(runs, Comparison(rows=(), title="digits", sweep=True, repeat=3))
 
 
 def test_repeats_are_a_row_with_their_runs_beneath() -> None:
@@ -212,7 +212,7 @@ def test_a_repeat_without_a_report_stays_beneath_its_combination() -> None:
         ]
         return [replace(one, report=None) if n == lost else one for n, one in enumerate(runs)]
 
-    titled = Titled("digits", sweep=True, repeat=3)
+    titled = Comparison(rows=(), title="digits", sweep=True, repeat=3)
     found = compare_runs([*seeds("0.3", lost=1), *seeds("0.5", lost=0)], titled)
     assert [(row[0], row[1]) for row in comparison_table(found).rows] == [
         ("prune.sparsity = 0.3", "2 of 3 runs"),
@@ -279,7 +279,7 @@ def test_runs_without_repeats_stand_beside_combinations() -> None:
         for n in range(3)
     ]
     alone = [run("best", 97, 90_000), run("beaten", 80, 90_000), run("small", 50, 10_000)]
-    found = compare_runs([*seeds, *alone], Titled("5 runs", repeat=3))
+    found = compare_runs([*seeds, *alone], Comparison(rows=(), title="5 runs", repeat=3))
     front = found.fronts[0]
     assert (front.x, front.y) == ("tflite_bytes", "accuracy")
     assert front.rows == (
@@ -295,13 +295,15 @@ def test_runs_without_repeats_stand_beside_combinations() -> None:
         (10_000, 0.5),
     ]
     plot = compared_plot(found, front)
-    assert plot.markup.count("<circle") == 4
+    assert markup(plot).count("<circle") == 4
     assert "of single runs on the test examples" in plot.caption
 
 
 def test_a_figure_that_only_single_runs_change_is_drawn() -> None:
     seeds = [run(f"s{n}", 90, 50_000, combination="c") for n in range(2)]
-    found = compare_runs([*seeds, run("alone", 90, 40_000)], Titled("3 runs", repeat=2))
+    found = compare_runs(
+        [*seeds, run("alone", 90, 40_000)], Comparison(rows=(), title="3 runs", repeat=2)
+    )
     assert [(f.x, f.y, f.rows) for f in found.fronts[:1]] == [
         ("tflite_bytes", "accuracy", ("prune.sparsity = alone",))
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shrink.contract.report_file import report_of
-from shrink.report.confusion import confusion_tables
+from shrink.report.tables import confusion_tables
 from tests.report.plain import render_html, render_markdown
 from tests.report.toys import outcomes, report, with_result
 
@@ -42,9 +42,9 @@ def test_many_classes_have_the_pairs_that_are_confused_most() -> None:
 
 def test_pages_show_the_table_and_escape_its_names() -> None:
     page = render_html(with_confusion(FEW))
-    assert "Which class was taken for which" in page
+    assert "Confusion matrix" in page
     assert "&lt;dog&gt;" in page
     assert "<dog>" not in page
     text = render_markdown(with_confusion(FEW))
     assert "| cat | 7 | 2.5 |" in text
-    assert "Which class" not in render_html(report())
+    assert "Confusion matrix" not in render_html(report())

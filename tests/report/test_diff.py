@@ -28,8 +28,6 @@ def test_diff_reports_gives_values_and_ratios_and_no_intervals() -> None:
     assert figures["tflite_bytes"]["value"] == -7_000
     assert figures["tflite_bytes"]["ratio"] == 0.5
     assert figures["accuracy"]["value"] == 0.01
-    assert figures["accuracy"]["low"] is None
-    assert figures["accuracy"]["high"] is None
     assert "macs" not in figures
 
 
@@ -39,7 +37,6 @@ def test_diff_reports_has_null_changes_when_a_side_is_null() -> None:
     (stage,) = diff_reports(report(), report([blind, *rest]))["stages"]
     assert stage["figures"] == [
         {"name": "arena_bytes", "a": 24_000, "b": None, "value": None, "ratio": None}
-        | {"low": None, "high": None}
     ]
 
 
@@ -111,7 +108,7 @@ def test_render_diff_markdown_shows_what_reviewers_ask_for_and_folds_the_rest() 
         diff_reports(report(gates=gates), report([train, prune, other], gates=gates))
     )
     shown, _, folded = text.partition("<details>")
-    assert shown.index("### Gates") < shown.index("| quantize | tflite")
+    assert shown.index("## gates") < shown.index("| quantize | tflite")
     assert "| quantize | accuracy |" in shown
     assert "gzip" not in shown
     assert "| quantize | gzip" in folded
@@ -141,7 +138,7 @@ def test_diff_reports_compares_the_only_results_whatever_their_names() -> None:
     train, prune, _ = outcomes()
     other = outcome("float16", 97, 28_000, "prune")
     diff = diff_reports(report(), report([train, prune, other], finals=("float16",)))
-    assert diff["result"]["name"] == "quantize / float16"
+    assert diff["stages"][0]["name"] == "quantize / float16"
     rows = [line for line in render_diff_markdown(diff).splitlines() if line.startswith("|")]
     assert rows[2] == "| quantize / float16 | accuracy | 96.00 % | 97.00 % | +1.00 | \\- |"
     assert "| quantize / float16 | tflite\\_bytes | 14.0 KB | 28.0 KB | +14.0 KB | 2.00x |" in rows
@@ -152,11 +149,11 @@ def test_diff_reports_shows_all_results_where_there_are_several() -> None:
     ends = [outcome(f"s{n}", 90 + n, 1000 * n, "train") for n in (5, 7)]
     diff = diff_reports(report(), report([train, *ends], finals=("s5", "s7")))
     lines = render_diff_markdown(diff).splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith("| result | run | accuracy"))
+    start = next(i for i, line in enumerate(lines) if line.startswith("| run | outcome | accuracy"))
     assert [line.split(" | ")[:3] for line in lines[start + 2 : start + 5]] == [
-        ["| quantize", "A", "96.00 %"],
-        ["| s5", "B", "95.00 %"],
-        ["| s7", "B", "97.00 %"],
+        ["| A", "FINISHED", "96.00 %"],
+        ["| B / s5", "FINISHED", "95.00 %"],
+        ["| B / s7", "FINISHED", "97.00 %"],
     ]
 
 

@@ -59,7 +59,7 @@ def test_render_html_needs_no_network_and_no_script(full: Page) -> None:
     assert "script" not in full.tags()
     assert not full.values("src")
     # The artifact lies beside the page, in the run folder.
-    assert set(full.values("href")) == {"data:,", "#stages", "artifacts/02-quantize.tflite"}
+    assert set(full.values("href")) == {"data:,", "#content", "artifacts/02-quantize.tflite"}
     assert "url(" not in full.source
     assert "@import" not in full.source
     assert "://" not in full.source
@@ -71,7 +71,7 @@ def test_render_html_has_unique_ids_and_names_every_image(full: Page) -> None:
     assert len(ids) == len(set(ids))
     named = " ".join(full.values("aria-labelledby")).split()
     assert set(named) <= set(ids)
-    assert "stages" in ids
+    assert "content" in ids
     images = [a for tag, a in full.elements if tag == "svg"]
     assert [a for a in images if a.get("role") == "img"]
     # Every image is read out by its title, or hidden because the text beside it says the same.
@@ -193,7 +193,7 @@ def test_render_html_keeps_the_note_of_a_figure_that_is_missing_in_sight() -> No
     memory = {**quantize.result.memory, "arena_bytes": None}
     blind = with_result(quantize, memory=memory, notes=["arena_bytes: no kernel for `X` <b>"])
     shown = page([train, prune, blind])
-    start, rest = shown.source.index("<h2>Notes</h2>"), shown.source.index("How figures were")
+    start, rest = shown.source.index(">Notes</h2>"), shown.source.index("How figures were")
     assert start < shown.source.index("no kernel for <code>X</code> &lt;b&gt;") < rest
 
 
@@ -205,12 +205,12 @@ def sweep(count: int) -> Page:
 def test_render_html_shows_every_result_and_the_plot_before_them() -> None:
     shown = sweep(6)
     assert "And 2 more: s4, s5" in shown.text
-    rest = shown.source[shown.source.index("And 2 more") : shown.source.index('id="stages"')]
+    rest = shown.source[shown.source.index("And 2 more") : shown.source.index(">Stages</h2>")]
     assert all(cell in rest for cell in ("93.00 %", "800 B", "92.00 %", "750 B"))
     source = shown.source
-    assert source.index('id="size"') < source.index("Stage s0 is") < source.index("And 2 more")
+    assert source.index("<figure>") < source.index("Stage s0 is") < source.index("And 2 more")
     one = page()
-    assert one.source.index("Stage quantize is") < one.source.index('id="size"')
+    assert one.source.index("Stage quantize is") < one.source.index("<figure>")
     assert "more:" not in sweep(4).text
 
 
@@ -230,15 +230,11 @@ def test_render_html_says_when_and_of_what_the_report_is() -> None:
         stage["details"] = {"task": {"outputs": [output], "metrics": ["mean_absolute_error"]}}
     shown = Page(render_html(built))
     for words in (
-        *(
-            "shrink report · 2026-01-02",
-            "source npz",
-            "training examples 1,200",
-            "test examples 100",
-        ),
-        *("classes 0 cat, 1 dog", "ab" * 32, "cd" * 20),
-        "prune, quantize loss: mse; output is logits: no; metrics: mean_absolute_error",
-        "train loss: mse; output is logits: yes",
+        *("shrink report · 2026-01-02", "source npz", "classes cat, dog"),
+        *("examples train 1,200, validation unknown, test 100", "ab" * 32, "cd" * 20),
+        "prune, quantize outputs name y, loss mse",
+        "from_logits no",
+        "metrics mean_absolute_error",
     ):
         assert words in shown.text, words
 
@@ -246,7 +242,7 @@ def test_render_html_says_when_and_of_what_the_report_is() -> None:
 @pytest.mark.parametrize("path", ["/elsewhere/a.tflite", "../a.tflite"])
 def test_render_html_links_only_to_what_lies_beside_the_page(path: str) -> None:
     shown = page([outcome("train", 98, 1000, None, artifact=path)], finals=("train",))
-    assert set(shown.values("href")) == {"data:,", "#stages"}
+    assert set(shown.values("href")) == {"data:,", "#content"}
     assert path in shown.text
 
 

@@ -11,6 +11,7 @@ import pytest
 from docs.report_schema import report_schema
 from tests.report.page import Page
 from tests.report.plain import (
+    markup,
     memory_map_plots,
     render_card,
     render_html,
@@ -47,37 +48,36 @@ def built() -> dict[str, Any]:
     return compacted(changed=True, memory_before=BEFORE, memory_after=AFTER)
 
 
-def lines(markup: str) -> dict[str, list[tuple[float, float]]]:
+def lines(drawn: str) -> dict[str, list[tuple[float, float]]]:
     """Corners of each curve in percent, from the lower left, by its class."""
     return {
         line.attrib["class"]: [
             (float(x), 100 - float(y))
             for x, y in (point.split(",") for point in line.attrib["points"].split())
         ]
-        for line in ElementTree.fromstring(markup).iter("polyline")
+        for line in ElementTree.fromstring(drawn).iter("polyline")
     }
 
 
 def test_memory_map_plots_draw_every_operator_before_and_after() -> None:
     (plot,) = memory_map_plots(built())
-    found = lines(plot.markup)
+    found = lines(markup(plot))
     before, after = found["curve val_loss"], found["curve loss"]
     assert [x for x, _ in before] == [0, 25, 25, 50, 50, 75, 75, 100]
     heights = [y for _, y in before[::2]]
     tallest = heights[1]
     shares = [each / 11 for each in (3, 11, 6, 0.5)]
     assert heights == pytest.approx([tallest * share for share in shares], abs=0.02)
-    # Nine operators share the width of the three that they are bands of; the last stands alone.
+    # Two operators run before the second of the given file, six while its third is the furthest.
     assert len(after) == 20
-    assert [x for x, _ in after[-2:]] == [75, 100]
-    steps = [b[0] - a[0] for a, b in zip(after[:18:2], after[1:18:2], strict=True)]
-    assert steps == pytest.approx([75 / 9] * 9, abs=0.02)
+    steps = [b[0] - a[0] for a, b in zip(after[::2], after[1::2], strict=True)]
+    assert steps == pytest.approx([25 / 2] * 2 + [25] + [25 / 6] * 6 + [25], abs=0.02)
     assert after[4][1] == pytest.approx(tallest * 40 / 110, abs=0.02)
 
 
 def test_memory_map_plots_mark_and_name_the_peaks() -> None:
     (plot,) = memory_map_plots(built())
-    root = ElementTree.fromstring(plot.markup)
+    root = ElementTree.fromstring(markup(plot))
     labels = [t.text for t in root.iter("text") if "label" in t.attrib["class"].split()]
     assert labels == ["2 DEPTHWISE_CONV", "2 DEPTHWISE_CONV"]
     assert [c.attrib["class"] for c in root.iter("circle")] == ["dot val_loss", "dot loss"]
@@ -94,7 +94,7 @@ def test_memory_map_plots_mark_and_name_the_peaks() -> None:
 
 def test_memory_map_plots_show_the_peak_of_a_file_that_stayed() -> None:
     (plot,) = memory_map_plots(compacted(changed=False, memory_before=BEFORE, memory_after=None))
-    assert list(lines(plot.markup)) == ["curve val_loss"]
+    assert list(lines(markup(plot))) == ["curve val_loss"]
     assert plot.caption.endswith("; the file is as it was given.")
 
 
@@ -103,7 +103,7 @@ def test_memory_map_plots_keep_the_peak_of_a_thousand_operators() -> None:
     live[777] = 9_000
     after = {**AFTER, "live_bytes": live, "origins": [n % 4 for n in range(1_000)]}
     (plot,) = memory_map_plots(compacted(memory_before=BEFORE, memory_after=after))
-    found = lines(plot.markup)
+    found = lines(markup(plot))
     tallest = max(y for _, y in found["curve val_loss"])
     assert len(found["curve loss"]) <= 400
     assert max(y for _, y in found["curve loss"]) == pytest.approx(tallest * 9 / 110, abs=0.02)
@@ -126,7 +126,7 @@ def test_memory_map_plots_ignore_what_is_no_map(wrong: Any) -> None:
 def test_memory_map_plots_draw_a_map_whose_origins_say_nothing(origins: list[Any]) -> None:
     after = {**AFTER, "origins": origins, "holders": []}
     (plot,) = memory_map_plots(compacted(memory_before=BEFORE, memory_after=after))
-    across = [x for x, _ in lines(plot.markup)["curve loss"]]
+    across = [x for x, _ in lines(markup(plot))["curve loss"]]
     assert across == sorted(across)
     assert (across[0], across[-1]) == (0, 100)
 

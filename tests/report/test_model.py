@@ -122,11 +122,10 @@ def test_build_report_keeps_the_workers_own_explanation() -> None:
 
 def test_build_report_explains_a_null_metric_when_a_note_only_uses_the_word() -> None:
     train, *_ = outcomes()
-    stage = with_result(train, metrics={"loss": None, "accuracy": math.nan}, notes=["loss scale 2"])
+    stage = with_result(train, metrics={"loss": None}, notes=["loss scale 2"])
     notes = report([stage], finals=("train",))["stages"][0]["notes"]
     assert notes == [
         "loss scale 2",
-        "accuracy: the measured value is not a finite number",
         "loss: was not measured",
     ]
 
@@ -134,9 +133,9 @@ def test_build_report_explains_a_null_metric_when_a_note_only_uses_the_word() ->
 def test_build_report_takes_no_note_for_a_reason_that_only_names_the_metric() -> None:
     train, *_ = outcomes()
     task = "task: loss mean_squared_error (real targets); metrics mean_squared_error"
-    stage = with_result(train, metrics={"mean_squared_error": math.nan}, notes=[task])
+    stage = with_result(train, metrics={"mean_squared_error": None}, notes=[task])
     built = report([stage], {"mean_squared_error": 1.0}, finals=("train",))
-    why = "mean_squared_error: the measured value is not a finite number"
+    why = "mean_squared_error: was not measured"
     assert built["stages"][0]["notes"] == [task, why]
     assert built["gates"][0]["reason"] == why
 
@@ -148,17 +147,6 @@ def test_build_report_survives_a_result_without_anything() -> None:
     assert stage["latency"] == {"p50_ms": None, "p90_ms": None, "threads": None}
     assert stage["metrics"] == {}
     assert any("tflite_bytes" in note and "was not measured" in note for note in stage["notes"])
-
-
-def test_build_report_is_strict_json_when_figures_are_not_finite() -> None:
-    train, *_ = outcomes()
-    stage = with_result(
-        train, metrics={"loss": math.inf}, training={"history": {"loss": [math.nan, 1.0]}}
-    )
-    built = report([stage], finals=("train",))
-    json.dumps(built, allow_nan=False)
-    assert built["stages"][0]["metrics"] == {"loss": None}
-    assert built["stages"][0]["training"]["history"]["loss"] == [None, 1.0]
 
 
 def failing() -> list[StageOutcome]:
@@ -239,12 +227,12 @@ def without_size() -> str:
         ('{"schema_version": 1e999}', "is not JSON"),
         ("[]", "is not a report"),
         ("{}", "is not a report"),
-        ('{"schema_version": 1}', "passed is missing"),
+        ('{"schema_version": 1}', "key 'passed' is missing"),
         (broken(schema_version=2), "schema version 2"),
-        (broken(stages=[3]), r"stages\[0\] is not a mapping"),
-        (broken(gates={}), "gates has the wrong type"),
-        (broken(gates=[{"name": "accuracy"}]), r"gates\[0\].limit is missing"),
-        (without_size(), r"stages\[1\].size is missing"),
+        (broken(stages=[3]), r"stages\[0\]: an object is wanted, not 3"),
+        (broken(gates={}), "gates: a list is wanted, not {}"),
+        (broken(gates=[{"name": "accuracy"}]), r"gates\[0\]: key 'limit' is missing"),
+        (without_size(), r"stages\[1\]: key 'size' is missing"),
     ],
 )
 def test_read_report_names_the_file_and_the_problem(

@@ -8,16 +8,17 @@ from xml.etree import ElementTree
 
 import pytest
 
+from shrink.base.figures import MEMORY_BARS, PICTURE
 from shrink.contract.result import StageOutcome
-from shrink.report import svg
 from shrink.report.compared import Point, front_points
+from shrink.report.svg import Plot
 from tests.report.plain import (
+    bar_groups,
     headlines,
     loss_plots,
-    memory_groups,
-    more_results,
+    markup,
     other_tradeoffs,
-    sensitivity_plots,
+    sensitivity_tables,
     tradeoff_plot,
 )
 from tests.report.toys import outcome, outcomes, report, with_result
@@ -49,7 +50,7 @@ def test_pareto_front_keeps_equals_and_drops_the_larger_of_equal_scores() -> Non
 def test_tradeoff_plot_marks_the_front_and_draws_intervals() -> None:
     plot = tradeoff_plot(report())
     assert plot is not None
-    root = ElementTree.fromstring(plot.markup)
+    root = ElementTree.fromstring(markup(plot))
     marks = [c.attrib["class"] for c in root.iter("circle")]
     # train is best, quantize smallest; prune has the accuracy of quantize and is larger.
     assert marks == ["dot on-front", "dot beaten", "dot on-front"]
@@ -57,12 +58,12 @@ def test_tradeoff_plot_marks_the_front_and_draws_intervals() -> None:
     assert "1 train, 2 prune, 3 quantize. Filled (3, 1): on the Pareto front" in plot.caption
 
 
-def drawn(plot: svg.Plot | None) -> ElementTree.Element:
+def drawn(plot: Plot | None) -> ElementTree.Element:
     assert plot is not None
-    return ElementTree.fromstring(plot.markup)
+    return ElementTree.fromstring(markup(plot))
 
 
-def texts(plot: svg.Plot | None, kind: str) -> list[str]:
+def texts(plot: Plot | None, kind: str) -> list[str]:
     """The plot's texts of a class."""
     found = [t for t in drawn(plot).iter("text") if kind in t.attrib["class"].split()]
     return ["".join(t.itertext()) for t in found]
@@ -83,13 +84,8 @@ def test_tradeoff_plot_takes_what_differs_where_the_files_are_equally_large() ->
     stages = [sparse("train", 98, 300, 100), sparse("s50", 97, 200, 50), sparse("s90", 20, 90, 10)]
     plot = tradeoff_plot(report(stages, finals=("s50", "s90")))
     assert plot is not None
-    assert plot.title == "accuracy against size under gzip -9"
     assert "All TFLite files are about equally large." in plot.caption
-    assert texts(plot, "title") == ["size under gzip -9 (bytes)", "accuracy (%)"]
-    # A .keras and a .tflite file under gzip are no two sizes of one thing.
-    stages[2] = sparse("s90", 20, 90, 10, artifact="artifacts/2.tflite")
-    mixed = tradeoff_plot(report(stages, finals=("s50", "s90")))
-    assert texts(mixed, "title")[0] == "nonzero parameters, logarithmic"
+    assert texts(plot, "title") == ["nonzero parameters, logarithmic", "accuracy (%)"]
 
 
 def test_tradeoff_plot_has_ticks_on_either_side_of_its_marks() -> None:
@@ -130,10 +126,10 @@ def test_tradeoff_plot_is_left_out_below_two_points() -> None:
     assert tradeoff_plot(report(outcomes()[:1], finals=("train",))) is None
 
 
-def test_memory_groups_scale_to_the_longest_bar_and_place_a_near_limit() -> None:
+def test_bars_scale_to_the_longest_and_place_a_near_limit() -> None:
     train, prune, quantize = outcomes()
     limited = with_result(train, training={"memory_limit_bytes": 50_000_000, "history": {}})
-    device = memory_groups(report([limited, prune, quantize]))[0]
+    device = bar_groups(report([limited, prune, quantize]), PICTURE)[-1]
     found = [(bar.label, bar.percent, bar.limit_percent, bar.kind) for bar in device.bars]
     assert found == [
         ("train", 80, 100, "measured"),
@@ -144,23 +140,24 @@ def test_memory_groups_scale_to_the_longest_bar_and_place_a_near_limit() -> None
     assert device.caption == "Limit 50.0 MB, the tick"
 
 
-def test_memory_groups_say_how_far_a_distant_limit_is() -> None:
+def test_bars_say_how_far_a_distant_limit_is() -> None:
     limited = with_result(outcomes()[0], training={"memory_limit_bytes": 4_100_000_000})
-    device = memory_groups(report([limited]))[0]
+    device = bar_groups(report([limited]), PICTURE)[0]
     assert device.caption == "Limit 4.10 GB, 100 times the longest bar"
     assert [bar.limit_percent for bar in device.bars] == [None, None]
 
 
-def test_memory_groups_mark_what_is_over_its_limit() -> None:
+def test_bars_mark_what_is_over_its_limit() -> None:
     limited = with_result(outcomes()[0], training={"memory_limit_bytes": 40_500_000})
-    kinds = [bar.kind for bar in memory_groups(report([limited]))[0].bars]
+    kinds = [bar.kind for bar in bar_groups(report([limited]), PICTURE)[0].bars]
     assert kinds == ["measured", "over"]
 
 
-def test_memory_groups_leave_out_what_nobody_measured() -> None:
-    memory: dict[str, Any] = {"arena_bytes": 1000}
-    groups = memory_groups(report([with_result(outcomes()[0], memory=memory)]))
-    assert [group.title for group in groups] == ["Tensor arena on a microcontroller"]
+def test_bars_leave_out_what_was_not_measured_or_does_not_differ() -> None:
+    titles = [group.title for group in bar_groups(report(), PICTURE)]
+    assert titles == ["TFLite file size", "Training peak"]
+    assert bar_groups(report(), MEMORY_BARS) == []
+    assert bar_groups(report(outcomes()[:1]), ("tflite_bytes",)) == []
 
 
 def test_loss_plots_draw_a_curve_per_split() -> None:
@@ -169,7 +166,7 @@ def test_loss_plots_draw_a_curve_per_split() -> None:
     shown = loss_plots(report([with_result(train, training={"history": history}), quantize]))
     assert [plot.title for plot in shown] == ["train"]
     assert shown[0].caption == "After epoch 3: training 1, validation 2.5."
-    curves = list(ElementTree.fromstring(shown[0].markup).iter("polyline"))
+    curves = list(ElementTree.fromstring(markup(shown[0])).iter("polyline"))
     assert [c.attrib["class"] for c in curves] == ["curve loss", "curve val_loss"]
     assert [p.split(",")[0] for p in curves[1].attrib["points"].split()] == ["0.00", "100.00"]
 
@@ -181,7 +178,7 @@ def test_loss_plots_ignore_a_history_without_numbers(history: dict[str, Any]) ->
 
 def test_loss_plots_mark_a_single_epoch() -> None:
     stage = with_result(outcomes()[0], training={"history": {"loss": [0.5]}})
-    assert "<circle" in loss_plots(report([stage]))[0].markup
+    assert "<circle" in markup(loss_plots(report([stage]))[0])
 
 
 def test_headlines_say_when_a_loss_is_proven() -> None:
@@ -203,8 +200,9 @@ def test_headlines_say_when_a_result_grew_or_stayed() -> None:
 
 def test_headlines_compare_every_tile_with_the_baseline() -> None:
     tiles = {tile.label: (tile.value, tile.before) for tile in headlines(report())[0].tiles}
-    assert tiles["TFLite file size"] == ("14.0 KB", "baseline: 100 KB, 0.14x")
-    assert tiles["accuracy"] == ("96.00 %", "baseline: 98.00 %")
+    assert tiles["TFLite file size"] == ("7.14x smaller", "14.0 KB instead of 100 KB")
+    assert tiles["Tensor arena"] == ("24.0 KB", "baseline: 24.0 KB")
+    assert tiles["accuracy"] == ("96.00 %", "-2.00 points, baseline: 98.00 %")
     assert tiles["Training memory"] == ("40.0 MB", "largest of all stages")
 
 
@@ -213,24 +211,14 @@ def test_headlines_tell_what_zeros_saved_where_the_file_stays_as_large() -> None
     tiles = {
         t.label: (t.value, t.before) for t in headlines(report(stages, finals=("s50",)))[0].tiles
     }
-    assert tiles["Parameters that are zero"] == ("50.00 %", "52.0 K of 104 K left")
-    assert tiles["Artifact under gzip"] == ("180 KB", "baseline: 300 KB, 0.60x")
-    assert "Artifact under gzip" not in {t.label for t in headlines(report())[0].tiles}
+    assert tiles["Nonzero parameters"] == ("2x fewer", "52.0 K instead of 104 K")
+    assert tiles["Size under gzip -9"] == ("1.67x smaller", "180 KB instead of 300 KB")
+    assert "Nonzero parameters" not in {t.label for t in headlines(report())[0].tiles}
 
 
 def test_every_plot_says_what_its_axes_are() -> None:
     (loss,) = loss_plots(report(outcomes()[:1], finals=("train",)))
     assert texts(loss, "title") == ["epoch", "loss"]
-    (curve,) = sensitivity({"layers": "conv", "ratios": [0, 0.5], "losses": [1.0, 1.5]})
-    assert texts(curve, "title") == ["channels removed (%)", "loss"]
-
-
-def test_more_results_names_those_without_a_headline() -> None:
-    ends = [outcome(f"s{n}", 98, 1000 - n, "train") for n in range(6)]
-    names = tuple(end.name for end in ends)
-    built = report([outcome("train", 98, 1000, None), *ends], finals=names)
-    assert more_results(built) == "2 more are in the table of stages: s4, s5."
-    assert more_results(report()) == ""
 
 
 def test_headlines_of_a_baseline_alone_claim_no_change() -> None:
@@ -241,28 +229,20 @@ def test_headlines_of_a_baseline_alone_claim_no_change() -> None:
 
 def sensitivity(*curves: Any) -> list[Any]:
     train, prune, _ = outcomes()
-    return sensitivity_plots(
+    return sensitivity_tables(
         report([train, with_result(prune, details={"sensitivity": [*curves]})])
     )
 
 
-def test_sensitivity_plots_draw_a_group_each_on_one_axis() -> None:
+def test_sensitivity_tables_have_a_row_per_group() -> None:
     flat = {"layers": "conv<1>", "ratios": [0, 0.5, 0.9], "losses": [1.0, 1.0, 1.0]}
-    steep = {"layers": "conv_2", "ratios": [0, 0.5, 0.9], "losses": [1.0, 1.5, 2.0]}
-    first, second = sensitivity(flat, steep)
-    assert first.title == "prune: conv<1>"
-    assert second.caption == "1 with all channels, 2 without 90% of them."
-    assert first.markup.count("<circle") == 3
-    assert "conv&lt;1&gt;" in first.markup
-    assert [p.markup.count("<polyline") for p in (first, second)] == [1, 1]
+    steep = {"layers": "conv_2", "ratios": [0, 0.5], "losses": [1.0, 1.5]}
+    (found,) = sensitivity(flat, steep)
+    assert found.title == "prune: groups"
+    assert found.heads == ("layers", "0%", "50%", "90%")
+    assert found.rows == (("conv<1>", "1", "1", "1"), ("conv_2", "1", "1.5", "-"))
 
 
-@pytest.mark.parametrize(
-    "curve",
-    [
-        {},
-        {"ratios": [0, 1], "losses": [float("nan"), None]},
-    ],
-)
-def test_sensitivity_plots_ignore_what_is_no_curve(curve: Any) -> None:
+@pytest.mark.parametrize("curve", [{}, {"ratios": [0, 1], "losses": [None, None]}])
+def test_sensitivity_tables_ignore_what_is_no_curve(curve: Any) -> None:
     assert sensitivity(curve) == []

@@ -64,4 +64,7 @@ def test_warnings_of_is_empty_for_a_report_of_before() -> None:
 
 
 def test_shape_problem_names_a_warning_that_is_none() -> None:
-    assert shape_problem({**_report(), "warnings": ["boo"]}) == "warnings[0] is not a mapping"
+    assert (
+        shape_problem({**_report(), "warnings": ["boo"]})
+        == "warnings[0]: an object is wanted, not 'boo'"
+    )

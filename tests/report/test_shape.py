@@ -113,12 +113,12 @@ def test_read_report_refuses_or_the_renderers_accept_whatever_is_damaged(tmp_pat
                 pytest.fail(f"{path}: {error!r}")
     assert min(refused, rendered) > 50
     (tmp_path / "report.json").write_text(json.dumps({**rich_report(), "gates": 3}))
-    with pytest.raises(InputError, match="gates has the wrong type"):
+    with pytest.raises(InputError, match="gates: a list is wanted, not 3"):
         read_report(tmp_path)
 
 
 def test_the_report_imports_nothing_heavy() -> None:
-    modules = ", ".join(f"shrink.report.{name}" for name in ("model", "text", "diff", "config"))
+    modules = ", ".join(f"shrink.report.{name}" for name in ("model", "sections", "diff", "config"))
     code = (
         f"import sys, {modules}; "
         "print([m for m in ('rich', 'numpy', 'tensorflow', 'sklearn') if m in sys.modules])"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from shrink.report import svg
+from tests.report.plain import markup
 
 
 def test_an_axis_maps_its_ends_and_its_middle() -> None:
@@ -62,19 +64,26 @@ def test_an_axis_is_logarithmic_when_values_span_a_factor_of_twenty() -> None:
     assert not svg.axis([0, 100], "x").log
 
 
-def test_line_thins_long_series_and_keeps_both_ends() -> None:
-    drawn = svg.line([(i / 100, 50) for i in range(10_001)], "curve")
-    points = ElementTree.fromstring(drawn).attrib["points"].split()
+def plot(curves: dict[str, list[svg.Point]], text: str = "", **marks: Any) -> svg.Plot:
+    x, y = svg.axis([0, 100], "x"), svg.axis([0, 100], "y")
+    return svg.Plot(text, text, "p", x, y, curves, **marks)
+
+
+def test_a_curve_is_thinned_and_keeps_both_ends() -> None:
+    long: list[svg.Point] = [(i / 100, 50) for i in range(10_001)]
+    points = plot({}).path(long).split()
     assert len(points) <= 402
     assert (points[0], points[-1]) == ("0.00,50.00", "100.00,50.00")
 
 
-def test_image_is_well_formed_with_any_text() -> None:
+def test_a_plot_is_well_formed_with_any_text() -> None:
     hostile = "<script>\"'&]]>\x00"
-    inner = svg.text(1, 2, hostile, "label") + svg.dot(1, 2, "dot", hostile)
-    root = ElementTree.fromstring(svg.image("p", 100, hostile, hostile, inner))
-    assert [child.tag for child in root] == ["title", "desc", "text", "circle"]
-    assert {child.text for child in root if child.text} == {"<script>\"'&]]>\ufffd"}
+    label, dot = svg.Label(1, 2, hostile, "label"), svg.Dot(1, 2, "dot", hostile)
+    drawn = markup(plot({"curve": [(0, 0), (1, 1)]}, hostile, labels=(label,), dots=(dot,)))
+    root = ElementTree.fromstring(drawn)
+    found = {"".join(one.itertext()) for one in root.iter() if one.tag in ("desc", "title", "text")}
+    assert found >= {"<script>\"'&]]>\ufffd", "<script>\"'&]]>\ufffd: y by x"}
+    assert not [one for one in root.iter() if one.tag == "script"]
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from rich.console import Console
 from shrink.contract.codec import to_plain
 from shrink.contract.report_file import report_of
 from shrink.contract.result import StageOutcome
+from shrink.report.sections import cut
 from shrink.report.tables import output_tables
 from tests.report.page import Page
 from tests.report.plain import (
     audit_sentences,
     control_tables,
-    error_groups,
     layer_tables,
     operator_tables,
     render_html,
@@ -50,16 +50,16 @@ def test_control_tables_show_alone_taught_teacher_and_difference() -> None:
         ("student alone", "58.19 %", "1.25"),
         ("student taught", "63.48 %", "1"),
         ("teacher", "83.19 %", "-"),
-        ("teaching brought", "+5.29 [+3.90, +6.70]", "-0.25 [-, -]"),
+        ("difference", "+5.29 [+3.90, +6.70]", "-0.25 [-, -]"),
     )
 
 
 def test_page_shows_the_table() -> None:
     train, *rest = outcomes()
     page = render_html(report([with_result(train, details={"control": CONTROL}), *rest]))
-    assert "What the teacher brought" in page
+    assert "Effect of the teacher" in page
     assert "+5.29 [+3.90, +6.70]" in page
-    assert "What the teacher brought" not in render_html(report())
+    assert "Effect of the teacher" not in render_html(report())
 
 
 def test_metrics_of_each_output_stand_in_page_text_and_terminal() -> None:
@@ -145,22 +145,11 @@ def test_operator_tables_tell_types_and_error() -> None:
     assert stage == "quantize"
     assert "2 operators, 2 of them on integers, 1 conversions" in sentence
     assert "Float islands: ELU. Custom operators: none." in sentence
-
-
-def test_error_bars_name_every_operator_or_the_worst_of_many() -> None:
-    (few,) = error_groups(built(operators=5))
-    assert "the least is 36.0 dB, at 5 conv4" in few.caption
-    assert [bar.label for bar in few.bars] == [f"{n + 1} conv{n}" for n in range(5)]
-    assert [bar.value for bar in few.bars][::4] == ["40.0 dB", "36.0 dB"]
-    assert few.bars[0].percent == 100
-    (many,) = error_groups(built(layers=60, operators=60))
-    assert len(many.bars) == 40
-    assert {"58 conv57", "59 conv58", "60 conv59"} <= {bar.label for bar in many.bars}
-    assert many.caption.endswith("The worst 40 of 60.")
+    assert sentence.endswith("The least signal to noise is 39.0 dB, at 2 conv1.")
 
 
 def test_tables_are_cut_with_a_word_about_it() -> None:
-    (table,) = layer_tables(built(layers=50), most_rows=10)
+    (table,) = cut(layer_tables(built(layers=50)), 10)
     assert len(table.rows) == 10
     assert "The first 10 of 50 rows; all in report.json." in table.caption
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from shrink.base.intervals import wilson_limits
 from shrink.contract.result import StepResult
-from shrink.report.text import escape, fitting, printable, table
+from shrink.report.page import Page, Section, Table, escape, fitting, printable, to_markdown
 from tests.report.plain import render_markdown, render_report
 from tests.report.toys import failure, outcomes, report, with_result
 
@@ -134,7 +134,7 @@ def test_render_report_shows_the_error_when_a_stage_failed() -> None:
     skipped = replace(quantize, status="skipped", result=StepResult(), artifact=None)
     text = shown(report([train, failed, skipped]))
     assert "FAILED: prune did not finish" in text
-    assert "prune: the loss is NaN at step 3" in text
+    assert "prune failed: the loss is NaN at step 3" in text
     assert "hint: lower the learning rate" in text
     assert text.splitlines()[-1] == "so far: artifacts/train.keras"
 
@@ -196,17 +196,9 @@ def test_fitting_narrows_the_gap_before_it_drops_a_column(
     assert fitting([4, 4, 2], width) == expected
 
 
-def test_render_report_names_a_skipped_layer_once() -> None:
-    train, prune, quantize = outcomes()
-    reason = "dense: a softmax mixes its channels"
-    skipped = with_result(prune, skipped=[{"layer": "dense", "reason": reason}])
-    assert "prune: dense: a softmax mixes its channels" in shown(report([train, skipped, quantize]))
-
-
 def test_render_report_says_that_training_and_inference_are_memory() -> None:
-    wide, narrow = shown(report(), 160), shown(report(), 80)
-    assert "training and inference: peak memory" in wide.splitlines()
-    assert "training: peak memory" in narrow.splitlines()
+    wide = shown(report(), 160)
+    assert "ratio against train; training and inference: peak memory" in wide
     heads = next(line for line in wide.splitlines() if line.startswith("stage"))
     assert {"MACs", "parameters", "training", "inference"} < set(heads.split())
 
@@ -236,7 +228,9 @@ def test_escape_leaves_nothing_for_github_to_act_on(text: str, expected: str) ->
 
 
 def test_table_escapes_cells() -> None:
-    assert table(("h", "n"), [("a|b", "-1")]) == "| h | n |\n| --- | ---: |\n| a\\|b | -1 |"
+    sections = (Section("", (Table(("h", "n"), (("a|b", "-1"),)),)),)
+    text = to_markdown(Page("", "", "done", "neutral", sections))
+    assert text == "**done**\n\n| h | n |\n| --- | ---: |\n| a\\|b | -1 |\n"
 
 
 def test_render_markdown_begins_with_what_got_smaller_and_what_it_cost() -> None:

@@ -17,10 +17,10 @@ from shrink.base.files import json_text
 from shrink.contract.codec import to_plain
 from shrink.contract.report import Report
 from shrink.contract.report_file import report_of
-from shrink.report.ci import gate_annotations, output_lines, summary
+from shrink.report.ci import gate_annotations, output_lines
 from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
 from shrink.report.rendered import render
-from shrink.report.text import render_report
+from shrink.report.sections import render_report
 from tests.report.saved import NAMES, saved
 
 
@@ -36,7 +36,6 @@ def renderings(report: Report, other: Report) -> dict[str, str]:
         render_report(report, console, Path("runs"))
         render_diff_terminal(changes, console)
         found[f"terminal-{width}"] = stream.getvalue()
-    found["summary"] = summary(report, 1_000_000)
     found["outputs"] = output_lines(report, Path("runs"))
     found["annotations"] = "\n".join(gate_annotations(report, {"GITHUB_ACTIONS": "true"}))
     return found
