@@ -253,7 +253,7 @@ def recipe_from_mapping(value: JsonObject, name: str) -> LoadedRecipe:
         value: the mapping that a recipe file would hold; without stages it only evaluates.
         name: what stands for the file in messages.
     """
-    return validated(RawRecipe(copy.deepcopy(value), {}, {}), Path(name), stages_needed=False)
+    return validated(RawRecipe({"stages": [], **copy.deepcopy(value)}, {}, {}), Path(name))
 
 
 def validate_section(section: type[Section], value: JsonObject, name: str) -> Section:
@@ -318,7 +318,7 @@ def _merged(base: RawRecipe, top: RawRecipe) -> RawRecipe:
     return merged
 
 
-def validated(raw: RawRecipe, source: Path, stages_needed: bool = True) -> LoadedRecipe:
+def validated(raw: RawRecipe, source: Path) -> LoadedRecipe:
     """Return the recipe that raw keys mean.
 
     Raises:
@@ -330,8 +330,7 @@ def validated(raw: RawRecipe, source: Path, stages_needed: bool = True) -> Loade
     def locate(path: Path_) -> Position:
         return _nearest(raw.positions, path, str(source))
 
-    listed = value.pop("stages", None)
-    stages = _stages(listed, locate, problems) if listed or stages_needed else ()
+    stages = _stages(value.pop("stages", None), locate, problems)
     value["gates"] = _gates(value.get("gates"), locate, problems)
     search = _search(value.pop(SEARCH, None), locate, problems)
     try:
@@ -378,9 +377,13 @@ def _with_files(recipe: Recipe, locate: Locate) -> Recipe:
 
 
 def _stages(value: Json, locate: Locate, problems: list[RecipeError]) -> tuple[StageConfig, ...]:
-    if not isinstance(value, list) or not value:
+    if not isinstance(value, list):
         problems.append(
-            RecipeError("stages is a list of at least one stage", position=locate(("stages",)))
+            RecipeError(
+                "stages is a list of stages",
+                position=locate(("stages",)),
+                hint="stages: [] evaluates the model alone",
+            )
         )
         return ()
     built = []

@@ -42,6 +42,16 @@ def test_build_plan_makes_the_first_training_the_baseline() -> None:
     assert [(step.index, step.form) for step in built.steps] == [(0, "keras"), (1, "tflite")]
 
 
+def test_a_file_without_stages_only_evaluates(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text("name: r\nmodel: done.tflite\ndata: {source: digits}\nstages: []\n")
+    assert names(build_plan(load_recipe(recipe))) == ["baseline"]
+    recipe.write_text("name: r\nmodel: done.tflite\ndata: {source: digits}\n")
+    with pytest.raises(RecipeError, match="stages is a list") as error:
+        load_recipe(recipe)
+    assert "stages: []" in str(error.value.hint)
+
+
 @pytest.mark.parametrize("model", ["model.keras", "other.h5"])
 def test_build_plan_evaluates_a_model_that_comes_trained(model: str) -> None:
     built = plan(PRUNE, QUANTIZE, model=model)
