@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import shrink
+from shrink.api.given import sections_of
 
 X, Y = np.zeros((40, 4), np.float32), np.arange(40) % 2
 DATA: dict[str, Callable[[], object]] = {
@@ -30,3 +31,11 @@ def test_data_errors_name_the_argument(
     told = f"{caught.value.subject} {caught.value.message}"
     assert str(tmp_path) not in told
     assert caught.value.exit_code == 3, told
+
+
+def test_only_evaluate_takes_gates() -> None:
+    assert sections_of("evaluate", {"gates": {"accuracy": 0.9}}).gates == {"accuracy": 0.9}
+    with pytest.raises(shrink.ShrinkError, match="a mapping is wanted, not a float"):
+        sections_of("evaluate", {"gates": 0.9})
+    with pytest.raises(shrink.ShrinkError, match="unknown key 'gates'"):
+        sections_of("prune", {"gates": {"accuracy": 0.9}})
