@@ -179,7 +179,7 @@ def run_tests(tree: Path, tests: Sequence[str], seconds: float) -> tuple[str, st
         os.killpg(process.pid, 9)
         process.communicate()
         return "slow", ""
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+?)(?: - |$)", printed, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", printed, re.MULTILINE)
     if process.returncode in (0, 5):
         return "passed", ""
     return "failed", failed[1] if failed else printed[-300:]

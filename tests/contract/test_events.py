@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import os
 
 import pytest
 
 from shrink.base.progress import Phase, Progress
-from shrink.contract.events import message_to_plain, read_message
+from shrink.contract.events import Beat, Heartbeat, message_to_plain, read_message
 
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
@@ -21,3 +22,16 @@ def test_numbers_that_strict_json_does_not_know_come_back(number: float) -> None
 
 def test_other_events_have_no_further_key() -> None:
     assert message_to_plain(Phase("measuring")) == {"event": "phase", "name": "measuring"}
+
+
+def test_heartbeat_is_seen_through_its_descriptor() -> None:
+    heartbeat = Heartbeat.create()
+    assert heartbeat.read() is None
+    other = Heartbeat(heartbeat.descriptor)
+    other.beat(5, 16)
+    assert heartbeat.read() == Beat(5, 16)
+    other.rest()
+    assert heartbeat.read() is None
+    heartbeat.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(heartbeat.descriptor)

@@ -280,6 +280,7 @@ def test_report_without_data_has_all_but_metrics_and_can_be_shown() -> None:
     shown = render(built)
     assert json.loads(shown["metrics.json"])["quantize.tflite_bytes"] == 14_000
     assert "Metrics were not measured: no data was named." in shown["model-card.md"]
+    assert "| stage | status |" in shown["report.md"]
     for name in ("report.md", "report.html"):
         assert "not measured, as no data was named" in shown[name]
     stream = io.StringIO()

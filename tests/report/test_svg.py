@@ -76,6 +76,15 @@ def test_a_curve_is_thinned_and_keeps_both_ends() -> None:
     assert (points[0], points[-1]) == ("0.00,50.00", "100.00,50.00")
 
 
+def test_numbers_stand_at_their_marks_which_share_a_text_where_they_cover_each_other() -> None:
+    x = y = svg.axis([0, 100], "x", log=False)
+    names = [((10, 20), "a"), ((60, 80), "b"), ((11, 22), "c"), ((90, 50), "d")]
+    labels, said = svg.numbered(x, y, names)
+    places = [(one.x, one.y, one.text) for one in labels]
+    assert places == [(10, 20, "1, 3"), (60, 80, "2"), (90, 50, "4")]
+    assert said == "1 a, 2 b, 3 c, 4 d."
+
+
 def test_a_plot_is_well_formed_with_any_text() -> None:
     hostile = "<script>\"'&]]>\x00"
     label, dot = svg.Label(1, 2, hostile, "label"), svg.Dot(1, 2, "dot", hostile)

@@ -12,7 +12,7 @@ import pytest
 from shrink.base.errors import InternalError, ResourceError, ShrinkError, StageError
 from shrink.base.host import HostMemory
 from shrink.contract.codec import to_plain
-from shrink.contract.events import Beat, Heartbeat, Lost, OutOfMemoryEvent
+from shrink.contract.events import Beat, Lost, OutOfMemoryEvent
 from shrink.contract.job import StepJob
 from shrink.run.process import WorkerDied
 from shrink.run.supervisor import run_recovering
@@ -138,17 +138,6 @@ def test_run_recovering_starts_anew_when_the_worker_says_that_its_device_is_lost
     assert event["evidence"] == ("CUDA_ERROR" if memory else "suspected: CUDA_ERROR")
     with pytest.raises(expected):
         supervise(Worker(*[end] * 9), tmp_path)
-
-
-def test_heartbeat_is_seen_through_its_descriptor() -> None:
-    heartbeat = Heartbeat.create()
-    assert heartbeat.read() is None
-    other = Heartbeat(heartbeat.descriptor)
-    other.beat(5, 16)
-    assert heartbeat.read() == Beat(5, 16)
-    other.rest()
-    assert heartbeat.read() is None
-    heartbeat.close()
 
 
 def write(path: Path, text: str) -> None:

@@ -110,3 +110,14 @@ def test_metrics_that_sum_and_others_keep_their_order() -> None:
     assert together[1] is not None
     assert together[2] is not None
     np.testing.assert_allclose(together[1].influences, together[2].influences, atol=1e-9)
+
+
+def test_resamples_of_what_is_quick_and_off_by_a_constant_are_those_of_what_is_exact() -> None:
+    random = np.random.default_rng(5)
+    targets = random.normal(size=(EXAMPLES, 2))
+    exact = weighted("rmse", targets + random.normal(size=(EXAMPLES, 2)), targets)
+    off = replace(exact, quick=lambda weights: exact.exact(weights) + 0.25)
+    wanted, found = (resample([metric], EXAMPLES)[0] for metric in (exact, off))
+    assert wanted is not None
+    assert found is not None
+    np.testing.assert_allclose(found.replicates, wanted.replicates, rtol=1e-12)  # type: ignore[arg-type]
