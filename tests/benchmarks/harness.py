@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from shrink.stages.context import StageContext
 
 T = TypeVar("T")
-ONE_THREAD = {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""Threads that wait for work spin, which would count as time where other jobs run, too."""
 
 
 def say(line: str) -> None:

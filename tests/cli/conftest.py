@@ -33,6 +33,10 @@ class FinishedRun:
     stdout: str
     stderr: str
 
+    def into(self, folder: Path) -> tuple[str, ...]:
+        """Return the words that run the recipe again, into another folder."""
+        return *self.arguments[:3], str(folder), *self.arguments[4:]
+
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:

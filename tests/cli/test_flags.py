@@ -22,14 +22,7 @@ def run(
     finished: FinishedRun, folder: Path, *flags: str, expect: int = 0
 ) -> subprocess.CompletedProcess[str]:
     """Run the finished run's recipe again, into another folder."""
-    words = [
-        *finished.arguments[:2],
-        "--output",
-        str(folder),
-        *finished.arguments[4:],
-        *LOOSE,
-        *flags,
-    ]
+    words = [*finished.into(folder), *LOOSE, *flags]
     store = finished.store
     if {"--from", "--no-cache"} & set(flags) and "--dry-run" not in flags:
         store = own_copy(store, folder.parent / "store")

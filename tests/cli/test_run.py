@@ -187,14 +187,9 @@ def test_resolved_recipe_is_the_recipe_that_ran(finished: FinishedRun, tmp_path:
 
 
 def test_run_again_takes_everything_from_the_store(finished: FinishedRun, tmp_path: Path) -> None:
-    arguments = (
-        *finished.arguments[:2],
-        "--output",
-        str(tmp_path / "out"),
-        *finished.arguments[4:],
-    )
+    words = finished.into(tmp_path / "out")
     # A worker could not even start: no interpreter option may break a run that needs none.
-    done = shrink(*arguments, "--json", cwd=tmp_path, store=finished.store)
+    done = shrink(*words, "--json", cwd=tmp_path, store=finished.store)
     report = json.loads(done.stdout)
     assert [s["status"] for s in report["stages"]] == ["cached"] * 4
     first = read_report(finished.folder)
@@ -206,15 +201,8 @@ def test_run_again_takes_everything_from_the_store(finished: FinishedRun, tmp_pa
 def test_run_exits_1_with_a_report_when_a_gate_is_missed(
     finished: FinishedRun, tmp_path: Path
 ) -> None:
-    arguments = (
-        *finished.arguments[:2],
-        "--output",
-        str(tmp_path / "out"),
-        *finished.arguments[4:],
-    )
-    done = shrink(
-        *arguments, "--set", "gates.tflite_bytes=1KB", cwd=tmp_path, store=finished.store, expect=1
-    )
+    words = (*finished.into(tmp_path / "out"), "--set", "gates.tflite_bytes=1KB")
+    done = shrink(*words, cwd=tmp_path, store=finished.store, expect=1)
     report = read_report(tmp_path / "out")
     assert report["passed"] is False
     missed = [g for g in report["gates"] if not g["passed"]]

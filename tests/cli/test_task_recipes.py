@@ -37,23 +37,22 @@ ONE_BLOCK = (
 Metrics = dict[str, float]
 
 
-def shares(outputs: np.ndarray) -> np.ndarray:
-    """Return 1 for the largest class, divided among several that are equal, (..., classes)."""
-    best = outputs == outputs.max(axis=-1, keepdims=True)
-    return np.asarray(best / best.sum(axis=-1, keepdims=True))
+def decided(outputs: np.ndarray) -> np.ndarray:
+    """Return 1 for the largest class, the first of several that are equal, (..., classes)."""
+    return np.eye(outputs.shape[-1])[outputs.argmax(axis=-1)]
 
 
 def of_masks(outputs: np.ndarray, y: np.ndarray) -> Metrics:
     classes = outputs.shape[-1]
-    decided, true = shares(outputs).reshape(-1, classes), np.eye(classes)[y.ravel()]
-    hits = (decided * true).sum(axis=0)
-    either = decided.sum(axis=0) + true.sum(axis=0) - hits
+    found, true = decided(outputs).reshape(-1, classes), np.eye(classes)[y.ravel()]
+    hits = (found * true).sum(axis=0)
+    either = found.sum(axis=0) + true.sum(axis=0) - hits
     overlap = hits[either > 0] / either[either > 0]
     return {"mean_iou": float(overlap.mean()), "pixel_accuracy": float(hits.sum() / y.size)}
 
 
 def of_classes(outputs: np.ndarray, y: np.ndarray) -> Metrics:
-    own = np.take_along_axis(shares(outputs), y[:, None], axis=1)[:, 0]
+    own = np.take_along_axis(decided(outputs), y[:, None], axis=1)[:, 0]
     recalls = [own[y == label].mean() for label in range(outputs.shape[1])]
     keyword = np.round(outputs[:, 1] - np.log(np.exp(outputs).sum(axis=1)), 10)
     misses = int(np.floor(0.05 * np.sum(y == 1)))
@@ -80,9 +79,9 @@ def of_errors(outputs: np.ndarray, y: np.ndarray) -> Metrics:
 
 
 def of_texts(outputs: np.ndarray, y: np.ndarray) -> Metrics:
-    decided, true = shares(outputs), np.eye(outputs.shape[1])[y]
-    hits = (decided * true).sum(axis=0)
-    scores = 2 * hits / (decided.sum(axis=0) + true.sum(axis=0))
+    found, true = decided(outputs), np.eye(outputs.shape[1])[y]
+    hits = (found * true).sum(axis=0)
+    scores = 2 * hits / (found.sum(axis=0) + true.sum(axis=0))
     return {"accuracy": float(hits.sum() / len(y)), "f1_macro": float(scores.mean())}
 
 

@@ -195,7 +195,7 @@ def test_cache_root_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_fingerprint_and_reference_are_light() -> None:
     code = (
-        "import sys, shrink.data.fingerprint, shrink.recipe.data_reference;"
+        "import sys, shrink.data.fingerprint, shrink.data.folders, shrink.recipe.data_reference;"
         "print({'numpy', 'tensorflow', 'sklearn', 'PIL'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

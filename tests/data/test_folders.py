@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -122,11 +121,3 @@ def test_find_images_raises_data_error_when_nothing_is_there(tmp_path: Path) -> 
 def test_find_images_raises_data_error_when_it_is_a_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.png: the folder cannot be read: Not a directory"):
         find_images(_touch(tmp_path, "a.png") / "a.png")
-
-
-def test_folders_is_light() -> None:
-    import subprocess
-
-    code = "import sys, shrink.data.folders; print({'numpy', 'tensorflow'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"

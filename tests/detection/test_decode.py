@@ -11,7 +11,6 @@ from shrink.detection.decode import Selection, decode, iou, select, suppress
 from shrink.detection.head import HeadSettings, head_of
 
 RANDOM = np.random.default_rng(0)
-EVERY = Selection(score_threshold=0.0, nms_iou=1.0, max_detections=100)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

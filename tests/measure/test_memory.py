@@ -85,14 +85,6 @@ def test_inference_memory_is_none_when_the_process_dies(
     assert "SIGSEGV" in found.peak_bytes.reason
 
 
-def test_inference_child_imports_no_tensorflow() -> None:
-    code = (
-        "import sys, shrink.measure.inference, shrink.measure.memory, shrink.tflite.runtime;"
-        "print([m for m in ('tensorflow', 'tf_keras') if m in sys.modules])"
-    )
-    assert python(code).stdout == "[]\n"
-
-
 def test_host_peak_bytes_sees_memory_that_was_given_back() -> None:
     code = (
         "from shrink.base.host import host_peak_bytes as peak\n"

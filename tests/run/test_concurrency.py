@@ -30,11 +30,3 @@ def test_eight_runs_compute_every_stage_once(tmp_path: Path) -> None:
     processes = [run.start() for run in runs]
     assert [finish(process) for process in processes] == [0] * 8
     check_shared(runs)
-
-
-@pytest.mark.slow
-def test_two_runs_into_one_folder_leave_one_whole_run(reference: TinyRun, tmp_path: Path) -> None:
-    run = reference.copy_without(None, tmp_path / "run")
-    processes = [run.start(), run.start()]
-    assert [finish(process) for process in processes] == [0, 0]
-    check_whole(run)

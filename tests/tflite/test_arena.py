@@ -119,15 +119,6 @@ def test_smallest_arena_is_the_next_multiple_of_16(needed: int, near: int) -> No
     assert len(tried) < (4 if near == found > 16 else 30)
 
 
-def test_arena_child_imports_no_tensorflow() -> None:
-    code = (
-        "import sys, shrink.tflite.runtime, shrink.tflite.arena, tflite_micro;"
-        "tflite_micro.runtime.Interpreter;"
-        "sys.exit('tensorflow' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
 def test_survives_takes_a_death_for_an_arena_that_is_too_small() -> None:
     # In a process of its own: a fork of one that has started TensorFlow may never return.
     code = (
