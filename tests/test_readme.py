@@ -118,6 +118,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "big.keras",
         "student.py",
         "arrays.npz",
+        "test.npz",
     ):
         (path / name).touch()
     (path / "pictures").mkdir()
