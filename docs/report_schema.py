@@ -14,7 +14,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from shrink.base.measured import Note
+from shrink.base.measurement import Note
 from shrink.contract.comparison import Comparison
 from shrink.contract.report import Report
 

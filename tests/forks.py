@@ -274,9 +274,9 @@ def _work(job: Mapping[str, Any]) -> NoReturn:
 
 def _leave_out(figures: Collection[str]) -> None:
     """Have some figures of artifacts not measured in this process and its forks."""
-    from shrink.base.measured import Measured
+    from shrink.base.measurement import Measured
     from shrink.measure.inference import Inference
-    from shrink.run import measured
+    from shrink.run import measurement as measured
     from shrink.tflite.arena import ArenaFigure
     from shrink.tflite.memory import planned_bytes
     from shrink.tflite.model import read_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shrink.api.others import compare, load_run, profile, run, sweep
 from shrink.api.results import Comparison, Run, RunStage, SearchResult
-from shrink.api.searching import search
+from shrink.api.search import search
 from shrink.api.verbs import cluster, compact, distill, evaluate, prune, quantize, train
 
 __all__ = [

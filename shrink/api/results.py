@@ -17,7 +17,7 @@ from shrink.contract.comparison import ComparedRow, Front
 from shrink.contract.comparison import Comparison as ComparisonDocument
 from shrink.contract.report import GateResult, Report, Stage
 from shrink.contract.report_file import read_report
-from shrink.contract.searched import Best, Searched, Trial
+from shrink.contract.search import Best, Searched, Trial
 
 if TYPE_CHECKING:
     import pandas

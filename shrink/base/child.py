@@ -31,7 +31,7 @@ from typing import Generic, NoReturn, TypeVar
 from shrink.base import files
 from shrink.base.errors import ShrinkError
 from shrink.base.foreign import Json, JsonObject, Record
-from shrink.base.preloaded import Preloaded, Process
+from shrink.base.forkserver import Preloaded, Process
 
 A = TypeVar("A", covariant=True)
 _PR_SET_PDEATHSIG = 1

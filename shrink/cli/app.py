@@ -24,7 +24,7 @@ from shrink.base.errors import (
     ShrinkError,
     Terminated,
 )
-from shrink.base.removed import replacement
+from shrink.base.removal import replacement
 from shrink.cli.options import EXAMPLES, HELP_ALL, epilog, help_hint, meant, without_values
 
 _USAGE_CODE = RecipeError.exit_code

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar, cast
 
 import typer
 
-from shrink.base.removed import replacement
+from shrink.base.removal import replacement
 from shrink.cli.completion import models, recipe_names, stages
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from shrink.report.comparison import (
 )
 from shrink.report.content import warnings_of
 from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
-from shrink.report.rendered import render
+from shrink.report.run_files import render
 from shrink.report.sections import render_report
 from shrink.run.tool import Trackers
 

@@ -213,7 +213,7 @@ def _run(
     sections: Sections,
     common: _Common,
 ) -> None:
-    from shrink.recipe.resolved import recipe_text
+    from shrink.recipe.resolution import recipe_text
     from shrink.recipe.single import portable
     from shrink.run.options import RunOptions
     from shrink.run.process import preload

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar, Union, cast
 
 from shrink.base.foreign import Json, JsonObject
-from shrink.base.measured import Note
+from shrink.base.measurement import Note
 
 T = TypeVar("T")
 TypeForm: TypeAlias = Any

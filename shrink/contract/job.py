@@ -185,7 +185,7 @@ OF_STEP = "step"
 
 @record
 class OutlineJob(Job):
-    """Find the sizes of models before they are trained: see `shrink.run.outlined`.
+    """Find the sizes of models before they are trained: see `shrink.run.outline`.
 
     Attributes:
         chains: the steps that lead to each model.

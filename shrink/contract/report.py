@@ -9,7 +9,7 @@ from typing import Literal
 
 from shrink.base.errors import ReportWarning
 from shrink.base.figures import figure_of
-from shrink.base.measured import Note
+from shrink.base.measurement import Note
 from shrink.contract.codec import left_out
 from shrink.contract.details import Deltas, Details, FigureDelta, Limits, Training
 from shrink.contract.record import record

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from shrink.base.bootstrap import Resampled
 from shrink.base.errors import ReportWarning
 from shrink.base.foreign import Json, JsonObject
-from shrink.base.measured import Note
-from shrink.base.resampled import Resampled
+from shrink.base.measurement import Note
 from shrink.contract.codec import left_out
 from shrink.contract.codec import left_out as no_key
 from shrink.contract.details import Details, Training

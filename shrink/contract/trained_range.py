@@ -30,7 +30,7 @@ class TrainedRange:
 
 
 @dataclass(frozen=True)
-class Brought:
+class ModelMetadata:
     """What a model brings along.
 
     Attributes:
@@ -42,24 +42,24 @@ class Brought:
     traits: tuple[str, ...] = ()
 
 
-def brought_to_plain(brought: Brought) -> dict[str, Json]:
+def metadata_to_plain(imported: ModelMetadata) -> dict[str, Json]:
     """Return it as JSON takes it."""
-    ranges = [[one.layer, one.before_activation, one.low, one.high] for one in brought.ranges]
-    return {"ranges": ranges, "traits": list(brought.traits)}
+    ranges = [[one.layer, one.before_activation, one.low, one.high] for one in imported.ranges]
+    return {"ranges": ranges, "traits": list(imported.traits)}
 
 
-def brought_from_plain(value: Json) -> Brought:
+def metadata_from_plain(value: Json) -> ModelMetadata:
     """Return what a file says, of anybody's making; what makes no sense is as if it were not there.
 
     Args:
         value: any JSON.
     """
     if not isinstance(value, dict):
-        return Brought()
+        return ModelMetadata()
     ranges, traits = value.get("ranges"), value.get("traits")
     found = [_range(item) for item in ranges] if isinstance(ranges, list) else []
     named = traits if isinstance(traits, list) else []
-    return Brought(
+    return ModelMetadata(
         tuple(one for one in found if one is not None),
         tuple(trait for trait in TRAITS if trait in named),
     )

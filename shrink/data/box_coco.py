@@ -10,7 +10,7 @@ from pathlib import Path
 
 from shrink.base.errors import DataError
 from shrink.base.foreign import Json
-from shrink.data.annotated import (
+from shrink.data.annotation import (
     Annotated,
     Box,
     BoxFiles,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shrink.base.errors import DataError
-from shrink.data.annotated import BoxFiles
+from shrink.data.annotation import BoxFiles
 from shrink.data.box_coco import read_coco
 from shrink.data.box_voc import read_voc
 from shrink.data.box_yolo import read_yolo

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.parsers import expat
 
 from shrink.base.errors import DataError
-from shrink.data.annotated import (
+from shrink.data.annotation import (
     Annotated,
     Box,
     BoxFiles,

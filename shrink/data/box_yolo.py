@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from shrink.base.errors import DataError
-from shrink.data.annotated import Annotated, Box, BoxFiles, cut_off, picture_size, text_of
+from shrink.data.annotation import Annotated, Box, BoxFiles, cut_off, picture_size, text_of
 from shrink.data.folders import ALL, IMAGE_ENDINGS, named_splits, shown
 
 

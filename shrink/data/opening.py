@@ -11,7 +11,7 @@ import numpy as np
 
 from shrink.base.types import leaves
 from shrink.data.augment import Augmentation
-from shrink.data.cached import cached
+from shrink.data.cache import cached
 from shrink.data.config import DataConfig, source_of
 from shrink.data.dataset import Dataset, left_out
 from shrink.data.examples import SPLIT_NAMES, Examples

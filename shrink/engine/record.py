@@ -11,7 +11,7 @@ from typing import Any
 import tf_keras as keras
 
 from shrink.base.host import host_resident_bytes
-from shrink.base.measured import Measured
+from shrink.base.measurement import Measured
 from shrink.contract.details import Training
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.engine.progress import Logs

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from shrink.base.measured import Measured
+from shrink.base.measurement import Measured
 from shrink.tflite.litert_twin import dense_twin
 from shrink.tflite.model import Operator, Subgraph, Tensor, read, values
 

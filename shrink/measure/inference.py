@@ -18,7 +18,7 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base import files
 from shrink.base.child import run_child
 from shrink.base.errors import ModelError
-from shrink.base.measured import Measured
+from shrink.base.measurement import Measured
 from shrink.base.types import Array
 from shrink.tflite.litert_twin import not_in_litert
 from shrink.tflite.model import new_code, packed

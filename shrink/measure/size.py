@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shrink.base.files import size_bytes
-from shrink.base.measured import Measured
+from shrink.base.measurement import Measured
 from shrink.contract.details import OperatorRow
 from shrink.graph.macs import MacsCounter, macs_figure
 from shrink.tflite.litert_twin import not_in_litert

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shrink.base.measured import Measured
+from shrink.base.measurement import Measured
 from shrink.measure.memory import AllocatorPeak
 from shrink.measure.small_tensors import (
     BESIDE_TRAINING,

@@ -35,7 +35,7 @@ from shrink.model.scan_files import check_archive
 from shrink.model.user_modules import blaming, custom_objects, function_of
 
 if TYPE_CHECKING:
-    from shrink.model.tfmot.imported import Imported
+    from shrink.model.tfmot.conversion import Imported
 
 _NO_CLASSES: Mapping[str, type] = {}
 _CAME_AS, _NOTE = "shrink_imported", "shrink_import_note"
@@ -156,7 +156,7 @@ def _without_tfmot(
     path: Path, config: Json, load: Callable[[Path, Mapping[str, type]], keras.Model]
 ) -> keras.Model:
     """Return a model of tfmot as a plain one, which remembers what it was."""
-    from shrink.model.tfmot.imported import import_tfmot, load_wrapped
+    from shrink.model.tfmot.conversion import import_tfmot, load_wrapped
 
     imported = import_tfmot(_checked(load_wrapped(path, config, load), path), path)
     imported.model.__dict__[_CAME_AS] = imported  # past Keras, which would track what is in it

@@ -15,7 +15,7 @@ from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.comparison import COMPARE_NAME, ComparedRow, Comparison
 from shrink.contract.report_file import read_report
 from shrink.recipe.recipe_diff import settings_that_differ
-from shrink.report.compared import RunToCompare, compare_runs
+from shrink.report.comparison_rows import RunToCompare, compare_runs
 
 
 @dataclass(frozen=True)

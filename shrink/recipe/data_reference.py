@@ -13,7 +13,7 @@ from shrink.base import yaml
 from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for, near_file, together
 from shrink.base.figures import target_of
 from shrink.base.foreign import Json, JsonObject
-from shrink.base.removed import replacement
+from shrink.base.removal import replacement
 from shrink.data.config import (
     NO_DATA,
     SOURCES,

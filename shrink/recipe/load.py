@@ -16,7 +16,7 @@ from shrink.base import yaml
 from shrink.base.errors import Position, RecipeError, did_you_mean, hint_for, together
 from shrink.base.fields import IDLE
 from shrink.base.foreign import Json, JsonObject
-from shrink.base.removed import replacement
+from shrink.base.removal import replacement
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.overrides import Override, apply_override
 from shrink.recipe.schema import Recipe

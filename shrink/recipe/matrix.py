@@ -20,7 +20,7 @@ import yaml as pyyaml
 
 from shrink.base.errors import Position, RecipeError, hint_for, together
 from shrink.base.foreign import Json
-from shrink.base.removed import replacement
+from shrink.base.removal import replacement
 from shrink.base.settings import SEED, in_words
 from shrink.model.reference import exists, expand_user
 from shrink.recipe.load import STDIN, LoadedRecipe, RawRecipe, read_raw, validated

@@ -24,7 +24,7 @@ from shrink.recipe.against import saved_reports
 from shrink.recipe.data_reference import check_examples
 from shrink.recipe.distillation import check_distillation
 from shrink.recipe.gate_checks import check_gates
-from shrink.recipe.inherited import Inherited, check_named, inherit
+from shrink.recipe.inheritance import Inherited, check_named, inherit
 from shrink.recipe.load import LoadedRecipe, errors_of
 from shrink.recipe.named_files import located
 from shrink.recipe.overrides import SECTIONS, numbered

@@ -35,7 +35,7 @@ from shrink.recipe.data_reference import (
     parse_named_data,
     without_targets,
 )
-from shrink.recipe.resolved import named_files, recipe_text, stated_task
+from shrink.recipe.resolution import named_files, recipe_text, stated_task
 from shrink.stages import STAGES
 from shrink.task.config import TaskConfig
 

@@ -32,7 +32,7 @@ from shrink.contract.comparison import (
 )
 from shrink.contract.details import FigureDelta
 from shrink.report import page
-from shrink.report.compared import AnyRow, shown_rows
+from shrink.report.comparison_rows import AnyRow, shown_rows
 from shrink.report.content import (
     Column,
     change_text,

@@ -21,7 +21,7 @@ from shrink.base.figures import (
 )
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.metrics import METRICS, metric_of
-from shrink.base.removed import replacement
+from shrink.base.removal import replacement
 from shrink.base.user_metric import key_of_entry
 
 _DIFFERENCES: tuple[Kind, ...] = ("drop", "rise", "slice")

@@ -19,7 +19,7 @@ from shrink.base.figures import (
     metric_figure,
 )
 from shrink.base.foreign import Json
-from shrink.base.measured import Note
+from shrink.base.measurement import Note
 from shrink.contract.codec import to_plain
 from shrink.contract.comparison import Spread
 from shrink.contract.details import FigureDelta, Limits, MetricDelta

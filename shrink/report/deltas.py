@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from shrink.base.bootstrap import Resampled, resampled_difference, resampled_interval
 from shrink.base.figures import FIGURES, format_change, metric_figure
 from shrink.base.intervals import Bounds, Interval, mean_interval, paired_interval
-from shrink.base.resampled import Resampled, resampled_difference, resampled_interval
 from shrink.contract.details import Deltas, FigureDelta, Limits, MetricDelta
 from shrink.contract.report import HasFigures, Stage
 from shrink.contract.result import Evidence, Scores

@@ -16,12 +16,12 @@ from shrink.base.figures import (
 )
 from shrink.contract.codec import left_out
 from shrink.contract.comparison import Comparison
+from shrink.contract.examples import other_examples
 from shrink.contract.record import record
 from shrink.contract.report import GateResult, RecipeName, Report, Stage, Status
-from shrink.contract.tested import other_examples
 from shrink.report import page
-from shrink.report.compared import RunToCompare, compare_runs
 from shrink.report.comparison import comparison_table
+from shrink.report.comparison_rows import RunToCompare, compare_runs
 from shrink.report.deltas import figure_delta
 from shrink.report.gate_lines import gate_line
 from shrink.report.page import NULL, Block, Fold, Lines, Medium, Page, Table, sections_of

@@ -12,7 +12,7 @@ from shrink.base.figures import (
     metric_figure,
     target_of,
 )
-from shrink.base.measured import Note
+from shrink.base.measurement import Note
 from shrink.contract.report import GateResult, Report
 from shrink.contract.slices import slice_text
 from shrink.report.page import NULL, GateLine, Mark

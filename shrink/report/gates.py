@@ -9,11 +9,11 @@ from typing import Any
 
 from shrink.base.errors import InternalError
 from shrink.base.figures import LOSS, Figure, Target, metric_figure, target_of
-from shrink.base.measured import Note
+from shrink.base.measurement import Note
+from shrink.contract.examples import other_examples
 from shrink.contract.report import DataSet, GateResult, Report, Stage
 from shrink.contract.result import Scores
 from shrink.contract.slices import FEWEST_EXAMPLES, Slice, Slicing, slice_evidence, slice_text
-from shrink.contract.tested import other_examples
 from shrink.report.config import Gate
 from shrink.report.deltas import exact_difference, score_interval
 from shrink.report.slices import same_slice, worsening

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from shrink.base.errors import ReportWarning, gravest_first
 from shrink.base.figures import FIGURES, LOSS, figure_of, figures_of
-from shrink.base.measured import DOES_NOT_APPLY, Note
+from shrink.base.measurement import DOES_NOT_APPLY, Note
 from shrink.contract.details import Deltas, Limits, metric_delta
 from shrink.contract.report import (
     Report,

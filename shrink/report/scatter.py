@@ -11,7 +11,7 @@ from dataclasses import replace
 from shrink.base.figures import COSTS, Figure, figure_of
 from shrink.contract.comparison import Comparison, Front
 from shrink.contract.report import Report
-from shrink.report.compared import Point, front_points, point_at, points_of, shown_rows
+from shrink.report.comparison_rows import Point, front_points, point_at, points_of, shown_rows
 from shrink.report.content import main_metric
 from shrink.report.svg import Dot, Plot, Rule, axis, numbered
 

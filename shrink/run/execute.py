@@ -21,7 +21,7 @@ from shrink.base import files
 from shrink.base.errors import DataError, InternalError, ShrinkError, StageError
 from shrink.base.files import reached
 from shrink.base.host import host_peak_bytes, machine
-from shrink.base.measured import Measured, Note, reasons
+from shrink.base.measurement import Measured, Note, reasons
 from shrink.base.types import JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Details
@@ -36,16 +36,16 @@ from shrink.contract.result import (
     StepResult,
     Timing,
 )
-from shrink.contract.trained_range import Brought
+from shrink.contract.trained_range import ModelMetadata
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
 from shrink.measure.layers import layer_table
 from shrink.measure.memory import AllocatorPeak, nvml_note
 from shrink.measure.size import gzip_bytes, operator_table
-from shrink.model.brought import write_brought
+from shrink.model.metadata import write_metadata
 from shrink.recipe.plan import BASELINE
-from shrink.run.evaluated import Evaluated, guess
-from shrink.run.measured import ArtifactFigures, figure_values, measure, unmeasured
+from shrink.run.evaluation import Evaluated, guess
+from shrink.run.measurement import ArtifactFigures, figure_values, measure, unmeasured
 from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
@@ -53,7 +53,7 @@ from shrink.tflite.lazy import tf
 from shrink.tflite.model import read
 
 if TYPE_CHECKING:
-    from shrink.stages.preserved import Preserved
+    from shrink.stages.preservation import Preserved
 
 ARTIFACT, SCORES, SPLITS = "artifact", "scores", "splits"
 
@@ -185,7 +185,7 @@ def probe(job: StepJob, send: Send) -> Planning:
 
 
 def _preserved(context: StageContext) -> Preserved:
-    from shrink.stages.preserved import Preserved
+    from shrink.stages.preservation import Preserved
 
     return Preserved.of(context)
 
@@ -197,8 +197,8 @@ def run_stage(job: StepJob, context: StageContext) -> StageResult:
         StageError: the code of another package's stage raised what is no error of shrink's.
     """
     config = _config(job)
-    if config is not None and context.brought.traits:
-        from shrink.stages.preserved import Preserved
+    if config is not None and context.imported.traits:
+        from shrink.stages.preservation import Preserved
 
         Preserved.refuse_broken(config.breaks, context)
     try:
@@ -238,9 +238,9 @@ def save_artifact(outcome: StageResult, context: StageContext) -> Path:
     artifact = work / "model.keras"
     with files.replacing(artifact) as temporary:
         outcome.model.save(temporary)
-        traits = dict.fromkeys((*context.brought.traits, *outcome.brought.traits))
-        if (brought := replace(outcome.brought, traits=tuple(traits))) != Brought():
-            write_brought(temporary, brought)
+        traits = dict.fromkeys((*context.imported.traits, *outcome.imported.traits))
+        if (imported := replace(outcome.imported, traits=tuple(traits))) != ModelMetadata():
+            write_metadata(temporary, imported)
     return artifact
 
 

@@ -20,19 +20,19 @@ from shrink.base.packages import versions
 from shrink.contract.codec import to_plain
 from shrink.contract.comparison import COMPARE_NAME
 from shrink.contract.details import Task
+from shrink.contract.examples import SPLITS
 from shrink.contract.report import Checkout, DataSet, Environment, RecipeName, Report
 from shrink.contract.report_file import read_report
 from shrink.contract.result import StageOutcome
-from shrink.contract.tested import SPLITS
 from shrink.contract.usage import ARTIFACTS, VOCABULARY_NAME
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.recipe_diff import recipe_changes
-from shrink.recipe.resolved import recipe_sha256, resolved_recipe_text, with_taken_task
+from shrink.recipe.resolution import recipe_sha256, resolved_recipe_text, with_taken_task
 from shrink.report.comparison import COMPARE_NAMES
 from shrink.report.diff import RecipeChange
 from shrink.report.headline import Chain
 from shrink.report.model import build_report
-from shrink.report.rendered import RENDERED, render
+from shrink.report.run_files import RENDERED, render
 from shrink.run.commit import commit_of
 from shrink.run.keys import Described
 from shrink.run.lineage import Lineage

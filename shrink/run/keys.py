@@ -22,7 +22,7 @@ from shrink.contract.usage import read_usage
 from shrink.data.config import NO_DATA, DataConfig, source_code
 from shrink.data.fingerprint import section_by_content
 from shrink.engine.config import TrainingConfig
-from shrink.model.compiled import stored_task
+from shrink.model.compilation import stored_task
 from shrink.model.user_reads import code_digest, declared_digests
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.run.lineage import Splits

@@ -18,10 +18,10 @@ from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning, Resource
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.codec import ContractError, from_plain, to_plain
 from shrink.contract.details import Details
+from shrink.contract.examples import SPLITS
 from shrink.contract.record import record
 from shrink.contract.report import DataSet, Figures, Origin
 from shrink.contract.result import HeldOut, StageOutcome, StepResult, scores_from_plain
-from shrink.contract.tested import SPLITS
 from shrink.contract.usage import complete_usage, entries, identity
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step

@@ -16,8 +16,8 @@ from shrink.base.child import Child
 from shrink.base.console import Console
 from shrink.base.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
 from shrink.base.files import reached
+from shrink.base.forkserver import Preloaded, switched_off
 from shrink.base.host import HOST_LIMIT, HostMemory
-from shrink.base.preloaded import Preloaded, switched_off
 from shrink.base.progress import Activity, Printed
 from shrink.base.types import JsonObject
 from shrink.contract.codec import to_plain
@@ -109,7 +109,7 @@ def preload() -> None:
     """
     if _Held.process is None and not switched_off():
         with contextlib.suppress(OSError):
-            _Held.process = Preloaded("shrink.run.preloaded", _environment(Path(), alone=True))
+            _Held.process = Preloaded("shrink.run.forkserver", _environment(Path(), alone=True))
 
 
 @contextlib.contextmanager

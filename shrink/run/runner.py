@@ -24,10 +24,11 @@ from shrink.base.errors import (
     listed,
 )
 from shrink.base.files import reached
-from shrink.base.measured import Note
+from shrink.base.measurement import Note
 from shrink.base.progress import Progress
 from shrink.contract.codec import from_plain
 from shrink.contract.events import Event
+from shrink.contract.examples import SPLITS
 from shrink.contract.job import CheckModelsJob, MeasuredOn, StepJob
 from shrink.contract.model_source import ModelSource, Trust
 from shrink.contract.report import Status
@@ -36,16 +37,14 @@ from shrink.contract.result import (
     StepDone,
     scores_from_plain,
 )
-from shrink.contract.tested import SPLITS
 from shrink.data.config import source_of
 from shrink.data.fingerprint import fingerprint
 from shrink.model.reference import ModelReference
 from shrink.model.user_reads import changed_contents, holding_contents
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
-from shrink.recipe.resolved import with_taken_task
+from shrink.recipe.resolution import with_taken_task
 from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.host_plan import check_host, left_of_group
-from shrink.run.judged import entry_key, made_before, measured_on, to_measure, with_splits_of
 from shrink.run.keys import (
     Described,
     describe_steps,
@@ -66,7 +65,7 @@ from shrink.run.lineage import (
     splits_of,
 )
 from shrink.run.options import RunOptions, RunResult
-from shrink.run.previewed import PreviewRow, keep_duration, preview_plan
+from shrink.run.preview import PreviewRow, keep_duration, preview_plan
 from shrink.run.process import LOG_NAME, attempt, run_worker, show
 from shrink.run.steps import (
     check_step_names,
@@ -76,6 +75,7 @@ from shrink.run.steps import (
     step_outcome,
 )
 from shrink.run.store import Store, StoredStep
+from shrink.run.stored_step import entry_key, made_before, measured_on, to_measure, with_splits_of
 from shrink.run.supervisor import (
     Attempt,
     keep_log,

@@ -20,13 +20,13 @@ from shrink.contract.model_source import Trust
 from shrink.contract.usage import check_free, keep_record, record_of
 from shrink.model.reference import ModelReference, refuse_idle_trust
 from shrink.recipe.plan import Plan, Step
-from shrink.recipe.resolved import resolved_recipe
+from shrink.recipe.resolution import resolved_recipe
 from shrink.report.content import warnings_of
 from shrink.run.cluster import membership
 from shrink.run.folder import RESOLVED_NAME
 from shrink.run.follow import follow, leading
 from shrink.run.options import RunOptions, RunResult
-from shrink.run.previewed import show_preview
+from shrink.run.preview import show_preview
 from shrink.run.runner import Runner
 from shrink.run.steps import selected_steps
 from shrink.run.store import Store

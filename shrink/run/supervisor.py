@@ -11,7 +11,7 @@ from pathlib import Path
 from shrink.base import files
 from shrink.base.errors import InternalError, ResourceError, ShrinkError, StageError
 from shrink.base.foreign import JsonObject
-from shrink.base.measured import NOTHING_TO_PLAN_FOR
+from shrink.base.measurement import NOTHING_TO_PLAN_FOR
 from shrink.contract.codec import from_plain
 from shrink.contract.events import Event, Lost, OutOfMemoryEvent
 from shrink.contract.job import Attempts, Planning, StepJob

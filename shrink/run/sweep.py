@@ -28,12 +28,12 @@ from shrink.contract.report import Failure, Report
 from shrink.contract.report_file import read_report
 from shrink.recipe.matrix import Combination, Variants
 from shrink.recipe.plan import Plan, build_plan
-from shrink.report.compared import RunToCompare, compare_runs
 from shrink.report.comparison import HTML_NAME, check_overwritten, render_comparison
+from shrink.report.comparison_rows import RunToCompare, compare_runs
 from shrink.run.cluster import membership
 from shrink.run.options import RunOptions
 from shrink.run.parallel import Pool, share_of_memory
-from shrink.run.previewed import PreviewRow, preview_lines, total_line
+from shrink.run.preview import PreviewRow, preview_lines, total_line
 from shrink.run.process import attempt
 from shrink.run.runner import Runner
 from shrink.run.session import guard_models, names_artifact

@@ -31,7 +31,7 @@ ACTIONS: dict[str, tuple[type[Job], str]] = {
     "follow": (jobs.StepJob, "shrink.run.execute:follow"),
     "probe": (jobs.StepJob, "shrink.run.execute:probe"),
     "check-models": (jobs.CheckModelsJob, "shrink.run.execute:check_models"),
-    "outline": (jobs.OutlineJob, "shrink.run.outlined:outline"),
+    "outline": (jobs.OutlineJob, "shrink.run.outline:outline"),
     "measure": (jobs.StepJob, "shrink.run.again:measure_again"),
     "profile": (jobs.ProfileJob, "shrink.tools.profile:profile"),
     "inspect": (jobs.InspectJob, "shrink.tools.artifact:inspect"),

@@ -29,17 +29,17 @@ from shrink.contract.codec import from_plain
 from shrink.contract.job import OF_STEP, Outline, OutlineJob, StepJob
 from shrink.contract.model_source import ModelKind, ModelSource, Trust
 from shrink.contract.report import Figures
-from shrink.contract.searched import Trial
+from shrink.contract.search import Trial
 from shrink.data.config import DataConfig
 from shrink.data.fingerprint import fingerprint
 from shrink.recipe.plan import Plan, Source, Step
-from shrink.recipe.resolved import recipe_sha256
-from shrink.run.judged import ARTIFACT, made_before
+from shrink.recipe.resolution import recipe_sha256
 from shrink.run.keys import step_keys
 from shrink.run.lineage import Splits, splits_of
 from shrink.run.process import run_worker
 from shrink.run.steps import step_job
 from shrink.run.store import Store, StoredStep
+from shrink.run.stored_step import ARTIFACT, made_before
 from shrink.search.candidates import Candidates
 from shrink.search.goal import SIZE, UNTRAINED, Goal, cost_of, tolerance_of, undominated
 from shrink.search.space import AS_WRITTEN, CHAIN, Settings

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from shrink.base.bootstrap import Resampled
 from shrink.base.figures import figure_of, format_value, target_of
-from shrink.base.resampled import Resampled
 from shrink.contract.job import Outline
 from shrink.contract.report import Figures, GateResult
 from shrink.contract.result import Evidence
-from shrink.contract.searched import SelectionBias, Trial
+from shrink.contract.search import SelectionBias, Trial
 from shrink.recipe.search_config import SearchConfig
 from shrink.report.config import Gate
 from shrink.report.deltas import score_interval

@@ -16,9 +16,9 @@ from shrink.contract.codec import to_plain
 from shrink.contract.comparison import Comparison
 from shrink.contract.report import Figures
 from shrink.contract.report_file import read_report
-from shrink.contract.searched import SEARCH_NAME, Searched, Trial
-from shrink.report.compared import RunToCompare, compare_runs
+from shrink.contract.search import SEARCH_NAME, Searched, Trial
 from shrink.report.comparison import HTML_NAME, render_comparison
+from shrink.report.comparison_rows import RunToCompare, compare_runs
 from shrink.search.goal import ARENA, LATENCY, MAX_DROP, SIZE, Goal, cost_of
 from shrink.search.space import in_words
 

@@ -42,19 +42,19 @@ from shrink.contract.job import Outline
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Figures, Stage
 from shrink.contract.result import Evidence, scores_from_plain, scores_to_plain
-from shrink.contract.searched import SEARCH_NAME, Best, Searched, Trial, TrialStatus
+from shrink.contract.search import SEARCH_NAME, Best, Searched, Trial, TrialStatus
 from shrink.contract.usage import check_free, keep_record, record_of
 from shrink.recipe.plan import Plan
-from shrink.recipe.resolved import recipe_sha256
+from shrink.recipe.resolution import recipe_sha256
 from shrink.report.content import stage_figures
 from shrink.run.folder import RESOLVED_NAME
-from shrink.run.judged import made_before
 from shrink.run.options import RunOptions, RunResult
 from shrink.run.parallel import Pool, share_of_memory
 from shrink.run.process import attempt
 from shrink.run.runner import Runner
 from shrink.run.session import guard_models, names_artifact, only_artifact
 from shrink.run.store import Store
+from shrink.run.stored_step import made_before
 from shrink.run.supervisor import Attempt
 from shrink.search.candidates import Candidates
 from shrink.search.choose import Chooser, History, Sizes, Steps

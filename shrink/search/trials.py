@@ -22,7 +22,7 @@ from shrink.base.errors import RecipeError, ResourceError
 from shrink.base.foreign import Json
 from shrink.base.packages import DISTRIBUTION
 from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.searched import Trial
+from shrink.contract.search import Trial
 from shrink.search.goal import Goal, cost_of
 from shrink.search.space import Settings, Space
 

@@ -17,7 +17,7 @@ def run(config: StageConfig | None, context: StageContext) -> StageResult:
         return StageResult(tflite=path.read_bytes())
     from shrink.model.load import imported_from_tfmot
     from shrink.model.scan import check_model_file
-    from shrink.stages.from_tfmot import brought_from_tfmot
+    from shrink.stages.from_tfmot import metadata_from_tfmot
     from shrink.tflite.convert import convert
 
     if context.input_graph_only():
@@ -28,6 +28,6 @@ def run(config: StageConfig | None, context: StageContext) -> StageResult:
     if context.has_targets:
         context.task(model)
     if imported_from_tfmot(model) is None:
-        return StageResult(model=model, brought=context.brought)
-    brought, notes = brought_from_tfmot(model)
-    return StageResult(model=model, brought=brought, notes=notes)
+        return StageResult(model=model, imported=context.imported)
+    imported, notes = metadata_from_tfmot(model)
+    return StageResult(model=model, imported=imported, notes=notes)

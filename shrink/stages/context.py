@@ -20,7 +20,7 @@ from shrink.contract.events import Heartbeat, Send
 from shrink.contract.job import MicroBatchPlan, StepJob
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Skipped
-from shrink.contract.trained_range import Brought
+from shrink.contract.trained_range import ModelMetadata
 from shrink.data.config import NO_DATA, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
@@ -37,9 +37,9 @@ from shrink.data.opening import open_dataset_for
 from shrink.data.slices import Slicing, slicings_of
 from shrink.data.sources.none import no_examples
 from shrink.engine.config import TrainingConfig
-from shrink.model.brought import brought_by
-from shrink.model.compiled import Compiled, read_compiled
+from shrink.model.compilation import Compiled, read_compiled
 from shrink.model.image_input import image_input
+from shrink.model.metadata import metadata_of
 from shrink.model.reference import ModelReference
 from shrink.model.scan import check_model_file
 from shrink.model.user_reads import code_digest
@@ -78,7 +78,7 @@ class StageResult:
         later: returns more details; called after the stage, outside of its duration.
         cpu_operators: operators that stay on the CPU, of a file for an accelerator.
         not_run: why the artifact cannot be run and measured here; empty where it can.
-        brought: sparsity, clusters and ranges of an imported model.
+        imported: sparsity, clusters and ranges of an imported model.
     """
 
     model: keras.Model | None = None
@@ -90,7 +90,7 @@ class StageResult:
     later: Callable[[], Details] | None = None
     cpu_operators: int | None = None
     not_run: str = ""
-    brought: Brought = field(default_factory=Brought)
+    imported: ModelMetadata = field(default_factory=ModelMetadata)
 
 
 class Planned(Exception):
@@ -110,7 +110,7 @@ class StageContext:
 
     Attributes:
         kind: of the stage.
-        brought: sparsity, clusters and ranges of an imported model.
+        imported: sparsity, clusters and ranges of an imported model.
         planning: whether `train` only plans the training.
         untrained: whether only sizes matter, as the model's values were never trained.
         teachers: the cache of teacher outputs, shared by all runs.
@@ -129,8 +129,8 @@ class StageContext:
     def __init__(self, job: StepJob, send: Send) -> None:
         self.name = job.name
         self.kind = job.kind
-        self.brought = brought_by(job.inputs.get("model"))
-        self.preserves = tuple(dict.fromkeys((*job.preserves, *self.brought.traits)))
+        self.imported = metadata_of(job.inputs.get("model"))
+        self.preserves = tuple(dict.fromkeys((*job.preserves, *self.imported.traits)))
         self.training, plan = TrainingConfig.model_validate(job.training), job.planning.plan
         if plan is not None:
             self.training = self.training.model_copy(

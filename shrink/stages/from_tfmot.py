@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shrink.contract.trained_range import Brought
+from shrink.contract.trained_range import ModelMetadata
 from shrink.model.load import imported_from_tfmot
 from shrink.pruning.masks import count_zeros, prunable_kernels
 from shrink.pruning.sharing import MOST_VALUES, Few, as_shared
@@ -19,7 +19,7 @@ _MOST_OF_ROUNDED = 64
 """More distinct values than these are no clusters where a kernel is on the grid of 8 bits."""
 
 
-def brought_from_tfmot(model: keras.Model) -> tuple[Brought, list[str]]:
+def metadata_from_tfmot(model: keras.Model) -> tuple[ModelMetadata, list[str]]:
     """Return what a model that was imported from tfmot brings along, and sentences that say so.
 
     What a file says of its wrappers does not tell: the schemes of collaborative optimization keep
@@ -47,7 +47,7 @@ def brought_from_tfmot(model: keras.Model) -> tuple[Brought, list[str]]:
             f"came with the weights of {len(few)} kernels at no more than {most} values each"
             f"{apart}, which every stage keeps"
         )
-    return Brought(ranges, tuple(traits)), notes
+    return ModelMetadata(ranges, tuple(traits)), notes
 
 
 def _clustered(model: keras.Model, most: int) -> list[Few]:

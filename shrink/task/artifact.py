@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import numpy as np
 
+from shrink.base.bootstrap import Resampled
 from shrink.base.errors import DataError
 from shrink.base.figures import LOSS
 from shrink.base.metrics import is_mean
-from shrink.base.resampled import Resampled
 from shrink.base.types import Array, Tensors, leaves
 from shrink.contract.details import Confusion
 from shrink.contract.report import Guess
@@ -21,7 +21,7 @@ from shrink.contract.result import Evidence
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples, reading_batch
 from shrink.data.slices import Slicing
-from shrink.task.combined import Term, Terms, means_within
+from shrink.task.combination import Term, Terms, means_within
 from shrink.task.losses import loss_sums, without_ignored
 from shrink.task.means import count_ties, sums
 from shrink.task.metrics.confusion_table import ConfusionTables

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from shrink.base.bootstrap import Resampled
 from shrink.base.figures import LOSS
-from shrink.base.resampled import Resampled
 from shrink.base.types import Array
 from shrink.contract.slices import BY_CLASS, MeasuredSlice, MeasuredSlicing, slice_evidence
 from shrink.data.slices import Slicing

@@ -16,7 +16,7 @@ from shrink.base.metrics import METRICS, measured_outputs, metric_of, without_sl
 from shrink.base.types import Array, Tensors, leaves
 from shrink.base.user_metric import key_of_entry
 from shrink.data.dataset import Dataset
-from shrink.model.compiled import Compiled, CompiledLoss
+from shrink.model.compilation import Compiled, CompiledLoss
 from shrink.model.output_kind import (
     OutputKind,
     beyond_probabilities,

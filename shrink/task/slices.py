@@ -20,7 +20,7 @@ from shrink.contract.slices import (
     slice_evidence,
 )
 from shrink.data.slices import Slicing
-from shrink.task.combined import MeansWithin
+from shrink.task.combination import MeansWithin
 from shrink.task.metrics.confusion import decisions
 from shrink.task.metrics.user import CallTime
 from shrink.task.metrics.whole import WholeSplit

@@ -13,7 +13,7 @@ import numpy as np
 from shrink.base import files
 from shrink.base.child import ChildRun, NoAnswer, run_child
 from shrink.base.errors import ModelError, StageError
-from shrink.base.measured import Measured
+from shrink.base.measurement import Measured
 from shrink.base.types import Array
 from shrink.tflite.arena_32 import CMSIS_NN, REFERENCE, arena_32_bytes
 from shrink.tflite.interpreter import dequantize, load, quantize

@@ -33,7 +33,7 @@ from shrink.data.matching import (
 )
 from shrink.data.opening import open_dataset_for
 from shrink.graph.groups import ChannelGraph, find_groups
-from shrink.model.compiled import read_compiled
+from shrink.model.compilation import read_compiled
 from shrink.model.image_input import image_input
 from shrink.model.load import load_source
 from shrink.quantization.calibration import CalibrationExamples

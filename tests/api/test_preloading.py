@@ -77,7 +77,7 @@ def test_calls_in_other_threads_start_none(started: list[_Stand]) -> None:
 
 _CALL = """
 import json, os, pathlib, shrink
-from shrink.base.preloaded import Preloaded
+from shrink.base.forkserver import Preloaded
 forks, fork = [], Preloaded.fork
 def told(*given):
     forks.append(fork(*given))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shrink.base.resampled import Resampled, resampled_difference
+from shrink.base.bootstrap import Resampled, resampled_difference
 
 RESAMPLES, SLICES, SAMPLES = 400, 11, 6_000
 LEVEL = 0.05 / SLICES

@@ -26,8 +26,8 @@ from typing import TypeVar
 import numpy as np
 
 from shrink.base import files
+from shrink.base.bootstrap import Resampled, resampled_difference, resampled_interval
 from shrink.base.intervals import Interval
-from shrink.base.resampled import Resampled, resampled_difference, resampled_interval
 from shrink.task.metrics.resample import resample
 from tests.task.metrics.toys import value, weighted
 

@@ -37,10 +37,10 @@ from shrink.base.foreign import Json
 from shrink.contract.codec import to_plain
 from shrink.contract.job import Outline
 from shrink.contract.result import scores_from_plain, scores_to_plain
-from shrink.contract.searched import Trial
+from shrink.contract.search import Trial
 from shrink.recipe.overrides import Override
 from shrink.recipe.plan import Plan
-from shrink.recipe.resolved import recipe_sha256
+from shrink.recipe.resolution import recipe_sha256
 from shrink.run.options import RunOptions
 from shrink.run.process import preloading
 from shrink.search import session

@@ -20,7 +20,8 @@ from shrink.data.arrays import ArrayExamples
 from shrink.quantization.audit import compare_forms
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
-from shrink.stages.quantize import prepared, schemes
+from shrink.stages.quantize import preparation as prepared
+from shrink.stages.quantize import schemes
 from shrink.stages.quantize.config import QuantizeConfig
 from tests.benchmarks.harness import say
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.base import removed
+from shrink.base import removal as removed
 from shrink.base.errors import RecipeError
 from shrink.recipe.load import recipe_from_mapping
 from tests.cli.shell import shrink

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from shrink.base.measured import Measured, Note, reasons
+from shrink.base.measurement import Measured, Note, reasons
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Details, MetricDelta
 from shrink.contract.result import StepResult

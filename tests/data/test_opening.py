@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from shrink.base.errors import DataError
 from shrink.base.types import Spec
-from shrink.data import cached
-from shrink.data.cached import CachedExamples
+from shrink.data import cache as cached
+from shrink.data.cache import CachedExamples
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset

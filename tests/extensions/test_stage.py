@@ -12,7 +12,7 @@ import tf_keras as keras
 
 from shrink.base.errors import StageError
 from shrink.base.packages import find_extension
-from shrink.contract.trained_range import Brought
+from shrink.contract.trained_range import ModelMetadata
 from shrink.run import execute
 from tests.cli.shell import read_report, shrink, stage
 from tests.cli.toy import write_toy
@@ -121,7 +121,7 @@ def test_what_its_code_raises_is_told_with_its_name(
     job = SimpleNamespace(kind="decay", config={"factor": 0.5})
     with pytest.raises(StageError) as caught:
         execute.run_stage(
-            cast(Any, job), cast(Any, SimpleNamespace(name="mine", brought=Brought()))
+            cast(Any, job), cast(Any, SimpleNamespace(name="mine", imported=ModelMetadata()))
         )
     assert str(caught.value) == (
         "mine: decaying 1.2 adds the stage decay, and it raised KeyError: 'gone'"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.base.measured import Measured, reasons
+from shrink.base.measurement import Measured, reasons
 from shrink.graph.macs import count_macs
 from shrink.measure.layers import layer_paths, layer_table
 from shrink.measure.size import (

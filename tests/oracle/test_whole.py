@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shrink.base.resampled import resampled_difference, resampled_interval
+from shrink.base.bootstrap import resampled_difference, resampled_interval
 from tests.oracle import bootstrap
 from tests.oracle.metrics import compute
 from tests.oracle.truth import Output, Truth

@@ -11,7 +11,7 @@ import tf_keras as keras
 
 from shrink.quantization.layer_norm import normalised_twice
 from shrink.quantization.source import FloatModel
-from shrink.stages.quantize import prepared as rewriting
+from shrink.stages.quantize import preparation as rewriting
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import static_int8
 from shrink.tflite.interpreter import load

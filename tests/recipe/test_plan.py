@@ -10,7 +10,7 @@ import pytest
 from shrink.base.errors import ModelError, RecipeError
 from shrink.recipe.load import load_recipe, recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
-from shrink.recipe.resolved import recipe_sha256, resolved_recipe
+from shrink.recipe.resolution import recipe_sha256, resolved_recipe
 
 
 @pytest.fixture(autouse=True)

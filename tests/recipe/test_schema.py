@@ -14,7 +14,7 @@ from shrink.base import yaml
 from shrink.base.errors import RecipeError
 from shrink.recipe.bundle import bundled_recipes, bundled_root
 from shrink.recipe.load import load_recipe, recipe_from_mapping
-from shrink.recipe.resolved import recipe_text
+from shrink.recipe.resolution import recipe_text
 from shrink.recipe.schema import (
     dump_recipe,
     field_docstrings,

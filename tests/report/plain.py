@@ -22,12 +22,14 @@ from shrink.report import (
     memory_map,
     model,
     plots,
-    rendered,
     scatter,
     sections,
     tables,
 )
 from shrink.report import gate_lines as lines
+from shrink.report import (
+    run_files as rendered,
+)
 from shrink.report.page import template
 from shrink.report.svg import Plot
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shrink.recipe.resolved import recipe_text
+from shrink.recipe.resolution import recipe_text
 from tests.report.plain import recipe_of
 from tests.report.toys import report
 

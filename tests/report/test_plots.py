@@ -10,7 +10,7 @@ import pytest
 
 from shrink.base.figures import MEMORY_BARS, PICTURE
 from shrink.contract.result import StageOutcome
-from shrink.report.compared import Point, front_points
+from shrink.report.comparison_rows import Point, front_points
 from shrink.report.svg import Plot
 from tests.report.plain import (
     bar_groups,

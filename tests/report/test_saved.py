@@ -14,7 +14,7 @@ from docs.report_schema import report_schema, report_schema_text
 from shrink.base.files import json_text
 from shrink.contract.codec import to_plain
 from shrink.contract.report_file import read_report, report_of
-from shrink.report.rendered import RENDERED
+from shrink.report.run_files import RENDERED
 from tests.report.plain import render, shape_problem
 from tests.report.saved import NAMES, saved
 from tests.report.toys import report

@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
+from shrink.base.bootstrap import Resampled
 from shrink.base.intervals import paired_interval
-from shrink.base.resampled import Resampled
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.report import Report
 from shrink.contract.result import StageOutcome
@@ -24,7 +24,7 @@ from shrink.contract.slices import slice_evidence
 from shrink.report.config import parse_gates
 from shrink.report.diff import diff_reports, render_diff_markdown
 from shrink.report.headline import headlines
-from shrink.report.rendered import render_card
+from shrink.report.run_files import render_card
 from shrink.report.sections import render_html, render_markdown, render_report
 from shrink.report.slices import slice_lines, slice_table
 from tests.report import toys

@@ -10,7 +10,7 @@ from shrink.base.console import Console
 from shrink.base.errors import RecipeError
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
-from shrink.recipe.resolved import resolved_recipe_text
+from shrink.recipe.resolution import resolved_recipe_text
 from shrink.recipe.single import Sections, single_recipe
 from shrink.run.options import RunOptions
 from shrink.run.session import free_name, names_artifact, only_artifact, perform

@@ -19,7 +19,7 @@ from ai_edge_litert.interpreter import Interpreter
 from shrink.base.files import KILL_VARIABLE, TEMPORARY_PREFIX
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
-from shrink.report.rendered import RENDERED
+from shrink.report.run_files import RENDERED
 from shrink.run.store import Store
 from tests import forks
 from tests.cli.shell import command, environment, read_report

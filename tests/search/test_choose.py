@@ -14,7 +14,7 @@ from scipy.integrate import quad
 
 from shrink.contract.job import Outline
 from shrink.contract.report import Figures
-from shrink.contract.searched import Trial
+from shrink.contract.search import Trial
 from shrink.recipe.plan import Plan
 from shrink.search import choose
 from shrink.search.candidates import Candidates

@@ -10,7 +10,7 @@ import pytest
 
 from shrink.contract.job import Outline
 from shrink.contract.report import Figures, GateResult
-from shrink.contract.searched import Trial
+from shrink.contract.search import Trial
 from shrink.recipe.search_config import SearchConfig
 from shrink.report.config import parse_gates
 from shrink.search.goal import Goal, goal_of, missed_gates, runs_in_micro, selection_bias

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import RecipeError
-from shrink.contract.searched import Trial
+from shrink.contract.search import Trial
 from shrink.search import trials as module
 from shrink.search.goal import Goal
 from shrink.search.space import Chain, Choice, Interval, Settings, Space

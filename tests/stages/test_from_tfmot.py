@@ -20,8 +20,8 @@ from shrink.pruning.sharing import MOST_VALUES, Few, few_values, keep_shared
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.from_tfmot import brought_from_tfmot
-from shrink.stages.preserved import Preserved
+from shrink.stages.from_tfmot import metadata_from_tfmot
+from shrink.stages.preservation import Preserved
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import static_int8
 from tests.model.tfmot import zoo
@@ -49,10 +49,10 @@ def test_clusters_of_each_channel_are_recognised_and_kept(pruned: bool, tmp_path
     assert few.per_channel
     assert few.values <= zoo.CLUSTERS + pruned
 
-    brought, notes = brought_from_tfmot(model)
-    assert brought.traits == (*(("sparsity",) if pruned else ()), "clusters")
+    imported, notes = metadata_from_tfmot(model)
+    assert imported.traits == (*(("sparsity",) if pruned else ()), "clusters")
     assert "1 of them in each output channel" in notes[-1]
-    context = _context(model, *brought.traits)
+    context = _context(model, *imported.traits)
     preserved = Preserved.of(context)
 
     hook, rng = keep_shared(model), np.random.default_rng(0)
@@ -79,7 +79,7 @@ def test_weights_of_their_own_are_no_clusters() -> None:
         kernel = one.kernel.numpy()
         least = np.quantile(np.abs(kernel), 0.8)
         one.kernel.assign(np.where(np.abs(kernel) < least, 0, kernel))
-    assert brought_from_tfmot(model)[0].traits == ("sparsity",)
+    assert metadata_from_tfmot(model)[0].traits == ("sparsity",)
     assert few_values(np.random.default_rng(0).normal(size=(2, 300))) is None
 
 

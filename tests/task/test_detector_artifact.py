@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.bootstrap import Resampled
 from shrink.base.errors import DataError, RecipeError, StageError
-from shrink.base.resampled import Resampled
 from shrink.data.arrays import ArrayExamples
 from shrink.data.boxes import box_rows, padded
 from shrink.data.dataset import Dataset

@@ -15,7 +15,7 @@ from shrink.base.errors import DataError, ModelError, RecipeError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
-from shrink.model.compiled import Compiled
+from shrink.model.compilation import Compiled
 from shrink.task.artifact import evaluate_artifact
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Interface, artifact_interface, keras_interface

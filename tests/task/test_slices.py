@@ -10,7 +10,7 @@ from sklearn.metrics import f1_score, recall_score, roc_auc_score
 
 from shrink.contract.slices import MeasuredSlicing, slice_evidence
 from shrink.data.slices import divided
-from shrink.task.combined import Terms, means_within
+from shrink.task.combination import Terms, means_within
 from shrink.task.means import sums
 from shrink.task.metrics.whole import WholeSplit
 from shrink.task.output import Sums

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from shrink.base import host, preloaded
+from shrink.base import forkserver as preloaded
+from shrink.base import host
 from shrink.base.console import Console
 from shrink.base.errors import StageError
 from shrink.contract.findings import Worked

@@ -9,7 +9,7 @@ from pathlib import Path
 from shrink.base import files
 from shrink.base.child import run_child
 from shrink.base.errors import StageError
-from shrink.base.measured import Note
+from shrink.base.measurement import Note
 from shrink.compact.targets.names import NPUS
 from shrink.compact.targets.vela import compile_with_vela, only_subgraph
 from shrink.contract.compaction import CpuOperator, Placement

@@ -23,7 +23,7 @@ from shrink.base.errors import DataError, ModelError
 from shrink.base.packages import versions
 from shrink.data.audio_config import AudioConfig
 from shrink.data.boxes import box_rows
-from shrink.data.cached import ALL, Example, spooled
+from shrink.data.cache import ALL, Example, spooled
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES

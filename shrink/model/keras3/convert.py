@@ -22,6 +22,7 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError, first_line
 from shrink.base.types import Array, Json, JsonObject, Tensors
+from shrink.model.keras3.dequantization import float_weights
 from shrink.model.keras3.graph import ConvertedModel, build_model
 from shrink.model.keras3.layers import (
     AUGMENTATION,
@@ -30,7 +31,6 @@ from shrink.model.keras3.layers import (
     ConvertedLayer,
     UnsupportedLayerError,
 )
-from shrink.model.keras3.quantized import float_weights
 from shrink.model.scan_files import open_weights
 
 if TYPE_CHECKING:  # its import takes two thirds of a second, for files of Keras 3 alone

@@ -32,7 +32,7 @@ from shrink.quantization.rounding import can_be_rounded, rounded_model
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.prepared import prepared
+from shrink.stages.quantize.preparation import prepared
 from shrink.task.artifact import evaluate_artifact, masks_of
 from shrink.task.task import Task
 from shrink.tflite.convert import Conversion

@@ -516,7 +516,7 @@ def _with_ranges(
         The settings, with a scale for each dense kernel as in tfmot's training unless they say
         otherwise, and a note.
     """
-    trained = context.brought.ranges
+    trained = context.imported.ranges
     fits = config.scheme == "static_wi8_ai8" and config.table_bits is None
     if not trained or not fits or source.model is None:
         return config, []

@@ -25,7 +25,7 @@ from shrink.quantization.rounding import can_be_rounded, rounded_model
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.noise import noise
-from shrink.stages.quantize.prepared import BOUND_EXAMPLES, MasksWithinConversion, prepared
+from shrink.stages.quantize.preparation import BOUND_EXAMPLES, MasksWithinConversion, prepared
 from shrink.tflite.convert import Conversion, Precision, convert
 from shrink.tflite.edit import with_exact_constants, without_constant_names
 from shrink.tflite.model import read

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from shrink.base.resampled import Resampled
+from shrink.base.bootstrap import Resampled
 from shrink.base.types import Array
 from shrink.task.metrics.rule import Blocks, Weighted, at_once
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shrink.base.resampled import Resampled
+from shrink.base.bootstrap import Resampled
 from shrink.base.types import Array
 from shrink.base.user_metric import UserMetric
 from shrink.model.user_modules import blaming, function_of

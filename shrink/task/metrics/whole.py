@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from shrink.base.bootstrap import Resampled
 from shrink.base.metrics import metric_of
-from shrink.base.resampled import Resampled
 from shrink.base.types import Array
 from shrink.base.user_metric import UserMetric
 from shrink.task.losses import without_ignored

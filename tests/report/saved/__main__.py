@@ -19,7 +19,7 @@ from shrink.contract.report import Report
 from shrink.contract.report_file import report_of
 from shrink.report.ci import gate_annotations, output_lines
 from shrink.report.diff import diff_reports, render_diff_markdown, render_diff_terminal
-from shrink.report.rendered import render
+from shrink.report.run_files import render
 from shrink.report.sections import render_report
 from tests.report.saved import NAMES, saved
 

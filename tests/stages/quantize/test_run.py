@@ -19,7 +19,7 @@ from shrink.graph.rebuild import parted
 from shrink.pruning.sharing import cluster
 from shrink.quantization.source import read_float_tflite
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.preserved import Preserved
+from shrink.stages.preservation import Preserved
 from shrink.stages.quantize import schemes
 from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.stages.quantize.run import METADATA_ENTRY, run

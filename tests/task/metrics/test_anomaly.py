@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import sklearn.metrics as sk
 
+from shrink.base.bootstrap import resampled_interval
 from shrink.base.errors import DataError
 from shrink.base.metrics import check_metric, key_of_mapping
-from shrink.base.resampled import resampled_interval
 from shrink.task.config import TaskConfig
 from shrink.task.metrics.whole import WholeSplit
 from shrink.task.task import Task

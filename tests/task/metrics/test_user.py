@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shrink.base.bootstrap import resampled_interval
 from shrink.base.errors import StageError
-from shrink.base.resampled import resampled_interval
 from shrink.base.user_metric import UserMetric
 from shrink.task.metrics import user
 from shrink.task.metrics.user import CallTime, Collected, resampled

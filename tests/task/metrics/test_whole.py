@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import sklearn.metrics as sk
 
+from shrink.base.bootstrap import resampled_difference, resampled_interval
 from shrink.base.metrics import METRICS
-from shrink.base.resampled import resampled_difference, resampled_interval
 from shrink.task.metrics.whole import WholeSplit
 from shrink.task.task import Task
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from shrink.base.bootstrap import Resampled
 from shrink.base.metrics import metric_of
-from shrink.base.resampled import Resampled
 from shrink.task.metrics.registry import RULES
 from shrink.task.metrics.resample import resample
 from shrink.task.metrics.rule import Weighted, joined

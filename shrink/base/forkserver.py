@@ -100,7 +100,7 @@ class Preloaded:
 
     Args:
         module: what it runs, with the descriptor of its socket and this process's id; see
-            `shrink/run/preloaded.py`.
+            `shrink/run/forkserver.py`.
         environment: in which it does the imports.
 
     Raises:

@@ -28,7 +28,7 @@ from shrink.graph.rebuild import parted
 from shrink.measure.size import measure_sizes
 from shrink.recipe.plan import BASELINE
 from shrink.run.execute import run_stage, save_artifact
-from shrink.run.measured import figure_values
+from shrink.run.measurement import figure_values
 from shrink.stages import find_stage
 from shrink.stages.context import StageContext, StageResult
 from shrink.tflite.arena import arena_bytes

@@ -26,18 +26,18 @@ from shrink.contract.report import DataSet, Failure
 from shrink.contract.report_file import report_of
 from shrink.contract.result import StepResult
 from shrink.contract.slices import Slice, SliceTest, Slicing
-from shrink.report.compared import (
+from shrink.report.comparison import (
+    comparison_table,
+    render_comparison,
+    render_comparison_terminal,
+)
+from shrink.report.comparison_rows import (
     RunToCompare,
     compare_runs,
     front_points,
     points_of,
     shown_rows,
     spread_of,
-)
-from shrink.report.comparison import (
-    comparison_table,
-    render_comparison,
-    render_comparison_terminal,
 )
 from shrink.report.deltas import Verdict
 from shrink.report.scatter import compared_plot

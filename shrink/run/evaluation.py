@@ -11,7 +11,7 @@ import numpy as np
 from shrink.base.errors import StageError
 from shrink.base.figures import LOSS
 from shrink.base.losses import ignored_class
-from shrink.base.measured import Note
+from shrink.base.measurement import Note
 from shrink.contract.details import Confusion, OutputMetrics
 from shrink.contract.details import Task as TaskDetails
 from shrink.contract.job import MeasuredOn

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from shrink.base.resampled import Resampled, resampled_difference, resampled_interval
+from shrink.base.bootstrap import Resampled, resampled_difference, resampled_interval
 
 RANDOM = np.random.default_rng(0)
 

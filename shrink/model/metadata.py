@@ -12,37 +12,39 @@ from pathlib import Path
 
 from shrink.base import files
 from shrink.contract.model_source import ModelSource
-from shrink.contract.trained_range import Brought, brought_from_plain, brought_to_plain
+from shrink.contract.trained_range import ModelMetadata, metadata_from_plain, metadata_to_plain
 from shrink.model.scan_files import METADATA, check_archive
 
 _KEY = "shrink"
 
 
-def read_brought(path: Path) -> Brought:
+def read_metadata(path: Path) -> ModelMetadata:
     """Return what a model brings along; nothing where it is no `.keras` file.
 
     Raises:
         ModelError: the file is damaged.
     """
     if path.suffix != ".keras" or not path.is_file():
-        return Brought()
+        return ModelMetadata()
     metadata = check_archive(path)[0]
-    return brought_from_plain(metadata.get(_KEY)) if isinstance(metadata, dict) else Brought()
+    return (
+        metadata_from_plain(metadata.get(_KEY)) if isinstance(metadata, dict) else ModelMetadata()
+    )
 
 
-def brought_by(source: ModelSource | None) -> Brought:
+def metadata_of(source: ModelSource | None) -> ModelMetadata:
     """Return what the model of a step brings along; a scaled copy brings nothing."""
     if source is None or source.kind != "keras" or source.arguments:
-        return Brought()
-    return read_brought(source.path)
+        return ModelMetadata()
+    return read_metadata(source.path)
 
 
-def write_brought(path: Path, brought: Brought) -> None:
+def write_metadata(path: Path, imported: ModelMetadata) -> None:
     """Put into a `.keras` file what its model brings along.
 
     Args:
         path: as Keras saved it; it is replaced whole.
-        brought: what it brings.
+        imported: what it brings.
     """
     with (
         files.replacing(path) as temporary,
@@ -52,7 +54,7 @@ def write_brought(path: Path, brought: Brought) -> None:
         for member in old.infolist():
             with old.open(member) as source, new.open(member.filename, "w") as target:
                 if member.filename == METADATA:
-                    metadata = {**json.load(source), _KEY: brought_to_plain(brought)}
+                    metadata = {**json.load(source), _KEY: metadata_to_plain(imported)}
                     target.write(json.dumps(metadata).encode())
                 else:
                     shutil.copyfileobj(source, target)

@@ -1,6 +1,6 @@
 """The process that has done a worker's imports and forks a worker for each request.
 
-The other side of `shrink/base/preloaded.py`. It opens no device, creates no TensorFlow context and
+The other side of `shrink/base/forkserver.py`. It opens no device, creates no TensorFlow context and
 keeps no thread; where a fork of it would not be what a fresh process is, it ends before it serves,
 and fresh processes are started as if it were not there.
 """
@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from shrink.base.child import die_with_parent
+from shrink.base.forkserver import BEGUN, ENDED, READY, TOLD
 from shrink.base.host import host_resident_bytes
-from shrink.base.preloaded import BEGUN, ENDED, READY, TOLD
 from shrink.run import worker
 
 _MOST_DESCRIPTORS = 16

@@ -14,7 +14,7 @@ from shrink.base.errors import StageError
 from shrink.pruning.masks import prunable_kernels
 from shrink.pruning.sharing import cluster
 from shrink.stages.context import StageContext, StageResult
-from shrink.stages.preserved import Preserved
+from shrink.stages.preservation import Preserved
 from shrink.tflite.convert import Precision, convert
 
 L = keras.layers

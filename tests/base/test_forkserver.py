@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from shrink.base import files, preloaded
+from shrink.base import files
+from shrink.base import forkserver as preloaded
 from shrink.base.child import Child
-from shrink.base.preloaded import Preloaded
+from shrink.base.forkserver import Preloaded
 
 _TOY = """
 import json, os, signal, socket, sys, time
 from shrink.base.child import die_with_parent, serve_plain
-from shrink.run.preloaded import Server
+from shrink.run.forkserver import Server
 
 def run(request, channel):
     give = lambda **result: channel.answer(result)
@@ -157,7 +158,7 @@ _PARENT = """
 import os, sys, time
 from shrink.base import files
 from shrink.base.child import Child
-from shrink.base.preloaded import Preloaded
+from shrink.base.forkserver import Preloaded
 toy = Preloaded("toy_preloaded", os.environ)
 if {sweeps} and (pid := os.fork()):
     print(toy._process.pid, pid, flush=True)

@@ -22,8 +22,8 @@ from shrink.contract.comparison import (
     Spread,
 )
 from shrink.contract.details import Limits
+from shrink.contract.examples import tested_on
 from shrink.contract.report import Failure, Report, Stage
-from shrink.contract.tested import tested_on
 from shrink.report.content import stage_figures, was_stopped
 from shrink.report.slices import compared_slices
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import tf_keras as keras
 
-from shrink.model.compiled import Compiled, CompiledLoss, read_compiled
+from shrink.model.compilation import Compiled, CompiledLoss, read_compiled
 from tests.report.plain import metadata
 from tests.report.toys import report_naming
 

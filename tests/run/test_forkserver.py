@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.base import preloaded
+from shrink.base import forkserver as preloaded
+from shrink.base.forkserver import READY, Preloaded
 from shrink.base.host import host_peak_bytes
-from shrink.base.preloaded import READY, Preloaded
 from shrink.contract.job import DoctorJob
 from shrink.run import process
-from shrink.run.preloaded import Server
+from shrink.run.forkserver import Server
 from shrink.run.process import LOG_NAME, run_worker
 from tests.cli.shell import read_report, shrink
 from tests.run.tiny import write_recipe

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from shrink.contract.codec import to_plain
+from shrink.contract.examples import SPLITS
 from shrink.contract.job import Made, MeasuredOn, StepJob
-from shrink.contract.tested import SPLITS
 from shrink.recipe.plan import Plan, Step
 from shrink.run.store import Store, StoredStep
 

@@ -72,7 +72,7 @@ class Preserved:
     @staticmethod
     def refuse_broken(breaks: Collection[str], context: StageContext) -> None:
         """Raise `StageError` where a stage cannot keep a trait of an imported model."""
-        for trait in context.brought.traits:
+        for trait in context.imported.traits:
             if trait in breaks:
                 raise StageError(
                     f"it cannot keep the {trait} that the model came with",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shrink.base.measured import Measured, Note, reasons
+from shrink.base.measurement import Measured, Note, reasons
 
 
 def test_reasons_tells_figures_in_a_row_once_where_their_reason_is_one() -> None:

@@ -11,7 +11,7 @@ from shrink.contract.codec import from_plain
 from shrink.contract.details import Task
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import build_plan
-from shrink.recipe.resolved import stated_task, with_taken_task
+from shrink.recipe.resolution import stated_task, with_taken_task
 from shrink.task.config import TaskConfig
 
 

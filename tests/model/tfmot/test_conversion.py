@@ -6,10 +6,10 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.contract.model_source import ModelSource
-from shrink.contract.trained_range import Brought, TrainedRange, brought_from_plain
-from shrink.model.brought import read_brought, write_brought
+from shrink.contract.trained_range import ModelMetadata, TrainedRange, metadata_from_plain
 from shrink.model.load import import_note, imported_from_tfmot, load_model
-from shrink.stages.from_tfmot import brought_from_tfmot
+from shrink.model.metadata import read_metadata, write_metadata
+from shrink.stages.from_tfmot import metadata_from_tfmot
 from tests.model.tfmot import zoo
 
 _NAMES = ["picture", "conv", "norm", "relu", "depthwise", "sum", "sum_relu", "second", "pool"]
@@ -32,7 +32,7 @@ def _check(kind: str, made: keras.Model, path: Path) -> keras.Model:
     assert not any("tensorflow_model_opt" in type(layer).__module__ for layer in model.layers)
     error = float(np.abs(np.asarray(model(x)) - wanted).max())
     assert error <= (1e-6 if kind in _STRIPPED else 0.05)
-    assert set(brought_from_tfmot(model)[0].traits) == set(_TRAITS.get(kind, ()))
+    assert set(metadata_from_tfmot(model)[0].traits) == set(_TRAITS.get(kind, ()))
     return model
 
 
@@ -95,9 +95,9 @@ def test_write_brought_leaves_a_model_that_keras_loads(tmp_path: Path) -> None:
     path = tmp_path / "model.keras"
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     model.save(path)
-    brought = Brought((TrainedRange("dense", False, -1.5, 2.0),), ("sparsity",))
-    write_brought(path, brought)
-    assert read_brought(path) == brought
+    imported = ModelMetadata((TrainedRange("dense", False, -1.5, 2.0),), ("sparsity",))
+    write_metadata(path, imported)
+    assert read_metadata(path) == imported
     again = keras.models.load_model(path)
     np.testing.assert_array_equal(again.get_weights()[0], model.get_weights()[0])
 
@@ -120,4 +120,4 @@ def test_write_brought_leaves_a_model_that_keras_loads(tmp_path: Path) -> None:
     ],
 )
 def test_brought_from_plain_leaves_out_what_makes_no_sense(value: object) -> None:
-    assert brought_from_plain(value) == Brought()
+    assert metadata_from_plain(value) == ModelMetadata()

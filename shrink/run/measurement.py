@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base import files
-from shrink.base.measured import Measured, reasons
+from shrink.base.measurement import Measured, reasons
 from shrink.contract.job import StepJob
 from shrink.contract.report import Figures
 from shrink.contract.result import scores_to_plain
 from shrink.measure.inference import measure_inference
 from shrink.measure.size import file_sizes, measure_sizes, zeros_note
-from shrink.run.evaluated import Evaluated, evaluate, not_evaluated
+from shrink.run.evaluation import Evaluated, evaluate, not_evaluated
 from shrink.stages.context import StageContext, StageResult
 from shrink.tflite.arena import arena_bytes
 

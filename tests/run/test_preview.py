@@ -8,7 +8,7 @@ import pytest
 
 from shrink.engine.config import TrainingConfig
 from shrink.recipe.plan import Step
-from shrink.run.previewed import (
+from shrink.run.preview import (
     PreviewRow,
     keep_duration,
     last_duration_s,
