@@ -337,9 +337,9 @@ def _named(place: Path) -> set[str]:
 
 
 def code_of(plan: Plan) -> set[str]:
-    """Return the Python files that a recipe has run, but for its model's builder."""
+    """Return the Python files that a recipe has run, data with its function, but no builder."""
     data = plan.recipe.data
-    by_data = plan.data_path if data.source == "python" else None
+    by_data = data.path if data.source == "python" else None
     coded = (one for one in (*(data.slices or ()), data.augment) if one is not None)
     functions = (one.function_file(Path.cwd()) for one in coded)
     named = (plan.custom_objects, by_data, *functions, *plan.recipe.task.files())
