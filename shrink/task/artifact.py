@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,13 +14,12 @@ from shrink.base.errors import DataError
 from shrink.base.figures import LOSS
 from shrink.base.metrics import is_mean
 from shrink.base.types import Array, Tensors, leaves
-from shrink.contract.details import Confusion
 from shrink.contract.report import Guess
-from shrink.contract.result import Evidence
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples, reading_batch
 from shrink.data.slices import Slicing
 from shrink.task.combination import Term, Terms, means_within
+from shrink.task.evaluation import Evaluation
 from shrink.task.losses import loss_sums, without_ignored
 from shrink.task.means import count_ties, sums
 from shrink.task.metrics.confusion_table import ConfusionTables
@@ -96,57 +94,6 @@ def unmasked_notes(model: keras.Model | None, graph: Subgraph) -> list[str]:
 _BATCH = 250
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """Metrics of an artifact on the test split.
-
-    Attributes:
-        metrics: each metric over the elements that count, None where it is not defined on these;
-            `loss` is the task's loss.
-        scores: of metrics that are means each example's part, in the split's order, float64 (n,):
-            see `shrink.task.output.pool`.
-        examples: number of examples.
-        resampled: what intervals of the other metrics are computed from.
-        undefined: by metric, why it is None.
-        sliced: what slices score, where they were asked for.
-        confusion: of each output of classes.
-        by_output: of several outputs, each metric of each that it is averaged over, by its place.
-        ties: elements for which several classes have the highest output, and all that accuracy
-            counts.
-    """
-
-    metrics: dict[str, float | None]
-    scores: dict[str, Array]
-    examples: int
-    resampled: dict[str, Resampled] = field(default_factory=dict)
-    undefined: dict[str, str] = field(default_factory=dict)
-    sliced: Sliced = field(default_factory=Sliced)
-    confusion: tuple[Confusion, ...] = ()
-    by_output: dict[int, dict[str, float | None]] = field(default_factory=dict)
-    ties: tuple[int, int] = (0, 0)
-
-    @property
-    def evidence(self) -> dict[str, Evidence]:
-        """What the intervals of every metric are computed from."""
-        means = {name: values.tolist() for name, values in self.scores.items()}
-        return {**means, **self.resampled, **self.sliced.evidence}
-
-    def defined(self, name: str) -> float:
-        """Return a metric that something is chosen by.
-
-        Raises:
-            DataError: it is not defined on these examples.
-        """
-        value = self.metrics[name]
-        if value is None:
-            raise DataError(
-                f"{name} is not defined on these examples: {self.undefined.get(name)}",
-                subject="task.metrics",
-                hint="add examples of every class, or choose by another metric: task.monitor",
-            )
-        return value
-
-
 def ties_note(evaluation: Evaluation) -> list[str]:
     """Return a sentence on elements for which several classes have the highest output."""
     tied, elements = evaluation.ties
@@ -206,11 +153,9 @@ def evaluate_batches(
     if task.detector is not None:
         from shrink.task.detector_scores import score_detector
 
-        found = score_detector(
-            batches, task, task.detector, slicings, with_intervals=with_intervals
+        return score_detector(
+            batches, examples, task, task.detector, slicings, with_intervals=with_intervals
         )
-        kept = found.resampled, found.undefined, found.sliced
-        return Evaluation(found.metrics, found.scores, examples, *kept)
     whole_names = [n for n in task.metrics if n in task.functions or not is_mean(n)]
     means = [LOSS, *(name for name in task.metrics if name not in whole_names)]
     terms = {name: _terms(task, name) for name in means}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -14,6 +13,7 @@ from shrink.base.types import Array
 from shrink.contract.slices import BY_CLASS, MeasuredSlice, MeasuredSlicing, slice_evidence
 from shrink.data.slices import Slicing
 from shrink.task.detector import Decoder
+from shrink.task.evaluation import Evaluation
 from shrink.task.metrics.detection import RULES, UNDEFINED, holders, of_class
 from shrink.task.metrics.resample import resample
 from shrink.task.metrics.user import CallTime
@@ -26,29 +26,20 @@ Batch: TypeAlias = "tuple[Sequence[Array], Sequence[Array], Sequence[Array | Non
 """Outputs, targets and masks of some examples."""
 
 
-@dataclass(frozen=True)
-class DetectorScores:
-    """Metrics of a detector; see `shrink.task.artifact.Evaluation`."""
-
-    metrics: dict[str, float | None]
-    scores: dict[str, Array]
-    resampled: dict[str, Resampled]
-    undefined: dict[str, str]
-    sliced: Sliced
-
-
 def score_detector(
     batches: Iterable[Batch],
+    examples: int,
     task: Task,
     detector: Decoder,
     slicings: Sequence[Slicing] | None = None,
     *,
     with_intervals: bool,
-) -> DetectorScores:
+) -> Evaluation:
     """Return the loss and all metrics over some batches.
 
     Args:
-        batches, task, slicings, with_intervals: as in `shrink.task.artifact.evaluate_batches`.
+        batches, examples, task, slicings, with_intervals: as `evaluate_batches` of
+            `shrink.task.artifact` takes them.
         detector: of the task.
     """
     whole, losses = WholeSplit(task, task.metrics), list[Array]()
@@ -65,12 +56,13 @@ def score_detector(
     else:
         values = whole.values()
     undefined = {name: whole.undefined(name) for name, value in values.items() if value is None}
-    return DetectorScores(
+    return Evaluation(
         {
             LOSS: float(known[LOSS].mean()) if known else None,
             **values,
         },
         known,
+        examples,
         {name: one for name, one in resampled.items() if one is not None},
         undefined if known else {LOSS: detector.no_loss or "", **undefined},
         Sliced() if slicings is None else _slices(task, slicings, whole, known),

@@ -15,8 +15,9 @@ from shrink.data.arrays import ArrayExamples
 from shrink.data.boxes import box_rows, padded
 from shrink.data.dataset import Dataset
 from shrink.data.slices import divided
-from shrink.task.artifact import Evaluation, evaluate_artifact
+from shrink.task.artifact import evaluate_artifact
 from shrink.task.config import TaskConfig
+from shrink.task.evaluation import Evaluation
 from shrink.task.interface import keras_interface
 from shrink.task.resolve import resolve_task
 from shrink.tflite.convert import convert

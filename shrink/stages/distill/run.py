@@ -43,7 +43,8 @@ from shrink.stages.distill.teaching import (
     open_teaching,
     scores_of,
 )
-from shrink.task.artifact import Evaluation, evaluate_artifact, masks_of
+from shrink.task.artifact import evaluate_artifact, masks_of
+from shrink.task.evaluation import Evaluation
 from shrink.task.task import Task
 from shrink.tflite.convert import convert
 
