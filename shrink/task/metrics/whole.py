@@ -77,7 +77,7 @@ class WholeSplit:
 
     def values(self) -> dict[str, float | None]:
         """Return each metric, None where it is not defined."""
-        ones = np.ones((1, sum(self._counts)))
+        ones = np.ones((1, self.examples))
         found = {name: float(self._weighted(name).exact(ones)[0]) for name in self._rules}
         found |= {one.key: self._metric(one)() for one in self._functions}
         return {name: None if np.isnan(value) else value for name, value in found.items()}
@@ -86,14 +86,12 @@ class WholeSplit:
         """Return each metric of each of several outputs, NaN where it is not defined."""
         if len(self._task.losses) == 1:
             return {}
-        examples = sum(self._counts)
-        ones = np.ones((1, examples))
-        found = {}
-        for name, rules in self._rules.items():
-            for i, rule in rules.items():
-                rows = joined(self._kept[name, i], self._counts)
-                found[name, i] = float(rule.over(rows, examples).exact(ones)[0])
-        return found
+        ones = np.ones((1, self.examples))
+        return {
+            (name, i): float(one.exact(ones)[0])
+            for name in self._rules
+            for i, one in self._each(name).items()
+        }
 
     def resampled(
         self, allowed: CallTime | None = None, slice_of: int | None = None
@@ -121,7 +119,7 @@ class WholeSplit:
         Args:
             chosen: their places, int64 (m,), ascending.
         """
-        place = np.full(sum(self._counts), -1)
+        place = np.full(self.examples, -1)
         place[chosen] = np.arange(len(chosen))
         self._kept = {key: [joined(rows, self._counts)] for key, rows in self._kept.items()}
         self._counts = [len(place)]
@@ -156,12 +154,15 @@ class WholeSplit:
                 return f"the outputs of {wrong.sum()} of {len(wrong)} examples have NaN"
         return rule.undefined
 
-    def _weighted(self, name: str) -> Weighted:
-        examples = sum(self._counts)
-        each = [
-            rule.over(joined(self._kept[name, i], self._counts), examples)
+    def _each(self, name: str) -> dict[int, Weighted]:
+        """Return a metric of each output, as a function of the examples' weights."""
+        return {
+            i: rule.over(joined(self._kept[name, i], self._counts), self.examples)
             for i, rule in self._rules[name].items()
-        ]
+        }
+
+    def _weighted(self, name: str) -> Weighted:
+        each = [*self._each(name).values()]
         if len(each) == 1:
             return each[0]
         quick = [one.quick or one.exact for one in each]
