@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shrink.base.bootstrap import Resampled
 from shrink.base.errors import DataError
 from shrink.base.figures import LOSS
 from shrink.base.metrics import is_mean

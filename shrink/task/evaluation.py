@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from shrink.base.bootstrap import Resampled
 from shrink.base.errors import DataError
-from shrink.base.resampled import Resampled
 from shrink.base.types import Array
 from shrink.contract.details import Confusion
 from shrink.contract.result import Evidence
