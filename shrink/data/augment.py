@@ -297,6 +297,11 @@ class Augmentation:
                 _check_follows(spec, self._sizes)
 
     @property
+    def mixes(self) -> bool:
+        """Whether an example depends on the others of its batch."""
+        return self._config.mixup is not None
+
+    @property
     def _moves(self) -> bool:
         config = self._config
         return bool(config.flip or config.crop or config.rotate)

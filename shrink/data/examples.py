@@ -66,10 +66,12 @@ class Examples(abc.ABC):
     Attributes:
         labels: integer labels, int64 (n,), known without reading inputs; None for other targets.
         is_augmented: whether they differ from epoch to epoch when they are trained on.
+        needs_whole_batch: whether an augmented example depends on the others of its batch.
     """
 
     labels: np.ndarray | None = None
     is_augmented = False
+    needs_whole_batch = False
 
     @functools.cached_property
     def input_spec(self) -> Specs:

@@ -17,6 +17,9 @@ from shrink.tflite.lazy import tf
 PREFETCH_BYTES = 64 * 1000**2
 """Most host memory of batches that wait or are being read; one batch is always allowed."""
 
+Share: TypeAlias = tuple[int, int]
+"""Which of how many machines reads its part of each batch."""
+ALL: Share = (0, 1)
 Loader: TypeAlias = "Callable[[tf.Tensor], Batch]"
 """From the number of a step, int64 (), to its batch."""
 
@@ -33,6 +36,7 @@ def training_batches(
     seed: int,
     first_step: int,
     last_step: int,
+    share: Share = ALL,
 ) -> tf.data.Dataset:
     """Return the global batches `(x, y)` of the steps from `first_step` up to `last_step`.
 
@@ -42,10 +46,10 @@ def training_batches(
         seed: decides the order of each epoch.
         first_step: the first step, counted from 0 over all epochs.
         last_step: the step after the last one.
+        share: of every batch.
 
     Step `s` belongs to epoch `s // ceil(n / global_batch_size)`. The batch size of every element
-    is unknown to the graph, all other dimensions are static. One machine reads all of it: how a
-    batch is divided is up to the training loop.
+    is unknown to the graph, all other dimensions are static.
     """
     n = len(examples)
     per_epoch = -(-n // global_batch_size)
@@ -56,22 +60,20 @@ def training_batches(
         start = step_of_epoch * global_batch_size
         return order_of(epoch)[start : start + global_batch_size]
 
-    def draw(step: int) -> tuple[np.ndarray, np.ndarray]:
-        indices = indices_of(step)
-        return indices, examples.draw(seed, int(step) // per_epoch, indices)
+    def numbers_of(step: int, indices: np.ndarray) -> np.ndarray:
+        return examples.draw(seed, int(step) // per_epoch, indices)
 
-    def load(step: tf.Tensor) -> Batch:
-        indices, numbers = tf.numpy_function(draw, [step], [tf.int64, tf.float32])
-        return examples.load_augmented(tf.ensure_shape(indices, [None]), numbers)
-
+    draws = numbers_of if examples.is_augmented else None
+    load = _loader(examples, indices_of, share, draws)
     steps = tf.data.Dataset.range(first_step, last_step)
-    if examples.is_augmented:
-        return _batches(examples, steps, load, min(n, global_batch_size))
-    return _batches(examples, steps, _loader(examples, indices_of), min(n, global_batch_size))
+    return _batches(examples, steps, load, -(-min(n, global_batch_size) // share[1]))
 
 
 def evaluation_batches(
-    examples: Examples, batch_size: int, indices: np.ndarray | None = None
+    examples: Examples,
+    batch_size: int,
+    indices: np.ndarray | None = None,
+    share: Share = ALL,
 ) -> tf.data.Dataset:
     """Return `(x, y)` batches in order; the last one may be smaller.
 
@@ -79,6 +81,7 @@ def evaluation_batches(
         examples: what to evaluate on.
         batch_size: examples per batch.
         indices: int64 (m,), which examples; by default all of them.
+        share: of every batch.
     """
     chosen = np.arange(len(examples)) if indices is None else np.asarray(indices, np.int64)
 
@@ -86,8 +89,8 @@ def evaluation_batches(
         return chosen[int(step) * batch_size : (int(step) + 1) * batch_size]
 
     steps = tf.data.Dataset.range(-(-len(chosen) // batch_size))
-    load = _loader(examples, indices_of)
-    return _batches(examples, steps, load, min(max(len(chosen), 1), batch_size))
+    load = _loader(examples, indices_of, share)
+    return _batches(examples, steps, load, -(-min(max(len(chosen), 1), batch_size) // share[1]))
 
 
 @contextlib.contextmanager
@@ -112,10 +115,33 @@ def naming_bad_examples(*parts: Examples) -> Iterator[None]:
         raise
 
 
-def _loader(examples: Examples, indices_of: Callable[[int], np.ndarray]) -> Loader:
+def _loader(
+    examples: Examples,
+    indices_of: Callable[[int], np.ndarray],
+    share: Share,
+    numbers_of: Callable[[int, np.ndarray], np.ndarray] | None = None,
+) -> Loader:
+    worker, workers = share
+
+    def draw(step: int) -> tuple[np.ndarray | np.int64, ...]:
+        indices = indices_of(step)
+        count = len(indices)
+        start, stop = count * worker // workers, count * (worker + 1) // workers
+        if not examples.needs_whole_batch:
+            # No source can read nothing: an empty share is a row that is cut off below.
+            indices, start, stop = indices[start : max(stop, start + 1)], 0, stop - start
+        numbers = [] if numbers_of is None else [numbers_of(step, indices)]
+        return (np.int64(start), np.int64(stop), indices, *numbers)
+
     def load(step: tf.Tensor) -> Batch:
-        indices = tf.numpy_function(indices_of, [step], tf.int64)
-        return examples.load(tf.ensure_shape(indices, [None]))
+        dtypes = [*[tf.int64] * 3, *([] if numbers_of is None else [tf.float32])]
+        start, stop, indices, *numbers = tf.numpy_function(draw, [step], dtypes)
+        read = examples.load_augmented if numbers else examples.load
+        batch = read(tf.ensure_shape(indices, [None]), *numbers)
+        if workers == 1:
+            return batch
+        start, stop = tf.ensure_shape(start, []), tf.ensure_shape(stop, [])
+        return tf.nest.map_structure(lambda tensor: tensor[start:stop], batch)
 
     return load
 

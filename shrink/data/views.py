@@ -50,6 +50,9 @@ class View(Examples):
             self.labels, y = None, x
         self.input_spec, self.target_spec = _picked(x, inputs), _picked(y, targets)
         self.is_augmented = augmentation is not None or base.is_augmented
+        self.needs_whole_batch = base.needs_whole_batch or (
+            augmentation is not None and augmentation.mixes
+        )
 
     def __len__(self) -> int:
         return len(self._base) if self._rows is None else len(self._rows)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,6 +59,41 @@ def test_training_batches_resume_bit_for_bit(first: int) -> None:
     for (x, y), (again_x, again_y) in zip(whole[first:], resumed, strict=True):
         assert np.array_equal(x, again_x)
         assert np.array_equal(y, again_y)
+
+
+class _Noting(ArrayExamples):
+    """Keeps the rows that are read."""
+
+    def __init__(self, n: int) -> None:
+        numbers = np.arange(n, dtype=np.int64)
+        super().__init__(np.tile(numbers[:, None], 3), numbers, numbers)
+        self.read: list[np.ndarray] = []
+
+    def arrays(self, indices: np.ndarray) -> Any:
+        self.read.append(indices)
+        return super().arrays(indices)
+
+
+@pytest.mark.parametrize("examples", [25, 8, 7])
+def test_each_of_several_machines_reads_its_share_alone(examples: int) -> None:
+    def read(worker: int, workers: int) -> tuple[Batches, int]:
+        noting = _Noting(examples)
+        batches = training_batches(
+            noting,
+            global_batch_size=8,
+            seed=0,
+            first_step=0,
+            last_step=4,
+            share=(worker, workers),
+        )
+        return list(batches.as_numpy_iterator()), max(map(len, noting.read))
+
+    whole, _ = read(0, 1)
+    shares, most = zip(*(read(worker, 3) for worker in range(3)), strict=True)
+    assert max(most) == 3
+    for (x, y), *parts in zip(whole, *shares, strict=True):
+        np.testing.assert_array_equal(np.concatenate([part[0] for part in parts]), x)
+        np.testing.assert_array_equal(np.concatenate([part[1] for part in parts]), y)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from shrink.engine.devices import (
     restore_local_variables,
     smallest_batch,
 )
+from tests.engine._run import run_in_fresh_process
 
 no_gpu = pytest.mark.skipif(
     bool(tf.config.list_physical_devices("GPU")), reason="is about CPU devices"
@@ -150,6 +151,7 @@ def _shares(
         seed=3,
         first_step=first_step,
         last_step=STEPS,
+        share=(worker, workers),
     )
     names = ("CPU:0",) * (replicas // workers)
     devices = Devices(_Local(), names, on_gpu=False, workers=workers, worker=worker)
@@ -206,6 +208,23 @@ def test_distribute_batches_gives_shares_that_differ_by_one_example_at_most(
     sizes = [len(y) for _, y in _shares(config, 4)]
     assert sizes[:8] == [2] * 8
     assert sorted(sizes[12:16]) == [0, 0, 0, 1]  # 25 examples train: 1 is left in an epoch
+
+
+def prefetched() -> list[str]:
+    """Return where the batches of a single device wait; the device is no GPU, but another one."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    batches = tf.data.Dataset.from_tensors((tf.ones((3, 2)), tf.ones(3))).repeat(2)
+    return [
+        batch[0].device
+        for on_gpu in (True, False)
+        for batch in distribute_batches(batches, Devices(_Local(), ("CPU:1",), on_gpu=on_gpu))
+    ]
+
+
+def test_distribute_batches_has_the_next_batch_wait_on_a_single_gpu() -> None:
+    places = run_in_fresh_process(__name__, "prefetched")
+    assert [place.rpartition("/device:")[2] for place in places] == ["CPU:1"] * 2 + ["CPU:0"] * 2
 
 
 @pytest.mark.parametrize(("examples", "batch", "smallest"), [(25, 8, 1), (24, 8, 8), (5, 8, 5)])
