@@ -11,6 +11,11 @@ REMOVED: dict[str, str] = {
     "where each operator runs (edgetpu_compiler -s FILE.tflite)",
     "prune.training_peak_bytes": "set training.memory_limit for the memory of training, and "
     "prune.macs, parameters, file_bytes or arena_bytes for the size of the model",
+    "prune.sensitivity_metric": "leave it out: sensitivity is measured by the validation loss",
+    **dict.fromkeys(
+        [f"prune.importance={name}" for name in ("apoz", "mean_activation")],
+        "write l2 (norms), taylor (gradients) or least_squares (activations)",
+    ),
     "--training-peak-bytes": "set --memory-limit for the memory of training, and --macs, "
     "--parameters, --file-bytes or --arena-bytes for the size of the model",
     "shrink data unpack": "shrink reads the data where it is",

@@ -6,7 +6,6 @@ import fnmatch
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,9 +19,6 @@ Cost = Callable[[np.ndarray], float]
 Allocate = Callable[[float], Counts]
 """The counts at an extent of pruning: 0 removes nothing, 1 leaves one channel in every group."""
 
-CLOSE = 0.98
-"""A model that takes at least this fraction of its budget is not made larger."""
-_MOST_MODELS = 12
 _HALVINGS = 40
 
 
@@ -72,115 +68,59 @@ def uniform(groups: Sequence[Group], round_to: int = 1) -> Allocate:
 
 
 def by_budget(
-    graph: ChannelGraph, cost: Cost, budget: float, name: str, allocate: Allocate
-) -> Counts:
-    """Return the least pruning with which a cost is at most `budget`.
-
-    Args:
-        name: of the budget, for errors.
-
-    Raises:
-        StageError: one channel in each group is still too many; the message says what is left.
-    """
-
-    def left(counts: Counts) -> float:
-        return cost(graph.keep(any_channels(graph, counts)))
-
-    if left(allocate(1.0)) > budget:
-        raise _out_of_reach(name, f"{budget:,.6g}", f"{left(allocate(1.0)):,.6g}")
-    if left(allocate(0.0)) <= budget:
-        return allocate(0.0)
-    return _bisected(allocate, left, budget)[1]
-
-
-@dataclass(frozen=True)
-class Fit:
-    """The least pruning that was found.
-
-    Attributes:
-        counts: channels to remove from each group; none if the unpruned model is in the budget.
-        before: the unpruned model's figure.
-        after: the pruned model's figure.
-        measurements: models that were built and measured.
-    """
-
-    counts: Counts
-    before: float
-    after: float
-    measurements: int
-
-
-def by_figure(
     graph: ChannelGraph,
+    cost: Cost,
+    budget: float,
     name: str,
-    limit: float,
     allocate: Allocate,
-    measure: Cost,
-    planned: Cost,
-) -> Fit:
-    """Return the least pruning with which a measured figure is at most `limit`.
-
-    Arithmetic over the groups misses attention products, wrapped layers and the tables of a file.
-    So models are built and measured. The difference to the arithmetic is interpolated between a
-    model above the limit and one below it, which gives the next model to measure.
+    *,
+    close: float = 1.0,
+    most: float = math.inf,
+) -> Counts:
+    """Return the least pruning with which a cost is at most `budget`, by bisecting the extent.
 
     Args:
+        cost: arithmetic, or the measured figure of a model that is built.
         name: of the budget, for errors.
-        limit: the most that may be left.
-        measure: the figure of a model that is built; called for a dozen models at most.
-        planned: the figure by arithmetic, up to an offset and a factor.
+        close: a cost of at least this fraction of the budget ends the search.
+        most: how many costs to compute, about.
 
     Raises:
         StageError: one channel in each group is still too many; the message says what is left.
     """
     known = dict[tuple[int, ...], float]()
 
-    def figure(counts: Counts) -> float:
-        if tuple(counts) not in known:
-            known[tuple(counts)] = measure(graph.keep(any_channels(graph, counts)))
-        return known[tuple(counts)]
+    def left(counts: Counts) -> float:
+        key = tuple(counts)
+        if key not in known:
+            known[key] = cost(graph.keep(any_channels(graph, counts)))
+        return known[key]
 
-    def cost(counts: Counts) -> float:
-        return planned(graph.keep(any_channels(graph, counts)))
-
-    def narrowed(allocate: Allocate) -> tuple[Counts, Counts]:
-        """Return the largest counts above the limit and the smallest below it that were found."""
-        above, below = allocate(0.0), allocate(1.0)
-        halve = False
-        while figure(below) < CLOSE * limit and len(known) < _MOST_MODELS:
-            share = 0.5 if halve else (figure(above) - limit) / (figure(above) - figure(below))
-            wanted = cost(above) + share * (cost(below) - cost(above))
-            _, counts = _bisected(allocate, cost, wanted)
-            halve = counts in (above, below)
-            if halve:
-                counts, _ = _bisected(allocate, cost, cost(below))
-                if counts == above:
-                    break
-            above, below = (counts, below) if figure(counts) > limit else (above, counts)
+    def bisected(allocate: Allocate) -> tuple[Counts, Counts]:
+        """Return the largest counts above the budget and the smallest within it."""
+        low, high = 0.0, 1.0
+        above, below = allocate(low), allocate(high)
+        for _ in range(_HALVINGS):
+            if left(below) >= close * budget or len(known) >= most:
+                break
+            middle = (low + high) / 2
+            if left(counts := allocate(middle)) <= budget:
+                high, below = middle, counts
+            else:
+                low, above = middle, counts
         return above, below
 
-    unpruned = allocate(0.0)
-    before = figure(unpruned)
-    if before <= limit:
-        return Fit(unpruned, before, before, len(known))
-    if (least := figure(allocate(1.0))) > limit:
-        raise _out_of_reach(name, f"{limit:,.0f}", f"{least:,.0f}")
-    above, below = narrowed(allocate)
-    if figure(below) < CLOSE * limit:
-        # Groups of one size lose a channel at the same extent: some of them may keep it.
-        _, below = narrowed(_one_by_one(above, below))
-    return Fit(below, before, figure(below), len(known))
-
-
-def _bisected(
-    allocate: Allocate, cost: Callable[[Counts], float], limit: float
-) -> tuple[Counts, Counts]:
-    """Return the last counts whose cost is above the limit and the first at most at it."""
-    low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if cost(allocate(middle)) <= limit else (middle, high)
-    return allocate(low), allocate(high)
+    if left(allocate(0.0)) <= budget:
+        return allocate(0.0)
+    if (least := left(allocate(1.0))) > budget:
+        raise StageError(
+            f"{name}: {budget:,.6g} is out of reach: with as few channels as possible in every "
+            f"group {least:,.6g} are left",
+            subject="prune",
+            hint="raise the budget, lower round_to, or exclude fewer layers",
+        )
+    # Groups of one size lose a channel at the same extent: some of them may keep it.
+    return bisected(_one_by_one(*bisected(allocate)))[1]
 
 
 def _one_by_one(low: Counts, high: Counts) -> Allocate:
@@ -192,15 +132,6 @@ def _one_by_one(low: Counts, high: Counts) -> Allocate:
         return [high[n] if n in changed else low[n] for n in range(len(low))]
 
     return allocate
-
-
-def _out_of_reach(name: str, limit: str, left: str) -> StageError:
-    return StageError(
-        f"{name}: {limit} is out of reach: with as few channels as possible in every group {left} "
-        "are left",
-        subject="prune",
-        hint="raise the budget, lower round_to, or exclude fewer layers",
-    )
 
 
 def in_rounds(counts: Counts, rounds: int) -> list[Counts]:
@@ -219,7 +150,7 @@ def _fits(group: Group, pattern: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for name in group.layers)
 
 
-_BY_GROUP_MEAN = {"l1", "l2", "mean_activation"}
+_BY_GROUP_MEAN = {"l1", "l2"}
 """Importances whose scale depends on the layer: divided by their mean over the group, as
 Torch-Pruning does. The others compare as they are."""
 

@@ -5,7 +5,6 @@ Add an importance as a function and one line in the registry.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,38 +18,12 @@ from scipy.interpolate import PchipInterpolator
 
 from shrink.base import files
 from shrink.base.errors import StageError
+from shrink.base.keras_internals import input_structure
 from shrink.base.types import Tensors
-from shrink.graph.groups import ChannelGraph, Group, Member
-from shrink.graph.rebuild import Weights, over_kernels, rebuild, slices, weight_of, weights_of
+from shrink.graph.groups import Group
+from shrink.graph.rebuild import Weights, over_kernels, slices, weight_of
 
 _BATCH = 25
-
-
-@dataclass(frozen=True)
-class Activity:
-    """How active a layer's input is, over examples and positions; float64 (features,) each.
-
-    Attributes:
-        nonzero: fraction of values that are not zero, 1 - APoZ.
-        magnitude: mean absolute value.
-    """
-
-    nonzero: np.ndarray
-    magnitude: np.ndarray
-
-
-def activity(
-    graph: ChannelGraph, examples: Callable[[], Sequence[np.ndarray]]
-) -> Callable[[], Mapping[str, Activity]]:
-    """Return a function that measures at its first call: the activity by name of the layer.
-
-    Only layers of one input whose last axis is what their kernel reads are in it.
-
-    Args:
-        graph: the unpruned model's.
-        examples: one array (n, ...) per input of the model.
-    """
-    return functools.cache(lambda: _measure(graph, examples()))
 
 
 def calls(model: keras.Model, layer: str) -> list[tf.Tensor]:
@@ -68,34 +41,10 @@ def activations(
         x: examples, one array (n, ...) per input.
         batch: examples at a time.
     """
-    probe = keras.Model(model._nested_inputs, list(tensors))
+    probe = keras.Model(input_structure(model), list(tensors))
     for start in range(0, len(x[0]), batch):
         values = probe(feed(probe, [part[start : start + batch] for part in x]), training=False)
         yield [np.asarray(value) for value in tf.nest.flatten(values)]
-
-
-def _measure(graph: ChannelGraph, x: Sequence[np.ndarray]) -> dict[str, Activity]:
-    model = rebuild(graph, graph.keep(np.array([])), weights_of(graph))
-    members = [m for group in graph.groups for m in group.members if m.role == "input"]
-    names = list(dict.fromkeys(m.layer for m in members if _reads_last_axis(model, m)))
-    owners = [(name, tensor) for name in names for tensor in calls(model, name)]
-    rows = dict.fromkeys(names, 0)
-    nonzero = {name: np.zeros(tensor.shape[-1]) for name, tensor in owners}
-    magnitude = {name: np.zeros(tensor.shape[-1]) for name, tensor in owners}
-    for values in activations(model, [tensor for _, tensor in owners], x) if owners else ():
-        for (name, _), value in zip(owners, values, strict=True):
-            flat = np.abs(value.reshape(-1, value.shape[-1]))
-            rows[name] += len(flat)
-            nonzero[name] += np.count_nonzero(flat, axis=0)
-            magnitude[name] += flat.sum(0, dtype=np.float64)
-    return {n: Activity(nonzero[n] / rows[n], magnitude[n] / rows[n]) for n in names}
-
-
-def _reads_last_axis(model: keras.Model, member: Member) -> bool:
-    layer = model.get_layer(member.layer)
-    width = layer.weights[member.weight].shape[member.axis]
-    inputs = [tf.nest.flatten(node.input_tensors) for node in layer._inbound_nodes]
-    return all(len(tensors) == 1 and tensors[0].shape[-1] == width for tensors in inputs)
 
 
 @dataclass(frozen=True)
@@ -105,13 +54,11 @@ class Evidence:
     Attributes:
         weights: of every layer.
         gradients: of the mean loss on training examples, like the weights; computed on first use.
-        activity: of what layers are given, by their name; measured on first use.
         seed: decides what is random.
     """
 
     weights: Weights
     gradients: Callable[[], Weights]
-    activity: Callable[[], Mapping[str, Activity]]
     seed: int = 0
 
 
@@ -161,7 +108,8 @@ def bn_scale(group: Group, evidence: Evidence) -> np.ndarray:
             subject=group.name,
             hint=f"exclude {group.name}, or take importance: l2",
         )
-    return _total(scales, lambda m: np.abs(weight_of(m, evidence.weights)))
+    sizes = [slices(m, np.abs(weight_of(m, evidence.weights)), np.sum) for m in scales]
+    return np.sum(sizes, axis=0)
 
 
 def taylor(group: Group, evidence: Evidence) -> np.ndarray:
@@ -178,30 +126,6 @@ def taylor(group: Group, evidence: Evidence) -> np.ndarray:
     return np.sum(np.square(each), axis=0)
 
 
-def apoz(group: Group, evidence: Evidence) -> np.ndarray:
-    """Return 1 - APoZ: how often a channel is not zero where layers read it, their mean.
-
-    Average percentage of zeros, Hu et al. 2016, "Network Trimming", eq. 1. Zeros come from ReLU: of
-    other activations none is exactly zero.
-
-    Raises:
-        StageError: no layer reads the group from the last axis of its one input.
-    """
-    return _over_readers(group, evidence, lambda activity: activity.nonzero)
-
-
-def mean_activation(group: Group, evidence: Evidence) -> np.ndarray:
-    """Return a channel's mean absolute value where layers read it, their mean.
-
-    Molchanov et al. 2017, "Pruning Convolutional Neural Networks for Resource Efficient Inference",
-    section 2.2, for activations of any sign.
-
-    Raises:
-        StageError: no layer reads the group from the last axis of its one input.
-    """
-    return _over_readers(group, evidence, lambda activity: activity.magnitude)
-
-
 def random(group: Group, evidence: Evidence) -> np.ndarray:
     """Return random scores: what every other importance has to beat."""
     entropy = [evidence.seed, *map(ord, group.name)]
@@ -214,8 +138,6 @@ IMPORTANCES: Mapping[str, Importance] = {
     "lamp": lamp,
     "bn_scale": bn_scale,
     "taylor": taylor,
-    "apoz": apoz,
-    "mean_activation": mean_activation,
     "random": random,
 }
 """Every importance that scores channels; least_squares chooses and solves in one."""
@@ -226,35 +148,10 @@ def least_important(group: Group, scores: np.ndarray, count: int) -> np.ndarray:
     return group.channels[np.argsort(scores, kind="stable")[:count]]
 
 
-def _total(members: list[Member], value: Callable[[Member], np.ndarray]) -> np.ndarray:
-    return np.sum([slices(m, value(m), np.sum) for m in members], axis=0)
-
-
-def _over_readers(
-    group: Group, evidence: Evidence, value: Callable[[Activity], np.ndarray]
-) -> np.ndarray:
-    known = evidence.activity()
-    readers = [m for m in group.members if m.role == "input" and m.layer in known]
-    if not readers:
-        raise StageError(
-            "no layer reads its channels from the last axis of its one input",
-            subject=group.name,
-            hint=f"exclude {group.name}, or take importance: l2",
-        )
-    parts = [
-        [
-            np.mean(value(known[m.layer])[positions]) if positions.size else 0.0
-            for positions in m.positions
-        ]
-        for m in readers
-    ]
-    return np.mean(parts, axis=0)
-
-
 def feed(model: keras.Model, x: Sequence[np.ndarray]) -> Tensors:
     """Return arrays, one per input, in the model's structure and dtypes."""
     tensors = [tf.cast(part, t.dtype) for part, t in zip(x, model.inputs, strict=True)]
-    return tf.nest.pack_sequence_as(model._nested_inputs, tensors)
+    return tf.nest.pack_sequence_as(input_structure(model), tensors)
 
 
 @dataclass(frozen=True)
@@ -265,15 +162,13 @@ class Curve:
         layers: of the group, joined by "+".
         channels: of the group.
         ratios: fractions of its channels that were removed, from 0 on.
-        losses: the mean loss at each of them, or how much worse than at first `metric` is.
-        metric: that `losses` are of.
+        losses: the mean loss at each of them.
     """
 
     layers: str
     channels: int
     ratios: tuple[float, ...]
     losses: tuple[float, ...]
-    metric: str = "loss"
 
     def losses_at(self, counts: np.ndarray) -> np.ndarray:
         """Return the loss where so many channels (n,) are removed, interpolated (n,).
@@ -318,13 +213,7 @@ def _read(path: Path, key: str) -> list[Curve] | None:
         if entry["key"] != key or entry["digest"] != _digest(entry["curves"]):
             return None
         return [
-            Curve(
-                one["layers"],
-                one["channels"],
-                tuple(one["ratios"]),
-                tuple(one["losses"]),
-                one.get("metric", "loss"),
-            )
+            Curve(one["layers"], one["channels"], tuple(one["ratios"]), tuple(one["losses"]))
             for one in entry["curves"]
         ]
     except (OSError, ValueError, KeyError, TypeError):

@@ -20,6 +20,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import RecipeError, hint_for
+from shrink.base.keras_internals import freeze_alone, layers_of, own_weights
 from shrink.contract.report import Skipped
 from shrink.graph.network import is_batch_norm
 
@@ -93,26 +94,17 @@ Pattern = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 def unstructured(weights: tf.Tensor, sparsity: tf.Tensor) -> tf.Tensor:
     """Return 0 for the `round(sparsity * size)` weights of smallest magnitude, 1 for the others.
 
-    The weights may have any shape that is known. Exactly so many are 0: of equal ones those go
-    that spread evenly over the kernel, the same at every call.
+    The weights may have any shape that is known. Exactly so many are 0: of equal ones some that are
+    spread over the kernel, the same at every call.
     """
-    magnitudes = tf.abs(weights)
     size = math.prod(weights.shape)
     # In float64, as float32 cannot count the weights of a large kernel.
     pruned = tf.cast(tf.round(tf.cast(sparsity, tf.float64) * size), tf.int32)
-    largest_pruned = tf.sort(tf.reshape(magnitudes, [-1]))[tf.maximum(pruned - 1, 0)]
-    threshold = tf.where(pruned > 0, largest_pruned, tf.constant(-1.0, weights.dtype))
-    above = magnitudes > threshold
-    too_many = size - tf.math.count_nonzero(above, dtype=tf.int32) - pruned
-
-    def with_equals() -> tf.Tensor:
-        """Keep so many of those that equal the threshold."""
-        spread = tf.where(magnitudes == threshold, _spread(weights.shape), -1.0)
-        last = tf.argsort(tf.reshape(spread, [-1]), direction="DESCENDING", stable=True)[:too_many]
-        kept = tf.scatter_nd(last[:, tf.newaxis], tf.ones([too_many], tf.int32), [size])
-        return tf.logical_or(above, tf.reshape(kept, weights.shape) > 0)
-
-    return tf.cast(tf.cond(too_many > 0, with_equals, lambda: above), weights.dtype)
+    spread = tf.random.experimental.stateless_shuffle(tf.range(size), seed=(0, 0))
+    magnitudes = tf.gather(tf.reshape(tf.abs(weights), [-1]), spread)
+    kept = tf.gather(spread, tf.argsort(magnitudes, stable=True))[pruned:]
+    ones = tf.ones([size - pruned], weights.dtype)
+    return tf.reshape(tf.scatter_nd(kept[:, tf.newaxis], ones, [size]), weights.shape)
 
 
 def two_of_four(weights: tf.Tensor, sparsity: tf.Tensor) -> tf.Tensor:
@@ -152,23 +144,6 @@ def pruned_count(kernel: np.ndarray, pattern: str) -> tuple[int, int]:
     zeros = np.sum(np.swapaxes(kernel, -1, -2).reshape(-1, GROUP) == 0, axis=1)
     needed = GROUP if pattern == "block" else GROUP // 2
     return int(np.sum(zeros >= needed)), len(zeros)
-
-
-def _spread(shape: tf.TensorShape) -> tf.Tensor:
-    """Return a number in [0, 1) for each place, float64: those below x are a part x of every line.
-
-    Steps along each axis are powers of a generalized golden ratio, taken modulo 1 (Roberts 2018,
-    "The Unreasonable Effectiveness of Quasirandom Sequences").
-    """
-    ratio = 2.0
-    for _ in range(50):
-        ratio = (1 + ratio) ** (1 / (len(shape) + 1))
-    numbers = tf.zeros(shape, tf.float64)
-    for axis, length in enumerate(shape):
-        along = [length if other == axis else 1 for other in range(len(shape))]
-        steps = tf.cast(tf.range(length), tf.float64) / ratio ** (axis + 1)
-        numbers += tf.reshape(steps, along)
-    return numbers % 1.0
 
 
 def _groups(weights: tf.Tensor) -> tf.Tensor:
@@ -225,7 +200,7 @@ def prunable_kernels(
     """
     kernels: list[PrunableKernel] = []
     skipped: list[Skipped] = []
-    layers = list(model._flatten_layers(include_self=False, recursive=True))
+    layers = layers_of(model)
     named = [layer.name for layer in layers if _reason_to_skip(layer, (), 1) != ""]
     refuse_unmatched(exclude, named, key)
     for layer in layers:
@@ -248,14 +223,14 @@ def unfreeze(model: keras.Model, kernels: Sequence[PrunableKernel]) -> list[str]
         return []
     frozen = [
         layer
-        for layer in model._flatten_layers(include_self=False)
-        if (layer._trainable_weights or (is_batch_norm(layer) and not layer.trainable))
-        and not any(id(weight) in learned for weight in layer._trainable_weights)
+        for layer in layers_of(model)
+        if (own_weights(layer) or (is_batch_norm(layer) and not layer.trainable))
+        and not any(id(weight) in learned for weight in own_weights(layer))
         and id(getattr(layer, "kernel", None)) not in wanted
     ]
     model.trainable = True
     for layer in frozen:
-        layer._trainable = False
+        freeze_alone(layer)
     return list(wanted.values())
 
 

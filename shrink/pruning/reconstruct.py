@@ -19,6 +19,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, StageError
+from shrink.base.keras_internals import input_structure
 from shrink.graph.groups import ChannelGraph, Group, Member
 from shrink.graph.rebuild import Weights, masked, rebuild
 from shrink.model.logits import logits_of
@@ -137,7 +138,7 @@ class _Solver:
                 self._prune(readers, group, count)
             else:
                 ranked.append(group.name)
-                scores = l2(group, Evidence(self.weights, dict, dict))
+                scores = l2(group, Evidence(self.weights, dict))
                 self._remove(least_important(group, scores, count))
         self._catch_up()
         return Reconstruction(self.removed, self.weights, tuple(ranked))
@@ -350,5 +351,5 @@ def _first_difference(
 
 def _at(model: keras.Model, name: str, x: Sequence[np.ndarray]) -> tf.Tensor:
     tensor = model.get_layer(name).get_output_at(0)
-    probe = keras.Model(model._nested_inputs, tensor)
+    probe = keras.Model(input_structure(model), tensor)
     return probe(feed(probe, x), training=False)

@@ -156,7 +156,6 @@ def _untrained(job: StepJob) -> StepJob:
             changes["dense_scales"] = "channel"  # those that it is trained with
     if getattr(config, "method", None) == "channels":
         changes |= {"importance": "l2", "allocation": _UNIFORM, "teacher": None, "steps": 1}
-        changes["sensitivity_metric"] = None
     if getattr(config, "method", None) == "layers":
         changes["teacher"] = None
     cheap = config.model_copy(update=changes)

@@ -17,7 +17,6 @@ from shrink.pruning.importance import (
     IMPORTANCES,
     Curve,
     Evidence,
-    activity,
     bn_scale,
     cached_curves,
     least_important,
@@ -44,12 +43,7 @@ def graph() -> ChannelGraph:
 
 def evidence(graph: ChannelGraph, gradients: Weights | None = None, seed: int = 0) -> Evidence:
     weights = weights_of(graph)
-    measured = activity(graph, lambda: [seen()])
-    return Evidence(weights, lambda: gradients or weights, measured, seed)
-
-
-def seen() -> np.ndarray:
-    return np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
+    return Evidence(weights, lambda: gradients or weights, seed)
 
 
 def test_importances_are_those_that_a_recipe_can_name() -> None:
@@ -93,38 +87,6 @@ def test_lamp_is_the_share_of_what_is_not_smaller(graph: ChannelGraph) -> None:
     expected = [value / squared[squared >= value].sum() for value in squared]
     np.testing.assert_allclose(IMPORTANCES["lamp"](group, evidence(graph)), expected, rtol=1e-6)
     assert max(expected) == 1.0
-
-
-def test_activations_are_those_that_the_next_layer_reads(graph: ChannelGraph) -> None:
-    weights = {name: [w.astype(np.float64) for w in ws] for name, ws in weights_of(graph).items()}
-    gamma, beta, mean, variance = weights["norm"]
-    kernel, bias = weights["a"]
-    z = (seen() @ kernel + bias - mean) / np.sqrt(variance + 1e-3) * gamma + beta
-    read = np.maximum(z, 0)
-    group = graph.groups[0]
-    apoz, magnitude = (IMPORTANCES[n](group, evidence(graph)) for n in ("apoz", "mean_activation"))
-    np.testing.assert_allclose(apoz, (read > 0).mean(0), rtol=1e-6)
-    np.testing.assert_allclose(magnitude, read.mean(0), rtol=1e-5)
-
-
-def test_activations_of_a_channel_are_averaged_over_places_and_readers() -> None:
-    inputs = L.Input((2, 2, 1))
-    x = L.ReLU()(L.Conv2D(3, 1, name="a")(inputs))
-    built = keras.Model(inputs, [L.Dense(2, name="b")(L.Flatten()(x)), L.Conv2D(2, 2)(x)])
-    found = find_groups(built)
-    examples = np.random.default_rng(0).normal(size=(30, 2, 2, 1)).astype(np.float32)
-    measured = activity(found, lambda: [examples])
-    kernel = weights_of(found)["a"][0].reshape(1, 3)
-    expected = np.maximum(examples @ kernel, 0).mean((0, 1, 2))
-    group = next(g for g in found.groups if g.name == "a")
-    got = IMPORTANCES["mean_activation"](group, Evidence({}, dict, measured))
-    np.testing.assert_allclose(got, expected, rtol=1e-5)
-
-
-def test_apoz_raises_where_nothing_reads_the_activations(graph: ChannelGraph) -> None:
-    with pytest.raises(StageError, match="no layer reads") as caught:
-        IMPORTANCES["apoz"](graph.groups[0], Evidence({}, dict, dict))
-    assert caught.value.subject == "a"
 
 
 def test_random_is_decided_by_the_seed(graph: ChannelGraph) -> None:

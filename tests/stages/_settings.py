@@ -109,8 +109,7 @@ CHANNELS: dict[str, dict[str, Piece]] = {
     "importance": {
         name: {"importance": name}
         for name in (
-            "l2", "l1", "lamp", "bn_scale", "taylor", "apoz", "mean_activation", "random",
-            "least_squares",
+            "l2", "l1", "lamp", "bn_scale", "taylor", "random", "least_squares",
         )
     },
     "allocation": {name: {"allocation": name} for name in ("uniform", "sensitivity", "global")},

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import RecipeError
-from shrink.base.figures import LOSS, metric_figure
-from shrink.base.metrics import metric_of
 from shrink.base.packages import versions
-from shrink.base.types import Tensors
 from shrink.data.examples import Batch, Examples
 from shrink.data.splits import stratified_sample
 from shrink.engine.objective import Objective
@@ -30,7 +26,6 @@ from shrink.pruning.importance import (
     IMPORTANCES,
     Curve,
     Evidence,
-    activity,
     cached_curves,
     least_important,
 )
@@ -38,8 +33,6 @@ from shrink.pruning.reconstruct import least_squares
 from shrink.stages.context import StageContext
 from shrink.stages.distill.teacher_cache import model_digest
 from shrink.stages.prune.config import PruneConfig
-from shrink.task.artifact import Batch as Scored
-from shrink.task.artifact import evaluate_batches
 
 _GRADIENT_BATCH = 25
 
@@ -108,7 +101,6 @@ def scorer(
     evidence = Evidence(
         weights_of(graph),
         mean_gradients(graph, config.samples, context),
-        activity(graph, lambda: sample(context, config.samples)),
         context.training.seed,
     )
     importance = IMPORTANCES[config.importance]
@@ -140,10 +132,10 @@ def _batches(
 
 _RATIOS = (0.25, 0.5, 0.75, 1.0)
 _EXAMPLES, _LOSS_BATCH = 1000, 100
-_VERSION = 1
+_VERSION = 2
 """Raised when the same settings give other curves."""
 _LEAST, _MOST_COUNTS = 0.01, 129
-_IDENTITY_KEYS = ("importance", "samples", "exclude", "sensitivity_metric")
+_IDENTITY_KEYS = ("importance", "samples", "exclude")
 
 
 def measure_sensitivity(
@@ -159,10 +151,9 @@ def measure_sensitivity(
 
     def measure() -> list[Curve]:
         context.phase("measuring sensitivity")
-        cost = _cost_of(full, config, context)
-        unpruned = cost(full)
+        unpruned = validation_loss(full, context)
         return [
-            _curve(number, group, unpruned, cost, graph, config, context)
+            _curve(number, group, unpruned, graph, config, context)
             for number, group in enumerate(graph.groups)
         ]
 
@@ -248,7 +239,6 @@ def _curve(
     number: int,
     group: Group,
     unpruned: float,
-    cost: Callable[[keras.Model], float],
     graph: ChannelGraph,
     config: PruneConfig,
     context: StageContext,
@@ -262,49 +252,8 @@ def _curve(
             chosen = choose(graph, counts, config, context)
             pruned = rebuild(graph, graph.keep(chosen.removed), chosen.weights)
             ratios.append(ratio)
-            losses.append(cost(pruned))
-    metric = config.sensitivity_metric or LOSS
-    return Curve("+".join(group.layers), len(group), tuple(ratios), tuple(losses), metric)
-
-
-def _cost_of(
-    full: keras.Model, config: PruneConfig, context: StageContext
-) -> Callable[[keras.Model], float]:
-    """Return how to measure a pruned model: its loss, or how much a metric worsens.
-
-    Raises:
-        RecipeError: the metric is a function that `task.metrics` does not name.
-    """
-    metric = config.sensitivity_metric
-    if metric is None or metric == LOSS:
-        return lambda model: validation_loss(model, context)
-    task = context.task(full)
-    if metric_of(metric) is None and metric not in task.functions:
-        raise RecipeError(
-            f"task.metrics has no {metric}", subject=context.name, hint="name the function there"
-        )
-    scored = replace(task, metrics=(metric,))
-    sign = -1.0 if metric_figure(metric).larger_is_better else 1.0
-
-    def value(model: keras.Model) -> float:
-        examples = context.dataset.validation
-        chosen = _chosen(examples, _EXAMPLES, context)
-        batches = (_outputs(model, x, y) for x, y in _batches(examples, chosen, _LOSS_BATCH, model))
-        found = evaluate_batches(batches, len(chosen), scored, with_intervals=False)
-        return sign * found.defined(metric)
-
-    before = value(full)
-    return lambda model: value(model) - before
-
-
-def _outputs(model: keras.Model, x: Tensors, y: Tensors) -> Scored:
-    outputs = tf.nest.flatten(model(x, training=False))
-    masks = [getattr(output, "_keras_mask", None) for output in outputs]
-    return (
-        [np.asarray(tf.cast(output, tf.float32)) for output in outputs],
-        [np.asarray(part) for part in tf.nest.flatten(y)],
-        [None if mask is None else np.asarray(mask, bool) for mask in masks],
-    )
+            losses.append(validation_loss(pruned, context))
+    return Curve("+".join(group.layers), len(group), tuple(ratios), tuple(losses))
 
 
 def validation_loss(model: keras.Model, context: StageContext) -> float:

@@ -8,8 +8,6 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from shrink.base.fields import Bytes, Count, Fraction, NameIn, NonNegative, OpenFraction, Positive
-from shrink.base.figures import LOSS
-from shrink.base.metrics import check_metric, is_known_name, needs_slices
 from shrink.stages.base import StageConfig
 
 _RISE = ("initial_sparsity", "ramp", "frequency")
@@ -18,17 +16,15 @@ _MAGNITUDE = ("sparsity", "pattern", *_SCHEDULE)
 _TARGETS = ("macs", "parameters", "file_bytes", "arena_bytes")
 _CHANNELS = (
     "ratio", "ratios", *_TARGETS, "file_precision", "arena", "max_extra_macs", "allocation",
-    "sensitivity_metric", "importance", "samples",
-    "rebuild", "round_to", "steps", "teacher", "temperature", "alpha", "fine_tuning",
+    "importance", "samples", "rebuild", "round_to", "steps", "teacher", "temperature", "alpha",
+    "fine_tuning",
 )  # fmt: skip
 _LAYERS = ("blocks", "teacher", "temperature", "alpha")
 _KEYS = {"magnitude": _MAGNITUDE, "channels": _CHANNELS, "layers": _LAYERS}
 """The keys that not every method has."""
 
 AUTO = "auto"
-IMPORTANCES = [
-    "l2", "l1", "lamp", "bn_scale", "taylor", "apoz", "mean_activation", "random", "least_squares",
-]  # fmt: skip
+IMPORTANCES = ["l2", "l1", "lamp", "bn_scale", "taylor", "random", "least_squares"]
 """Names of what `shrink.pruning.importance` has a function for, and `least_squares`."""
 
 _PASSES, _SELDOM = 5, 10
@@ -83,13 +79,11 @@ class PruneConfig(StageConfig):
     """channels: the same fraction of every group, more of groups that affect the validation loss
     less, or the least important channels of all groups; auto: uniform, or with a budget uniform or
     sensitivity, whichever has the lower validation loss."""
-    sensitivity_metric: str | None = None
-    """channels: with `allocation: sensitivity`, a metric to measure in place of the loss."""
     importance: Literal["auto"] | Annotated[str, NameIn(IMPORTANCES)] = "auto"
     """channels: how to rank channels; least_squares also solves the next layers' kernels again;
     auto: l2, or with a budget least_squares or l2, whichever has the lower validation loss."""
     samples: Count = 400
-    """channels: training examples for taylor, apoz, mean_activation and least_squares."""
+    """channels: training examples for taylor and least_squares."""
     blocks: Count | None = None
     """layers: number of blocks to remove, one after the other, each time the block whose removal
     raises the validation loss least."""
@@ -192,7 +186,6 @@ class PruneConfig(StageConfig):
             raise ValueError("a teacher needs epochs of fine-tuning")
         if self.method == "channels":
             self._check_targets()
-            self._check_sensitivity()
         elif self.method == "layers" and self.blocks is None:
             raise ValueError("layers needs blocks, the number of blocks to remove")
         elif self.initial_sparsity > self.sparsity:
@@ -235,19 +228,6 @@ class PruneConfig(StageConfig):
             raise ValueError(
                 "least_squares gives no scores that groups could be compared by; take another "
                 "importance, or allocation: sensitivity"
-            )
-
-    def _check_sensitivity(self) -> None:
-        metric = self.sensitivity_metric
-        if metric is None:
-            return
-        if self.allocation != "sensitivity":
-            raise ValueError("sensitivity_metric needs allocation: sensitivity")
-        if metric != LOSS and not is_known_name(metric):
-            check_metric(metric)
-        if needs_slices(metric):
-            raise ValueError(
-                f"sensitivity_metric: {metric} is of slices, which only test examples have"
             )
 
     @model_serializer(mode="wrap")

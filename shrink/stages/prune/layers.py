@@ -84,7 +84,12 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
     if changed := unfrozen(network, smaller):
         notes.append(unfrozen_note(changed))
     fixed = tuple(
-        Skipped(layer=named(one, network), reason=_reason(one))
+        Skipped(
+            layer=named(one, network),
+            reason=(
+                "its output has another shape than its input" if one.has_kernel else "has no kernel"
+            ),
+        )
         for one in blocks
         if not one.is_removable
     )
@@ -120,7 +125,3 @@ def named(block: Block, network: Network) -> str:
     """Return a block's first and last layer: `conv2d_3 to add_1`."""
     names = [network.name(block.calls[0].layer), network.name(block.calls[-1].layer)]
     return " to ".join(dict.fromkeys(names))
-
-
-def _reason(block: Block) -> str:
-    return "its output has another shape than its input" if block.has_kernel else "has no kernel"

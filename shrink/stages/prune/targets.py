@@ -23,7 +23,6 @@ from shrink.pruning.allocation import (
     Counts,
     any_channels,
     by_budget,
-    by_figure,
     by_ratios,
     removed_count,
 )
@@ -36,6 +35,8 @@ from shrink.stages.quantize.schemes import static_int8
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.convert import convert
 
+_CLOSE, _MOST_MODELS = 0.98, 14
+"""A model that takes so much of its budget is not made larger, nor are more models built."""
 _CALIBRATION = 10
 """Sizes do not depend on the ranges: a few examples are enough."""
 
@@ -163,13 +164,8 @@ def _budget(
             subject="prune",
             hint="lower the budget, or leave the stage out",
         )
-    if name == "arena_bytes":
-        # Arithmetic does not predict an arena.
-        counts = by_budget(graph, left, limit, name, allocate)
-        after = left(graph.keep(any_channels(graph, counts)))
-    else:
-        fit = by_figure(graph, name, limit, allocate, left, _planned(name, graph, config))
-        counts, after = fit.counts, fit.after
+    counts = by_budget(graph, left, limit, name, allocate, close=_CLOSE, most=_MOST_MODELS)
+    after = left(graph.keep(any_channels(graph, counts)))
     return Target(counts, measure, name, limit, before, after, precision, len(known))
 
 
@@ -194,16 +190,6 @@ def _measure(
 def _extra_macs(config: PruneConfig) -> float:
     """Return the fraction of multiply-accumulates that compaction may add."""
     return DEFAULT_EXTRA_MACS if config.max_extra_macs is None else config.max_extra_macs
-
-
-def _planned(name: str, graph: ChannelGraph, config: PruneConfig) -> Cost:
-    """Return the figure by arithmetic over the groups."""
-    if name == "macs":
-        return graph.macs
-    width = 1
-    if name == "file_bytes":
-        width = 4 if config.file_precision == "float32" else 1
-    return lambda keep: float(width * graph.parameters(keep))
 
 
 def _macs(content: bytes) -> float:

@@ -29,7 +29,7 @@ from tests.jobs import context_of
 
 L = keras.layers
 IMPORTANCES = (
-    "l2", "l1", "lamp", "bn_scale", "taylor", "apoz", "mean_activation", "random", "least_squares",
+    "l2", "l1", "lamp", "bn_scale", "taylor", "random", "least_squares",
 )  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def test_prune_fine_tunes_under_the_unpruned_model(model_path: Path, tmp_path: P
 def test_prune_takes_the_lowest_of_all_groups_by_lamp(model_path: Path, tmp_path: Path) -> None:
     result = prune(model_path, tmp_path, ratio=0.3, importance="lamp", allocation="global")
     graph = find_groups(keras.models.load_model(model_path, compile=False))
-    evidence = Evidence(weights_of(graph), dict, dict)
+    evidence = Evidence(weights_of(graph), dict)
     stem, inner = (lamp(group, evidence) for group in graph.groups)
     lowest = np.sort([*stem, *inner])[:6]
     left = {"stem": 10 - np.isin(stem, lowest).sum(), "inner": 12 - np.isin(inner, lowest).sum()}

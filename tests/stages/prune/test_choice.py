@@ -126,12 +126,3 @@ def test_prune_takes_channels_where_they_are_not_missed(tmp_path: Path) -> None:
     lost = [[loss or 0.0 for loss in one.losses] for one in (needed, spare)]
     assert lost[0][2] > lost[1][2] == pytest.approx(lost[1][0])
     assert any("cache of an earlier run" in note for note in prune(settings, context).notes)
-    result = prune({**settings, "sensitivity_metric": "f1_macro"}, context)
-    assert result.model is not None
-    assert result.details is not None
-    assert [layer.filters for layer in result.model.layers if "filters" in dir(layer)] == [8, 4]
-    needed, spare = result.details.sensitivity
-    assert needed.metric == "f1_macro"
-    assert needed.losses[0] == spare.losses[0] == 0
-    lost = [[loss or 0.0 for loss in one.losses] for one in (needed, spare)]
-    assert lost[0][2] > lost[1][2] == pytest.approx(0)

@@ -53,14 +53,10 @@ def recipe(prune: dict[str, Any]) -> dict[str, Any]:
         ({"method": "channels", "macs": 0.5, "rebuild": False}, "macs needs `rebuild: true`"),
         ({"method": "channels", "ratio": 0.3, "alpha": 0.5}, "need `teacher: self`"),
         (
-            {
-                "method": "channels",
-                "macs": 0.5,
-                "allocation": "sensitivity",
-                "sensitivity_metric": "anomaly_roc_auc_normal",
-            },
-            "is of slices, which only test examples have",
+            {"method": "channels", "macs": 0.5, "sensitivity_metric": "f1_macro"},
+            "'sensitivity_metric' was removed",
         ),
+        ({"method": "channels", "ratio": 0.5, "importance": "apoz"}, "apoz was removed"),
         ({"method": "channels", "ratio": 0.3, "teacher": "self", "epochs": 0}, "needs epochs"),
         ({"pattern": "2:4", "sparsity": 0.6}, "2:4 is a sparsity of 0.5"),
         ({"pattern": "2:4", "ramp": 0.3}, "2:4 is chosen once"),
