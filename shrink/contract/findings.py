@@ -16,11 +16,21 @@ from shrink.contract.report import Skipped
 
 @record
 class LayerMemory:
-    """What a layer holds at the batch size, the output and the weights in bytes."""
+    """What a layer holds at the batch size, in bytes: outputs, weights, and at a step's peak."""
 
     name: str
     activation_bytes: int
     parameter_bytes: int
+    peak_bytes: int
+
+
+@record
+class StepMoment:
+    """What outputs and their gradients take while a layer is computed in a training step."""
+
+    layer: str
+    phase: Literal["forward", "backward"]
+    alive_bytes: int
 
 
 @record
@@ -43,7 +53,8 @@ class Profile:
         largest_batch_size: that is expected to fit `memory_limit_bytes`.
         curve: the same two peaks at other batch sizes.
         split: bytes of the measured peak, by part.
-        layers: at this batch size, the largest output first.
+        layers: at this batch size, those that hold most at the peak first, by shapes.
+        step: what is alive over a training step, by shapes.
         trace: files that were written.
         notes: why something is None.
     """
@@ -58,6 +69,7 @@ class Profile:
     curve: tuple[PeakRow, ...]
     split: Mapping[str, int] | None
     layers: tuple[LayerMemory, ...]
+    step: tuple[StepMoment, ...]
     devices: tuple[str, ...]
     trace: tuple[str, ...]
     notes: tuple[str, ...]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,14 +15,15 @@ from shrink.base.errors import ModelError
 from shrink.base.host import host_peak_bytes
 from shrink.base.types import Spec, Specs
 from shrink.contract.events import Send
-from shrink.contract.findings import LayerMemory, PeakRow, Profile
+from shrink.contract.findings import LayerMemory, PeakRow, Profile, StepMoment
 from shrink.contract.job import ProfileJob
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
+from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import largest_that_fits, predict, search, usable
 from shrink.engine.probe import TrainingStep, ZeroExamples, counted_bytes
-from shrink.engine.trainer import TrainingSetup
+from shrink.graph.network import read_network
 from shrink.measure.training_peak import TrainingPeak
 from shrink.model.load import check_stateless, load_source
 
@@ -74,7 +76,7 @@ def profile(job: ProfileJob, send: Send) -> Profile:
     with devices.scope():
         model = load_source(job.model)
         check_stateless(model, job.model.path)
-    layers = layer_memory(model, batch_size)
+    layers, moments = step_memory(model, batch_size)
     probed: dict[int, int] = {}
     split, trace = None, []
     memory = TrainingPeak(devices.device_names)
@@ -103,7 +105,8 @@ def profile(job: ProfileJob, send: Send) -> Profile:
         training_host_peak_bytes=host_peak_bytes(),
         curve=tuple(peak_curve(probed, rows, devices.replicas)),
         split=split,
-        layers=tuple(layers),
+        layers=layers,
+        step=moments,
         devices=tuple(devices.device_names),
         trace=tuple(trace),
         notes=tuple(_notes(probed, rows, limit, note, missing)),
@@ -182,18 +185,61 @@ def _alone(specs: list[Spec]) -> Specs:
     return specs[0] if len(specs) == 1 else tuple(specs)
 
 
-def layer_memory(model: keras.Model, batch_size: int) -> list[LayerMemory]:
-    """Return each layer's output and weights in bytes, the largest output first."""
-    rows: list[LayerMemory] = []
-    for layer in model.layers:
-        outputs = tf.nest.flatten(layer.output)
-        elements = sum(
-            int(np.prod([size or 1 for size in t.shape[1:]])) * t.dtype.size for t in outputs
+def step_memory(
+    model: keras.Model, batch_size: int
+) -> tuple[tuple[LayerMemory, ...], tuple[StepMoment, ...]]:
+    """Return what each layer holds, the most at the peak first, and what is alive over a step.
+
+    By shapes: an output lives until the layer's gradient is computed, and its gradient from the
+    backward pass of the last layer that reads it until then. Workspaces are not in it.
+    """
+    network = read_network(model)
+    calls, maker = network.calls, dict[int, int]()
+    sizes, last_reader = [], list(range(len(calls)))
+    for number, call in enumerate(calls):
+        item = tf.as_dtype(call.layer.compute_dtype or tf.float32).size
+        elements = sum(math.prod(size or 1 for size in ref.shape[1:]) for ref in call.outputs)
+        sizes.append(elements * item * batch_size)
+        maker.update({ref.index: number for ref in call.outputs})
+        for ref in call.inputs:
+            if ref.index in maker:
+                last_reader[maker[ref.index]] = number
+    names = [network.name(call.layer) for call in calls]
+
+    def alive(number: int, backward: bool) -> list[int]:
+        """Return the bytes of each call's output and gradient while one call is computed."""
+        return [
+            size * (1 + (backward and last_reader[other] >= number))
+            for other, size in enumerate(sizes[: number + 1])
+        ]
+
+    forward = [(number, False) for number in range(len(calls))]
+    steps = [*forward, *((number, True) for number, _ in reversed(forward))]
+    moments = tuple(
+        StepMoment(
+            layer=names[number],
+            phase="backward" if backward else "forward",
+            alive_bytes=sum(alive(number, backward)),
         )
-        weights = sum(int(np.prod(w.shape)) * w.dtype.size for w in layer.weights)
-        held = elements * batch_size
-        rows.append(LayerMemory(name=layer.name, activation_bytes=held, parameter_bytes=weights))
-    return sorted(rows, key=lambda row: -row.activation_bytes)
+        for number, backward in steps
+    )
+    peak = max(range(len(steps)), key=lambda index: moments[index].alive_bytes, default=None)
+    at_peak = [] if peak is None else alive(*steps[peak])
+    rows = []
+    for layer in network.layers():
+        own = [number for number, call in enumerate(calls) if call.layer is layer]
+        weights = sum(math.prod(w.shape) * w.dtype.size for w in layer.weights)
+        held = sum(at_peak[number] for number in own if number < len(at_peak))
+        outputs = sum(sizes[number] for number in own)
+        rows.append(
+            LayerMemory(
+                name=network.name(layer),
+                activation_bytes=outputs,
+                parameter_bytes=int(weights),
+                peak_bytes=held,
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: -row.peak_bytes)), moments
 
 
 def _dimensions(tensor: tf.Tensor) -> tuple[int, ...]:

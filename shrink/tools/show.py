@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from shrink.base.cache import CacheEntries, CacheSize
 
 _MOST_LAYERS = 12
+_MOST_BARS, _BARS = 60, "▁▂▃▄▅▆▇█"
 _MOST_SAME = 3
 _DAY_S = 24 * 3600
 
@@ -50,14 +51,28 @@ def show_profile(result: Profile, console: Console) -> None:
     _print_table(console, (">batch size", ">measured", ">predicted"), curve)
     if uncounted := [size for size, pair in peaks.items() if not any(pair)]:
         console.print(f"too small for the allocator to count: batch size {', '.join(uncounted)}")
+    if result.step:
+        peak = max(result.step, key=lambda moment: moment.alive_bytes)
+        width = max(1, -(-len(result.step) // _MOST_BARS))
+        heights = [
+            max(moment.alive_bytes for moment in result.step[start : start + width])
+            for start in range(0, len(result.step), width)
+        ]
+        bars = "".join(_BARS[(len(_BARS) - 1) * h // max(peak.alive_bytes, 1)] for h in heights)
+        console.print(f"outputs and their gradients over a step, by shapes:\n  {bars}")
+        what = f"{peak.phase} pass of {peak.layer}"
+        console.print(f"  peak {_bytes(peak.alive_bytes)} in the {what}, which these layers hold:")
     layers = [
-        (layer.name, _bytes(layer.activation_bytes), _bytes(layer.parameter_bytes))
+        (
+            layer.name,
+            *map(_bytes, (layer.peak_bytes, layer.activation_bytes, layer.parameter_bytes)),
+        )
         for layer in result.layers[:_MOST_LAYERS]
     ]
-    _print_table(console, ("layer", ">output", ">weights"), layers)
+    _print_table(console, ("layer", ">at the peak", ">output", ">weights"), layers)
     more = len(result.layers) - _MOST_LAYERS
     if more > 0:
-        console.print(f"and {more} layers with smaller outputs")
+        console.print(f"and {more} layers that hold less")
     for path in result.trace:
         console.print(f"trace: {path}", markup=False)
     for note in result.notes:

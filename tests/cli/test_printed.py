@@ -11,7 +11,14 @@ from rich.console import Console
 
 from shrink.cli.flags import flags_of
 from shrink.cli.tools import bench_lines
-from shrink.contract.findings import Bench, KerasInspection, PeakRow, Profile
+from shrink.contract.findings import (
+    Bench,
+    KerasInspection,
+    LayerMemory,
+    PeakRow,
+    Profile,
+    StepMoment,
+)
 from shrink.recipe.bundle import bundled_recipes
 from shrink.stages import STAGES
 from shrink.tools.show import show_inspection, show_profile
@@ -78,12 +85,22 @@ def test_profile_names_the_batch_sizes_that_it_could_not_count() -> None:
         training_host_peak_bytes=600_000_000,
         curve=curve,
         split=None,
-        layers=(),
+        layers=(
+            LayerMemory(
+                name="conv", activation_bytes=3_000_000, parameter_bytes=0, peak_bytes=6_000_000
+            ),
+        ),
+        step=(
+            StepMoment(layer="conv", phase="forward", alive_bytes=3_000_000),
+            StepMoment(layer="conv", phase="backward", alive_bytes=6_000_000),
+        ),
         devices=("CPU:0",),
         trace=(),
         notes=(),
     )
     lines = [line.split() for line in printed(show_profile, found)]
+    assert ["▄█"] in lines
+    assert ["conv", "6.00", "MB", "3.00", "MB", "0", "B"] in lines
     assert ["4", "9.00", "MB", "-"] in lines
     assert ["8", "-", "18.0", "MB"] in lines
     assert not [line for line in lines if line in (["1"], ["2"])]
