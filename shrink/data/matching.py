@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shrink.base.errors import DataError
+from shrink.base.keras_internals import input_structure, output_structure
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
 from shrink.data.views import View
@@ -122,8 +123,10 @@ def keras_names(model: keras.Model) -> ModelNames:
         model: functional or sequential.
     """
     return ModelNames(
-        _aliases(signature_names(model.input_names), model.input_names, model._nested_inputs),
-        _aliases(signature_outputs(model.output_names), model.output_names, model._nested_outputs),
+        _aliases(signature_names(model.input_names), model.input_names, input_structure(model)),
+        _aliases(
+            signature_outputs(model.output_names), model.output_names, output_structure(model)
+        ),
     )
 
 

@@ -8,17 +8,12 @@ from typing import TypeAlias
 
 import tf_keras as keras
 
+from shrink.base.keras_internals import layers_of
 from shrink.base.types import Tensors
 from shrink.engine.config import BatchNormMode
 from shrink.graph.network import is_batch_norm
 
 Method: TypeAlias = "Callable[..., Tensors]"
-
-
-def layers_of(model: keras.Model) -> list[keras.layers.Layer]:
-    """Return every layer of a model, those of nested models and wrappers too."""
-    # Not `submodules`: TensorFlow cannot sort the graphs by which recurrent layers keep masks.
-    return list(model._flatten_layers(include_self=False))
 
 
 def batch_norm_mode(model: keras.Model, mode: BatchNormMode) -> AbstractContextManager[None]:

@@ -20,10 +20,9 @@ import tf_keras as keras
 
 from shrink.base import files
 from shrink.base.files import reached
+from shrink.base.keras_internals import layers_of, loss_scale_state, saved_generator
 from shrink.base.types import Array, JsonObject
-from shrink.engine.batch_norm import layers_of
 from shrink.engine.microbatch import MicroBatchTrainer
-from shrink.engine.randomness import generator_of
 
 _VERSION = 1
 _MANIFEST = "checkpoint.json"
@@ -154,10 +153,9 @@ class TrainingState:
         self._together = together
         optimizer, scale = trainer.optimizer, []
         if isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer) and optimizer.dynamic:
-            state = optimizer._loss_scale  # no part of `variables`, and public nowhere
-            scale = [state.current_loss_scale, state.counter]
+            scale = loss_scale_state(optimizer)
         # Layers may draw from a `tf.random.Generator` of their own.
-        generators = filter(None, map(generator_of, layers_of(trainer.model)))
+        generators = filter(None, map(saved_generator, layers_of(trainer.model)))
         seeds = [trainer.seeds.variable] if trainer.seeds else []
         hooks = trainer.after_update
         self._groups = {

@@ -14,10 +14,16 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.keras_internals import (
+    added_losses,
+    inner_layers,
+    layers_of,
+    parts_of,
+    saved_generator,
+    stateful_generator,
+)
 from shrink.base.types import Tensors
-from shrink.engine.batch_norm import layers_of
 from shrink.engine.config import BatchNormMode
-from shrink.engine.randomness import draws_from_seeds, generator_of
 from shrink.graph.network import is_batch_norm
 
 Effect = Literal["draws", "forgets", "remembers", "calls Python"]
@@ -93,7 +99,7 @@ def _layer_at(path: str, model: keras.Model) -> keras.layers.Layer:
     while True:
         inner = [
             (name == part.name, len(name), part, name)
-            for part in layer._flatten_layers(recursive=False, include_self=False)
+            for part in inner_layers(layer)
             # A scope is numbered after its first use.
             if (scope := re.match(rf"({re.escape(part.name)}(_\d+)?)/", rest))
             for name in scope.groups()[:1]
@@ -150,8 +156,11 @@ def inexact_because(
         own = effects.get(layer, set())
         why = _reason(layer, batch_norm, looped, own) if is_split else None
         if why is None and continued and "forgets" in own and not _draws_nothing(layer):
-            inner = [layer] if isinstance(layer, keras.Model) else layer._flatten_layers()
-            if not any(draws_from_seeds(each) or generator_of(each) is not None for each in inner):
+            inner = [layer] if isinstance(layer, keras.Model) else parts_of(layer)
+            if not any(
+                stateful_generator(each) is not None or saved_generator(each) is not None
+                for each in inner
+            ):
                 why = _FORGOTTEN
         if why is not None:
             reasons[layer.name] = why
@@ -171,7 +180,7 @@ def _reason(
         return _RANDOM
     # Regularisers of weights do not depend on the batch; Keras divides those of activities by its
     # size. Other losses were added when the layer was last called.
-    added = bool(layer._losses or layer._eager_losses) and layer.activity_regularizer is None
+    added = added_losses(layer) and layer.activity_regularizer is None
     if added or "AddLoss" in _class_names(layer):
         return _ADDED
     if "remembers" in effects:

@@ -28,7 +28,7 @@ from shrink.engine.devices import (
     share_weights,
 )
 from shrink.engine.exactness import inexact_because, mixes_examples
-from shrink.engine.microbatch import MicroBatchTrainer
+from shrink.engine.microbatch import MicroBatchTrainer, TrainingSetup
 from shrink.engine.planner import plan_batches
 from shrink.engine.progress import (
     BestEpoch,
@@ -48,7 +48,7 @@ from shrink.engine.recovery import (
 )
 from shrink.engine.resume import Checkpointing, Recovery
 from shrink.engine.small_tensors_watch import SmallTensorsWatch
-from shrink.engine.trainer import TrainingSetup, build_trainer
+from shrink.engine.trainer import build_trainer
 from shrink.measure.training_peak import NO_WINDOW, TrainingPeak
 
 _EXAMPLES_COMPARED = 4
@@ -156,7 +156,7 @@ def train(
                 checks = None
                 if len(dataset.validation):
                     checks = distribute_batches(
-                        evaluation_batches(dataset.validation, size), devices
+                        evaluation_batches(dataset.validation, size, share=devices.share), devices
                     )
                 trainer.first_place = divmod(checkpoints.first_update, plan.steps)
                 try:
@@ -263,6 +263,7 @@ def _global_batches(
             seed=config.seed,
             first_step=update,
             last_step=last_update,
+            share=setup.devices.share,
         )
         if config.class_weights is not None:
             weights = class_weights_of(config.class_weights, dataset)

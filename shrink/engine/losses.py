@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.keras_internals import mask_of
 from shrink.base.losses import Kind, Value, loss_of
 from shrink.base.types import Array
 from shrink.engine.user_loss import check_finite, user_loss
@@ -104,7 +105,7 @@ def masked(values: tf.Tensor, output: tf.Tensor) -> tf.Tensor:
         values: one number per element of the output, (n, ...).
         output: of the model; its mask has the leading axes of `values`.
     """
-    mask = getattr(output, "_keras_mask", None)
+    mask = mask_of(output)
     if mask is None:
         return values
     return values * _spread(tf.cast(mask, values.dtype), values.shape.rank)
@@ -210,7 +211,7 @@ def _dice(
     y = class_shares(y, p) if kind == "classes" else values_of(y, p)
     if from_logits:
         p = tf.nn.softmax(p) if kind == "classes" else tf.sigmoid(p)
-    mask = getattr(output, "_keras_mask", None)
+    mask = mask_of(output)
     if mask is not None:
         counts = _spread(tf.cast(tf.cast(mask, tf.bool), p.dtype), p.shape.rank)
         p, y = p * counts, y * counts

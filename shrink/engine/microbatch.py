@@ -9,12 +9,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import StageError
+from shrink.base.keras_internals import layers_of
 from shrink.base.types import Tensors
 from shrink.engine.accumulate import (
     Accumulators,
@@ -25,7 +27,8 @@ from shrink.engine.accumulate import (
     sum_over_replicas,
     unpack,
 )
-from shrink.engine.batch_norm import layers_of
+from shrink.engine.config import TrainingConfig
+from shrink.engine.devices import Devices
 from shrink.engine.exactness import layers_that_compute, synchronising_layers
 from shrink.engine.losses import at_least_float32
 from shrink.engine.objective import (
@@ -36,9 +39,11 @@ from shrink.engine.objective import (
     masked_outputs,
     weigh_masks,
 )
-from shrink.engine.randomness import RandomSeeds, counter
+from shrink.engine.planner import BatchPlan
+from shrink.engine.randomness import RandomSeeds, counter, stateful_generators
 from shrink.engine.recompute import steps_in_order
 from shrink.engine.recovery import RecoveringStep, Retries
+from shrink.engine.whole_split import WholeSplit
 
 
 @functools.cache
@@ -72,22 +77,40 @@ class AfterUpdate(Protocol):
         """Change variables through `strategy.extended.update`; `step`: updates so far, int64 ()."""
 
 
+@dataclass(frozen=True)
+class TrainingSetup:
+    """What is trained: a model, and how a stage trains it.
+
+    Attributes:
+        model: a Keras model that was built inside `devices.scope()`.
+        objective: what is minimised.
+        config: batch, precision, optimizer and seed.
+        devices: where it runs.
+        metrics: names of metrics to follow beside the loss.
+        after_update: called after every update, in graph; see `AfterUpdate`.
+        epoch_metrics: metrics that are no means over batches, measured on the whole validation
+            split after every epoch.
+    """
+
+    model: keras.Model
+    objective: Objective
+    config: TrainingConfig
+    devices: Devices
+    metrics: Sequence[str] = ()
+    after_update: Sequence[AfterUpdate] = ()
+    epoch_metrics: WholeSplit | None = None
+
+
 class MicroBatchTrainer(keras.Model):
     """A model under training, for Keras' `fit` and `evaluate`; create it inside the scope.
 
     Args:
-        model: the model that is trained; its weights are updated in place.
-        objective: what is minimised.
-        metrics: names of metrics to follow beside the loss.
-        micro_batch_size: examples per forward pass and replica.
-        most_rows: the most examples of a replica in one step.
-        never_empty: whether every replica has at least one example in every step.
-        after_update: called in order after each update.
-        seeds: counts the forward passes that draw random numbers, if there are any.
-        in_order: whether operations, and the steps of recurrent layers, run one after the other.
+        setup: what is trained; the model's weights are updated in place.
+        plan: how the global batch is split.
         retries: how a step that runs out of memory is repeated; by default it is an error.
 
     Attributes:
+        seeds: counts the forward passes that draw random numbers, if there are any.
         recovering_step: makes the updates of `fit`, once it began.
         after_evaluation: measures metrics that are no means over batches; None without any.
         first_place: epoch and step, both from 0, at which `fit` begins.
@@ -95,33 +118,23 @@ class MicroBatchTrainer(keras.Model):
     """
 
     def __init__(
-        self,
-        model: keras.Model,
-        objective: Objective,
-        metrics: Sequence[str] = (),
-        *,
-        micro_batch_size: int,
-        most_rows: int,
-        never_empty: bool = False,
-        after_update: Sequence[AfterUpdate] = (),
-        seeds: RandomSeeds | None = None,
-        in_order: bool = False,
-        retries: Retries | None = None,
+        self, setup: TrainingSetup, plan: BatchPlan, retries: Retries | None = None
     ) -> None:
         super().__init__()
         self.train_function: RecoveringStep | None = None
-        self.model = model
-        self.objective = objective
-        self.after_update = tuple(after_update)
-        self.seeds = seeds
-        self._in_order = in_order
+        self.model = model = setup.model
+        self.objective = setup.objective
+        self.after_update = tuple(setup.after_update)
+        self.seeds = RandomSeeds(setup.config.seed) if stateful_generators(model) else None
+        self._in_order = setup.devices.in_order
+        micro_batch_size = plan.micro_batch_size
         self._retries = retries or Retries()
         self.recovering_step: RecoveringStep | None = None
         self.after_evaluation: Callable[[], dict[str, float]] | None = None
         self.first_place = (0, 0)
         self.most_micro_batches: tf.Variable | None = None
         self._loss_mean = keras.metrics.Mean(name="loss")
-        self._metric_means = [keras.metrics.Mean(name=name) for name in metrics]
+        self._metric_means = [keras.metrics.Mean(name=name) for name in setup.metrics]
         # Known to Python, too: a heartbeat in every step must not wait for a device.
         self._size = micro_batch_size
         # int64, for TensorFlow keeps int32 variables on the CPU.
@@ -133,7 +146,7 @@ class MicroBatchTrainer(keras.Model):
         )
         # One micro-batch needs neither loop nor slices, unless a replica may have no example:
         # an empty batch would make batch normalisation's statistics NaN.
-        self._looped = micro_batch_size < most_rows or not never_empty
+        self._looped = micro_batch_size < plan.most_rows or not plan.never_empty
         self._sized_validation = False
         self._sums: Accumulators | None = None
         self._begun = counter("updates_begun")

@@ -15,6 +15,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError
+from shrink.base.keras_internals import mask_of, set_mask
 from shrink.base.losses import ignored_class, is_function
 from shrink.base.metrics import measured_outputs
 from shrink.base.types import Tensors
@@ -71,17 +72,17 @@ def mask_ignored(
         output, labels = flat[index], tf.nest.flatten(y)[index]
         labels = labels if labels.shape.rank < output.shape.rank else tf.squeeze(labels, -1)
         counts = tf.cast(labels, tf.int64) != left_out
-        before = getattr(output, "_keras_mask", None)
+        before = mask_of(output)
         for other in (before, valid):
             if other is not None:
                 axes = [1] * (counts.shape.rank - other.shape.rank)
                 counts &= tf.reshape(tf.cast(other, tf.bool), tf.concat([tf.shape(other), axes], 0))
-        output._keras_mask = counts
+        set_mask(output, counts)
 
 
 def count_valid(outputs: Tensors) -> list[tf.Tensor]:
     """Return the valid elements of each masked output, int64 () each."""
-    return [tf.reduce_sum(tf.cast(o._keras_mask, tf.int64)) for o in _masked(outputs)]
+    return [tf.reduce_sum(tf.cast(mask_of(o), tf.int64)) for o in _masked(outputs)]
 
 
 def weigh_masks(outputs: Tensors, totals: Totals) -> None:
@@ -91,11 +92,11 @@ def weigh_masks(outputs: Tensors, totals: Totals) -> None:
     tf-keras (`losses_utils.apply_valid_mask`), but over the global batch.
     """
     for output, valid in zip(_masked(outputs), totals.valid, strict=True):
-        mask = output._keras_mask
+        mask = mask_of(output)
         elements = totals.rows * tf.reduce_prod(tf.shape(mask, out_type=tf.int64)[1:])
         scale = tf.math.divide_no_nan(tf.cast(elements, tf.float64), tf.cast(valid, tf.float64))
         dtype = tf.float64 if output.dtype == tf.float64 else tf.float32
-        output._keras_mask = tf.cast(mask, dtype) * tf.cast(scale, dtype)
+        set_mask(output, tf.cast(mask, dtype) * tf.cast(scale, dtype))
 
 
 def _masked(outputs: Tensors) -> list[tf.Tensor]:
@@ -103,7 +104,7 @@ def _masked(outputs: Tensors) -> list[tf.Tensor]:
 
 
 def _has_mask(output: tf.Tensor) -> bool:
-    return getattr(output, "_keras_mask", None) is not None
+    return mask_of(output) is not None
 
 
 class Objective(abc.ABC):

@@ -15,11 +15,11 @@ from shrink.data.pipeline import evaluation_batches
 from shrink.engine.batch_norm import batch_norm_mode
 from shrink.engine.class_weights import class_weights_of
 from shrink.engine.devices import distribute_batches
+from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import masked_outputs
 from shrink.engine.planner import cannot_fit, choose, plan_batches, predict, search, usable
 from shrink.engine.probe import TrainingStep, counted_bytes
 from shrink.engine.recompute import recomputed
-from shrink.engine.trainer import TrainingSetup
 
 _MICRO_BATCHES = 16
 """Larger batches would hardly be faster, and each probe takes time."""
@@ -45,7 +45,7 @@ def plan_validation(step: TrainingStep, examples: Examples, plan: MicroBatchPlan
 
     def peak(size: int) -> int:
         def validate() -> None:
-            batches = evaluation_batches(examples, size * replicas)
+            batches = evaluation_batches(examples, size * replicas, share=step.devices.share)
             test(iter(distribute_batches(batches, step.devices)))
 
         trainer.set_validation_size(size)

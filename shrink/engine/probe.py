@@ -15,9 +15,10 @@ from shrink.base.types import Array, Spec, Specs, Tensors
 from shrink.data.examples import Examples
 from shrink.data.pipeline import batches_waiting, training_batches
 from shrink.engine.devices import distribute_batches
+from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.planner import MARGIN, PREDICTION_TOLERANCE, BatchPlan, plan_batches
 from shrink.engine.recovery import Retries
-from shrink.engine.trainer import TrainingSetup, build_trainer
+from shrink.engine.trainer import build_trainer
 from shrink.measure.small_tensors import IN_PROBES, SMALL_BYTES, small_variables_bytes
 from shrink.measure.training_peak import TrainingPeak
 
@@ -133,7 +134,12 @@ class TrainingStep:
         """
         size = min(rows * self.devices.replicas, len(self._examples))
         batches = training_batches(
-            self._examples, global_batch_size=size, seed=0, first_step=0, last_step=_ENDLESS
+            self._examples,
+            global_batch_size=size,
+            seed=0,
+            first_step=0,
+            last_step=_ENDLESS,
+            share=self.devices.share,
         )
         self._waiting.clear()
         self._waiting += batches.take(batches_waiting(self._examples, size))

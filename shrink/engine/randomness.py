@@ -15,9 +15,8 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.batch_norm import layers_of
+from shrink.base.keras_internals import drawing_from, layers_of, stateful_generator
 
-_LEGACY, _STATELESS = "legacy_stateful", "stateless"
 Position: TypeAlias = "tuple[tf.Tensor | None, int]"
 """The forward pass, and the number of draws in it so far."""
 
@@ -94,18 +93,7 @@ class _Draws(threading.local):
 
 def stateful_generators(model: keras.Model) -> list[Any]:
     """Return the generators of a model's layers whose state cannot be saved."""
-    return [layer._random_generator for layer in layers_of(model) if draws_from_seeds(layer)]
-
-
-def draws_from_seeds(layer: keras.layers.Layer) -> bool:
-    """Whether `continued_randomness` can replace a layer's generator."""
-    is_random = isinstance(layer, keras.__internal__.layers.BaseRandomLayer)
-    return is_random and layer._random_generator._rng_type == _LEGACY
-
-
-def generator_of(layer: keras.layers.Layer) -> tf.random.Generator | None:
-    """Return the `tf.random.Generator` that a layer of Keras has of its own, or None."""
-    return getattr(getattr(layer, "_random_generator", None), "_generator", None)
+    return [found for layer in layers_of(model) if (found := stateful_generator(layer)) is not None]
 
 
 @contextmanager
@@ -118,13 +106,5 @@ def continued_randomness(model: keras.Model, seeds: RandomSeeds | None) -> Itera
     if seeds is None:
         yield
         return
-    generators = stateful_generators(model)
-    for generator in generators:
-        generator._rng_type = _STATELESS
-        generator.make_seed_for_stateless_op = seeds.next
-    try:
+    with drawing_from(stateful_generators(model), seeds.next):
         yield
-    finally:
-        for generator in generators:
-            generator._rng_type = _LEGACY
-            del generator.make_seed_for_stateless_op

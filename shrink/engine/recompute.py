@@ -22,10 +22,24 @@ from typing import Any
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.keras_internals import (
+    calls_of,
+    flat_inputs,
+    is_functional,
+    layers_of,
+    mask_of,
+    nodes_of,
+    output_structure,
+    own_state,
+    plain_run,
+    run_by,
+    stateful_generator,
+    takes_training,
+)
 from shrink.base.types import Tensors
-from shrink.engine.batch_norm import Method, layers_of, wrapped_batch_norms
+from shrink.engine.batch_norm import Method, wrapped_batch_norms
 from shrink.engine.exactness import Effect, forward_effects
-from shrink.engine.randomness import Position, RandomSeeds, draws_from_seeds
+from shrink.engine.randomness import Position, RandomSeeds
 from shrink.graph.network import is_batch_norm
 
 
@@ -176,15 +190,15 @@ def recomputed(
     networks = [
         network
         for network in (model, *layers_of(model))
-        if hasattr(network, "_nodes_by_depth")
+        if is_functional(network)
         and not any(
-            getattr(tensor, "_keras_mask", None) is not None
-            for node in network._inbound_nodes
+            mask_of(tensor) is not None
+            for node in calls_of(network)
             if not node.is_input
             for tensor in tf.nest.flatten(node.keras_inputs)
         )
     ]
-    network = max(networks, key=lambda network: len(network._nodes_by_depth), default=None)
+    network = max(networks, key=lambda network: len(nodes_of(network)), default=None)
     run = None if network is None else SegmentedRun(network, recompute, seeds)
     if network is None or run is None or not run.segments:
         yield [_NOTHING]
@@ -194,16 +208,12 @@ def recomputed(
         """Let batch normalisation update its moving statistics in the first pass alone."""
         return lambda update: None if _REPLAYING.now else add_update(update)
 
-    with wrapped_batch_norms(network, "add_update", in_first_pass):
-        network._run_internal_graph = run
-        try:
-            yield []
-        finally:
-            del network._run_internal_graph
+    with wrapped_batch_norms(network, "add_update", in_first_pass), run_by(network, run):
+        yield []
 
 
 class SegmentedRun:
-    """Stands in for `_run_internal_graph` of a tf-keras functional model.
+    """Calls the layers of a functional model, in place of tf-keras.
 
     Args:
         network: the model.
@@ -219,11 +229,9 @@ class SegmentedRun:
         self, network: keras.Model, recompute: str | int, seeds: RandomSeeds | None
     ) -> None:
         self._network = network
-        self._plain = network._run_internal_graph
+        self._plain = plain_run(network)
         self._seeds = seeds
-        by_depth = network._nodes_by_depth
-        nodes = (node for depth in sorted(by_depth, reverse=True) for node in by_depth[depth])
-        self.nodes = [node for node in nodes if not node.is_input]
+        self.nodes = [node for node in nodes_of(network) if not node.is_input]
         self._kept = [str(id(output)) for output in network.outputs]
         effects = forward_effects(network)
         self._steps = [_step(node, seeds, effects) for node in self.nodes]
@@ -237,11 +245,8 @@ class SegmentedRun:
         if training is not True:
             return self._plain(inputs, training=training, mask=mask)
         network = self._network
-        flat = network._flatten_to_reference_inputs(inputs)
-        values = {
-            str(id(x)): network._conform_to_reference_input(y, ref_input=x)
-            for x, y in zip(network.inputs, flat, strict=True)
-        }
+        given = zip(network.inputs, flat_inputs(network, inputs), strict=True)
+        values = {str(id(own)): value for own, value in given}
         index = 0
         starts = {segment.start: segment for segment in self.segments}
         while index < len(self.nodes):
@@ -253,7 +258,7 @@ class SegmentedRun:
                 self._run_segment(segment, values)
                 index = segment.stop
         outputs = [values[name] for name in self._kept]
-        return tf.nest.pack_sequence_as(network._nested_outputs, outputs)
+        return tf.nest.pack_sequence_as(output_structure(network), outputs)
 
     def _run_segment(self, segment: range, values: dict[str, tf.Tensor]) -> None:
         """Run a segment whose inner outputs are computed again in the backward pass."""
@@ -302,7 +307,7 @@ def _run_node(node: Any, values: dict[str, tf.Tensor]) -> None:
     names = [str(name) for name in node.flat_input_ids]
     # tf-keras takes one tensor off a list for each use.
     arguments, keywords = node.map_arguments({n: [values[n]] * names.count(n) for n in names})
-    if node.layer._expects_training_arg and keywords.get("training") is None:
+    if takes_training(node.layer) and keywords.get("training") is None:
         keywords = {**keywords, "training": True}
     outputs = tf.nest.flatten(node.layer(*arguments, **keywords))
     values.update(zip(map(str, node.flat_output_ids), outputs, strict=True))
@@ -314,8 +319,7 @@ def _step(
     outputs, inputs = tf.nest.flatten(node.outputs), tf.nest.flatten(node.keras_inputs)
     # Masks are lost inside a segment, and integers have no gradient.
     passed_on = all(
-        tensor.dtype.is_floating and getattr(tensor, "_keras_mask", None) is None
-        for tensor in (*inputs, *outputs)
+        tensor.dtype.is_floating and mask_of(tensor) is None for tensor in (*inputs, *outputs)
     )
     layers = (node.layer, *layers_of(node.layer))
     return Step(
@@ -336,8 +340,8 @@ def _is_repeatable(
     """Whether a second pass gives the same and changes nothing."""
     if is_batch_norm(layer):
         return not layer.renorm
-    if seeds is not None and draws_from_seeds(layer):
+    if seeds is not None and stateful_generator(layer) is not None:
         return True
     # A loss that a layer adds would lose its gradient; state of its own would move twice.
     adds_loss = getattr(layer, "activity_regularizer", None) is not None
-    return not (effects or adds_loss or layer._non_trainable_weights)
+    return not (effects or adds_loss or own_state(layer))

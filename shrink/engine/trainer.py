@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.config import OptimizerConfig, TrainingConfig
-from shrink.engine.devices import Devices
-from shrink.engine.microbatch import AfterUpdate, MicroBatchTrainer
-from shrink.engine.objective import Objective
+from shrink.engine.config import OptimizerConfig
+from shrink.engine.microbatch import MicroBatchTrainer, TrainingSetup
 from shrink.engine.operation_order import one_by_one
 from shrink.engine.planner import BatchPlan
-from shrink.engine.randomness import RandomSeeds, stateful_generators
 from shrink.engine.recovery import Retries
-from shrink.engine.whole_split import WholeSplit
 
 DECAYS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "constant": tf.ones_like,
@@ -111,30 +106,6 @@ def build_optimizer(config: OptimizerConfig, total_updates: int) -> keras.optimi
     return optimizer
 
 
-@dataclass(frozen=True)
-class TrainingSetup:
-    """What is trained: a model, and how a stage trains it.
-
-    Attributes:
-        model: a Keras model that was built inside `devices.scope()`.
-        objective: what is minimised.
-        config: batch, precision, optimizer and seed.
-        devices: where it runs.
-        metrics: names of metrics to follow beside the loss.
-        after_update: called after every update, in graph; see `AfterUpdate`.
-        epoch_metrics: metrics that are no means over batches, measured on the whole validation
-            split after every epoch.
-    """
-
-    model: keras.Model
-    objective: Objective
-    config: TrainingConfig
-    devices: Devices
-    metrics: Sequence[str] = ()
-    after_update: Sequence[AfterUpdate] = ()
-    epoch_metrics: WholeSplit | None = None
-
-
 def build_trainer(
     setup: TrainingSetup,
     plan: BatchPlan,
@@ -150,24 +121,11 @@ def build_trainer(
         total_updates: updates of the whole stage, over which the schedule runs.
         retries: how a step that runs out of memory is repeated; by default it is an error.
     """
-    model, config, devices = setup.model, setup.config, setup.devices
-    with devices.scope():
-        seeds = RandomSeeds(config.seed) if stateful_generators(model) else None
-        trainer = MicroBatchTrainer(
-            model,
-            setup.objective,
-            setup.metrics,
-            micro_batch_size=plan.micro_batch_size,
-            most_rows=plan.most_rows,
-            never_empty=plan.never_empty,
-            after_update=setup.after_update,
-            seeds=seeds,
-            in_order=devices.in_order,
-            retries=retries,
-        )
-        optimizer = build_optimizer(config.optimizer, total_updates=total_updates)
+    with setup.devices.scope():
+        trainer = MicroBatchTrainer(setup, plan, retries)
+        optimizer = build_optimizer(setup.config.optimizer, total_updates=total_updates)
         trainer.compile(optimizer=optimizer, jit_compile=False)
         # Slots exist before the first step, which would else be the one with the highest peak.
-        optimizer.build(model.trainable_variables)
+        optimizer.build(setup.model.trainable_variables)
         setup.objective.begin(optimizer.iterations, total_updates)
     return trainer

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import StageError
+from shrink.base.keras_internals import mask_of
 from shrink.model.user_modules import blaming, function_of
 
 _HINT = "return a tensor (n,), the loss of each example, or (n, ...), of each element of the output"
@@ -71,7 +72,7 @@ def _checked(found: object, outputs: tf.Tensor, file: str, name: str) -> tf.Tens
         raise _refused(file, name, "returned a tensor of unknown shape")
     if not shape[:1].is_compatible_with(wanted[:1]):
         raise _refused(file, name, f"returned the shape {shape} for {wanted[0]} examples")
-    mask = getattr(outputs, "_keras_mask", None)
+    mask = mask_of(outputs)
     if mask is not None and not shape[: mask.shape.rank].is_compatible_with(mask.shape):
         raise _refused(file, name, f"returned {shape}, and the output's mask is of {mask.shape}")
     return tf.cast(values, outputs.dtype)

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base.errors import DataError
+from shrink.base.keras_internals import mask_of
 from shrink.base.types import Array, Tensors
 from shrink.data.examples import Examples
 
@@ -65,7 +66,7 @@ def outputs_in_batches(
     for start in range(0, len(examples), batch_size):
         x, y = examples.arrays(np.arange(start, min(start + batch_size, len(examples))))
         outputs = call(x)
-        masks = [getattr(output, "_keras_mask", None) for output in outputs]
+        masks = [mask_of(output) for output in outputs]
         yield (
             [np.asarray(tf.cast(output, tf.float32)) for output in outputs],
             [np.asarray(part) for part in tf.nest.flatten(y)],

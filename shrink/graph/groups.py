@@ -257,17 +257,13 @@ def _partition(
     cells: dict[tuple[str, ...], list[int]] = {}
     for root, names in makers.items():
         cells.setdefault(tuple(names), []).append(root)
-    uses = _uses(layers)
-    return tuple(_group(names, np.sort(channels), uses, roots) for names, channels in cells.items())
-
-
-def _uses(layers: Mapping[str, LayerChannels]) -> list[tuple[str, int, WeightAxis]]:
-    return [
+    uses = [
         (layer.name, use.index, axis)
         for layer in layers.values()
         for use in layer.weights.values()
         for axis in use.axes
     ]
+    return tuple(_group(names, np.sort(channels), uses, roots) for names, channels in cells.items())
 
 
 def _group(

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.keras_internals import (
+    insert_layers,
+    is_functional,
+    is_symbolic,
+    made_by,
+    nodes_of,
+    own_weights,
+    parts_of,
+    takes_training,
+)
 from shrink.base.types import Tensors
 
 if TYPE_CHECKING:
@@ -92,8 +102,8 @@ class Network:
 
 def is_frozen(layer: keras.layers.Layer) -> bool:
     """Whether a layer, or a part of it, has weights that training would learn but must not."""
-    parts = list(layer._flatten_layers())
-    return any(not x.trainable and (x._trainable_weights or is_batch_norm(x)) for x in parts)
+    parts = parts_of(layer)
+    return any(not x.trainable and (own_weights(x) or is_batch_norm(x)) for x in parts)
 
 
 def is_batch_norm(layer: keras.layers.Layer) -> bool:
@@ -120,7 +130,7 @@ class _Reader:
         self._taken: set[str] = set(self._outputs.values())
         refs = []
         for tensor in model.inputs:
-            layer, ref = tensor._keras_history.layer, self._new(tensor)
+            layer, ref = made_by(tensor)[0], self._new(tensor)
             self._name(layer, model)
             self.network.inputs.append((layer, ref))
             refs.append(ref)
@@ -153,19 +163,18 @@ class _Reader:
         layers so.
         """
         known = {id(t): ref for t, ref in zip(model.inputs, inputs, strict=True)}
-        for depth in sorted(model._nodes_by_depth, reverse=True):
-            for node in model._nodes_by_depth[depth]:
-                if not node.is_input:
-                    self._add(node, known, model, training)
+        for node in nodes_of(model):
+            if not node.is_input:
+                self._add(node, known, model, training)
         return [known[id(t)] for t in model.outputs]
 
     def _add(self, node: Node, known: dict[int, Ref], owner: keras.Model, training: object) -> None:
         args, kwargs = map_tensors(lambda t: known[id(t)], (node.call_args, node.call_kwargs))
-        nested = getattr(node.layer, "_is_graph_network", False)
+        nested = is_functional(node.layer)
         own = args[1] if nested and len(args) > 1 else kwargs.get("training")
         if own is not None:
             training = own
-        elif training is not None and node.layer._expects_training_arg:
+        elif training is not None and takes_training(node.layer):
             kwargs = {**kwargs, "training": training}
         inputs = tuple(known[id(t)] for t in node.keras_inputs)
         outputs = tf.nest.flatten(node.outputs)
@@ -181,8 +190,8 @@ class _Reader:
 
 def _leaf(tensor: tf.Tensor) -> keras.layers.Layer:
     """Return the layer that makes a tensor, inside of nested models."""
-    layer, _, index = tensor._keras_history
-    return _leaf(layer.outputs[index]) if getattr(layer, "_is_graph_network", False) else layer
+    layer, _, index = made_by(tensor)
+    return _leaf(layer.outputs[index]) if is_functional(layer) else layer
 
 
 def map_tensors(
@@ -191,7 +200,7 @@ def map_tensors(
     """Return the structure with every Keras tensor or `Ref` in it replaced by `change` of it."""
 
     def leaf(value: Tensors) -> Tensors:
-        is_tensor = isinstance(value, Ref) or hasattr(value, "_keras_history")
+        is_tensor = isinstance(value, Ref) or is_symbolic(value)
         return change(value) if is_tensor else value
 
     return _map(leaf, structure)
@@ -212,7 +221,7 @@ def with_losses(model: keras.Model, other: keras.Model) -> keras.Model:
         model: functional.
         other: functional, of the same layers and inputs, such as one that ends earlier.
     """
-    nodes = [node for node in _nodes(model) if _adds(node.layer)]
+    nodes = [n for n in nodes_of(model) if type(n.layer).__name__ in ("AddLoss", "AddMetric")]
     known = {id(layer) for layer in other.layers}
     needed: dict[int, Node] = {}
     while nodes:
@@ -223,14 +232,5 @@ def with_losses(model: keras.Model, other: keras.Model) -> keras.Model:
     layers = {id(node.layer): node.layer for node in needed.values()}
     apart = [layer for key, layer in layers.items() if key not in known]
     if apart:
-        other._insert_layers(apart, list(needed.values()))
+        insert_layers(other, apart, list(needed.values()))
     return other
-
-
-def _nodes(model: keras.Model) -> Iterator[Node]:
-    for nodes in model._nodes_by_depth.values():
-        yield from nodes
-
-
-def _adds(layer: keras.layers.Layer) -> bool:
-    return type(layer).__name__ in ("AddLoss", "AddMetric")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
@@ -10,6 +9,15 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, first_line
+from shrink.base.keras_internals import (
+    input_structure,
+    insert_layers,
+    loss_functions,
+    output_structure,
+    own_state,
+    own_weights,
+    parts_of,
+)
 from shrink.base.types import Json, JsonObject
 from shrink.graph.groups import (
     ChannelGraph,
@@ -19,7 +27,6 @@ from shrink.graph.groups import (
     kept_shapes,
     matches,
 )
-from shrink.graph.initial import only_of_keras, weights_to_come
 from shrink.graph.network import Network, Ref, is_batch_norm, is_frozen, map_tensors
 
 Weights = dict[str, list[np.ndarray]]
@@ -133,11 +140,9 @@ def _copied(
         for key in built
         if is_frozen(old[key]) and (key in cut or key in behind_change - {*excluded})
     }
-    assigned = not fresh and only_of_keras(network.layers())
-    with weights_to_come() if assigned else contextlib.nullcontext():
-        # As guides to transfer learning have it: few updates are too few for new statistics.
-        training = {**dict.fromkeys(thawed, False), **dict.fromkeys(behind_new, None)}
-        model = connect(network, built, without, aliases, batch_norm=training)
+    # As guides to transfer learning have it: few updates are too few for new statistics.
+    training = {**dict.fromkeys(thawed, False), **dict.fromkeys(behind_new, None)}
+    model = connect(network, built, without, aliases, batch_norm=training)
     for key, arrays in weights.items():
         kept = _kept(old[key], key in behind_new) if fresh else [True] * len(arrays)
         values = arrays
@@ -174,12 +179,12 @@ def keeps_state(layer: keras.layers.Layer) -> bool:
     """Whether a copy with new weights keeps some of a layer's, batch normalizations aside."""
     if is_frozen(layer):
         return True
-    parts = layer._flatten_layers()
-    return any(part._non_trainable_weights for part in parts if not is_batch_norm(part))
+    parts = parts_of(layer)
+    return any(own_state(part) for part in parts if not is_batch_norm(part))
 
 
 def _learns(layer: keras.layers.Layer) -> bool:
-    return any(part.trainable and part._trainable_weights for part in layer._flatten_layers())
+    return any(part.trainable and own_weights(part) for part in parts_of(layer))
 
 
 def _kept(layer: keras.layers.Layer, behind_new: bool) -> list[bool]:
@@ -191,10 +196,10 @@ def _kept(layer: keras.layers.Layer, behind_new: bool) -> list[bool]:
     """
     learned = {
         id(weight)
-        for part in layer._flatten_layers()
+        for part in parts_of(layer)
         for weight in (
-            *(part._trainable_weights if part.trainable else ()),
-            *(part._non_trainable_weights if behind_new and is_batch_norm(part) else ()),
+            *(own_weights(part) if part.trainable else ()),
+            *(own_state(part) if behind_new and is_batch_norm(part) else ()),
         )
     }
     return [id(weight) not in learned for weight in layer.weights]
@@ -341,8 +346,8 @@ def connect(
     outputs = [tensor(ref) for ref in network.outputs]
     model = network.model
     connected = keras.Model(
-        tf.nest.pack_sequence_as(model._nested_inputs, inputs),
-        tf.nest.pack_sequence_as(model._nested_outputs, outputs),
+        tf.nest.pack_sequence_as(input_structure(model), inputs),
+        tf.nest.pack_sequence_as(output_structure(model), outputs),
         name=model.name,
     )
     _add_losses(connected, {id(call.layer) for call in network.calls}, built)
@@ -356,12 +361,12 @@ def _add_losses(
     layers = [built[key] for key in called if key in built and built[key].inbound_nodes]
     known = {id(layer) for layer in model.layers}
     if apart := [layer for layer in layers if id(layer) not in known]:
-        model._insert_layers(apart, [node for layer in layers for node in layer.inbound_nodes])
+        insert_layers(model, apart, [node for layer in layers for node in layer.inbound_nodes])
 
 
 def _refuse_loss_functions(network: Network) -> None:
     for model in (network.model, *network.nested):
-        if model._callable_losses:
+        if loss_functions(model):
             raise ModelError(
                 f"a loss was added to {model.name!r} as a function, which would go on to look at "
                 "the weights of the old model",

@@ -15,6 +15,7 @@ import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, RecipeError
+from shrink.base.keras_internals import own_weights, parts_of
 from shrink.graph.groups import ChannelGraph, Group, find_groups, matches
 from shrink.graph.layers import COPY_RULES
 from shrink.graph.network import Call, Network, Ref, is_batch_norm, read_network
@@ -308,7 +309,7 @@ def stages(blocks: Sequence[Block]) -> list[list[Block]]:
 
 def _segments(network: Network) -> list[Block]:
     """Return what lies between neighbouring cuts; stretches that make an output are left out."""
-    last_use = _last_uses(network)
+    last_use = {ref.index: index for index, call in enumerate(network.calls) for ref in call.inputs}
     outputs = {ref.index for ref in network.outputs}
     alive = {ref.index: ref for _, ref in network.inputs if ref.index in last_use}
     segments, calls = [], []
@@ -327,11 +328,6 @@ def _segments(network: Network) -> list[Block]:
     if start is not None and calls:
         segments.append(Block(tuple(calls), start, calls[-1].outputs[0]))
     return segments
-
-
-def _last_uses(network: Network) -> dict[int, int]:
-    """Return the index of the last call that reads each tensor."""
-    return {ref.index: index for index, call in enumerate(network.calls) for ref in call.inputs}
 
 
 def _joins(block: Block, segment: Block) -> bool:
@@ -354,14 +350,14 @@ def _has_kernel(layer: keras.layers.Layer, among_others: bool) -> bool:
     A layer of another class with a weight of two axes may be a dense layer, or add a position
     embedding: it has a kernel among the layers of a branch, and none by itself.
     """
-    parts = list(layer._flatten_layers())
+    parts = parts_of(layer)
     if any(isinstance(part, _WITH_KERNEL) for part in parts):
         return True
     return among_others and any(
         weight.shape.rank > 1
         for part in parts
         if not isinstance(part, (*_BY_CHANNEL, L.Embedding)) and not is_batch_norm(part)
-        for weight in part._trainable_weights
+        for weight in own_weights(part)
     )
 
 

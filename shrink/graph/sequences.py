@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.keras_internals import attention_parts, has_constants, heads_and_shape
 from shrink.graph.channels import (
     Channels,
     Edit,
@@ -74,7 +75,7 @@ def _obstacle(site: Site) -> str | None:
         return "it is called with a mask"
     if getattr(site.layer, "data_format", "channels_last") == "channels_first":
         return "channels_first"
-    if getattr(site.layer, "_num_constants", None) or not all(c.is_last for c in site.inputs):
+    if has_constants(site.layer) or not all(c.is_last for c in site.inputs):
         return "it works along another axis than its input's channels"
     return None
 
@@ -152,14 +153,17 @@ def multi_head_attention(site: Site) -> Effect:
     """
     inputs = _inputs(site)
     layer = site.layer
-    if inputs is None or layer._output_shape is not None or len(site.call.outputs) > 1:
+    count, output_shape = heads_and_shape(layer)
+    if inputs is None or output_shape is not None or len(site.call.outputs) > 1:
         return site.protect(f"{site.name}: attention with masks, scores or an output shape")
-    heads = site.produce(layer._num_heads)
+    heads = site.produce(count)
     query = inputs["query"].labels
     weights = [
-        *_projection(site, layer._query_dense, inputs["query"], heads),
-        *_projection(site, layer._key_dense, inputs["key"], heads),
-        *_projection(site, layer._value_dense, inputs["value"], heads),
+        *(
+            use
+            for name in ("query", "key", "value")
+            for use in _projection(site, attention_parts(layer)[name], inputs[name], heads)
+        ),
         *_output(site, heads, query),
     ]
     sizes = [
@@ -191,7 +195,7 @@ def _projection(
 
 
 def _output(site: Site, heads: Labels, query: Labels) -> list[WeightUse]:
-    dense = site.layer._output_dense
+    dense = attention_parts(site.layer)["output"]
     axes = (WeightAxis(0, heads, "input"), WeightAxis(2, query, "output"))
     return _uses(site, dense, axes, WeightAxis(0, query, "channel"), positions(site.output))
 

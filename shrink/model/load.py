@@ -17,9 +17,9 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, ShrinkError, first_line
+from shrink.base.keras_internals import is_functional, parts_of
 from shrink.base.types import Json
 from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
-from shrink.graph.initial import weights_to_come
 from shrink.graph.scale import check_scale, scaled, student_notes
 from shrink.model.archive import weights_where_they_lie
 from shrink.model.keras3.convert import (
@@ -129,11 +129,9 @@ def load_model(path: Path, trust: Trust = NO_TRUST) -> keras.Model:
 
     def load(file: Path, classes: Mapping[str, type] = _NO_CLASSES) -> keras.Model:
         known = {**classes, **objects}
-        # Without layers of others, all that is random in a model is the weights of its file.
-        own = not (known or unsafe or path.is_dir())
-        with weights_where_they_lie(file), weights_to_come() if own else contextlib.nullcontext():
+        with weights_where_they_lie(file):
             model = keras.models.load_model(file, custom_objects=known, compile=False, **unsafe)
-        for layer in model._flatten_layers() if isinstance(model, keras.Model) else ():
+        for layer in parts_of(model) if isinstance(model, keras.Model) else ():
             if isinstance(layer, keras.layers.Discretization):
                 layer.finalize_state()  # Keras restores its summary, and no boundaries from it
         return model
@@ -218,7 +216,7 @@ def build_model(
         model = build(**arguments)
     if any(each.__module__.startswith("keras.") for each in type(model).__mro__):
         return _from_keras3(model, path, function)
-    subclassed = isinstance(model, keras.Model) and not model._is_graph_network
+    subclassed = isinstance(model, keras.Model) and not is_functional(model)
     if as_graph and subclassed:
         return subclassed_model(model, path)
     return _checked(model, path)
@@ -266,7 +264,7 @@ def _checked(model: object, path: Path) -> keras.Model:
             f"this is a {type(model).__module__}.{type(model).__name__}, not a Keras model",
             subject=path,
         )
-    if not getattr(model, "_is_graph_network", False):
+    if not is_functional(model):
         raise _subclassed(
             path,
             "; as it is it can be the teacher of a student that has one, and `shrink export "
@@ -289,7 +287,7 @@ def check_stateless(model: keras.Model, path: Path) -> None:
     Examples are independent here; measured in sequence, each would begin from the state of another.
     The TFLite converter cannot keep such a state either.
     """
-    layers = model._flatten_layers() if isinstance(model, keras.Model) else ()
+    layers = parts_of(model) if isinstance(model, keras.Model) else ()
     names = [x.name for x in layers if isinstance(x, keras.layers.RNN) and x.stateful]
     if names:
         raise ModelError(

@@ -10,6 +10,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.base.keras_internals import made_by, mask_of, node_of
 from shrink.base.types import JsonObject
 from shrink.graph.network import Network, read_network, with_losses
 from shrink.model.output_kind import output_kinds
@@ -122,7 +123,7 @@ def takes_logarithm(model: keras.Model) -> bool:
 
 
 def _no_logits(model: keras.Model, index: int, kind: str) -> ModelError:
-    layer = model.outputs[index]._keras_history.layer
+    layer = made_by(model.outputs[index])[0]
     activation = getattr(getattr(layer, "activation", None), "__name__", type(layer).__name__)
     return ModelError(
         f"the model {model.name!r} ends in {activation}; distillation needs logits or a {kind}",
@@ -152,10 +153,10 @@ def _before_activation(
             hint="leave that layer out",
         )
     tensor = network.model.outputs[index]
-    node = tensor._keras_history.layer._inbound_nodes[tensor._keras_history.node_index]
+    node = node_of(tensor)
     is_function = node.layer is layer and len(tf.nest.flatten(node.keras_inputs)) == 1
     is_softmax = kind == "softmax" and type(layer) is L.Softmax and layer.axis == -1
-    is_softmax = is_softmax and getattr(tensor, "_keras_mask", None) is None
+    is_softmax = is_softmax and mask_of(tensor) is None
     function = None if isinstance(layer, L.Lambda) else getattr(layer, "function", None)
     if is_function and (is_softmax or _computes(function, kind)):
         return tf.nest.flatten(node.keras_inputs)[0]

@@ -15,6 +15,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.base.keras_internals import unbuilt_input_shape
 from shrink.base.types import Tensors
 from shrink.tflite.names import natural_order
 from shrink.tflite.serving import load_signature, traced
@@ -121,7 +122,7 @@ def _input_spec(model: keras.Model, path: Path) -> Tensors:
         saved = None
     if saved is not None:
         return saved[0][0]
-    shape = getattr(model, "_build_input_shape", None)
+    shape = unbuilt_input_shape(model)
     if shape is not None:
         return tf.TensorSpec(shape, tf.float32)
     raise ModelError(

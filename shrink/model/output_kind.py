@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
+from shrink.base.keras_internals import input_structure
 from shrink.base.types import Array
 from shrink.tflite.lazy import keras, tf
 from shrink.tflite.model import Operator, Subgraph, read
@@ -136,7 +137,7 @@ def output_kinds(model: keras.Model) -> list[OutputKind | None]:
     specs = [tf.TensorSpec(each.shape, each.dtype) for each in model.inputs]
 
     def ask(*tensors: tf.Tensor) -> list[tf.Tensor]:
-        inputs = tf.nest.pack_sequence_as(model._nested_inputs, list(tensors))
+        inputs = tf.nest.pack_sequence_as(input_structure(model), list(tensors))
         return [tf.identity(each) for each in tf.nest.flatten(model(inputs, training=False))]
 
     graph = traced(ask).get_concrete_function(*specs).graph

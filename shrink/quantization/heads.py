@@ -13,6 +13,7 @@ import numpy as np
 import tf_keras as keras
 
 from shrink.base.errors import StageError, listed
+from shrink.base.keras_internals import made_by, node_of
 from shrink.base.types import Array
 
 FEW_STEPS = 16
@@ -90,14 +91,12 @@ def split_outputs(model: keras.Model) -> keras.Model:
     Raises:
         StageError: it does not end in one output that a Concatenate layer makes of its last axis.
     """
-    layer, node = None, None
-    if len(model.outputs) == 1:
-        layer, node, _ = model.outputs[0]._keras_history
+    layer = made_by(model.outputs[0])[0] if len(model.outputs) == 1 else None
     rank = None if layer is None else len(model.outputs[0].shape)
     if not isinstance(layer, keras.layers.Concatenate) or layer.axis not in (-1, (rank or 0) - 1):
         raise StageError(
             "split_outputs needs a model that ends in one Concatenate layer over its last axis",
             hint="leave split_outputs out, or build the model with an output for each part",
         )
-    parts = layer._inbound_nodes[node].keras_inputs
+    parts = node_of(model.outputs[0]).keras_inputs
     return keras.Model(model.inputs, list(parts), name=model.name)

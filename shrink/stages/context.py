@@ -373,11 +373,11 @@ class StageContext:
             Planned: the context is for planning; nothing was trained.
         """
         from shrink.engine.fit import train
+        from shrink.engine.microbatch import TrainingSetup
         from shrink.engine.objective import METRICS
         from shrink.engine.plan_training import plan_training
         from shrink.engine.recovery import Watcher
         from shrink.engine.resume import Recovery
-        from shrink.engine.trainer import TrainingSetup
         from shrink.pruning.masks import frozen_masks
         from shrink.pruning.sharing import keep_shared
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from shrink.base.errors import DataError
 from shrink.base.figures import LOSS
+from shrink.base.keras_internals import mask_of, parts_of
 from shrink.base.metrics import is_mean
 from shrink.base.types import Array, Tensors, leaves
 from shrink.contract.report import Guess
@@ -51,7 +52,7 @@ class OutputMasks:
         @tf.function(reduce_retracing=True)
         def masks(x: Tensors) -> list[tf.Tensor | None]:
             outputs = tf.nest.flatten(model(x, training=False))
-            return [getattr(output, "_keras_mask", None) for output in outputs]
+            return [mask_of(output) for output in outputs]
 
         self._masks = masks
 
@@ -387,7 +388,7 @@ def _input_range(examples: Examples) -> tuple[float | None, float | None]:
 
 def _rescales(model: keras.Model) -> bool:
     scaling = (keras.layers.Rescaling, keras.layers.Normalization)
-    return any(isinstance(layer, scaling) for layer in model._flatten_layers())
+    return any(isinstance(layer, scaling) for layer in parts_of(model))
 
 
 def _only_in(dataset: Dataset, here: Examples, there: Examples) -> tuple[str, ...]:

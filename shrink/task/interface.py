@@ -11,6 +11,7 @@ import numpy as np
 
 from shrink.base.errors import DataError
 from shrink.base.foreign import Json
+from shrink.base.keras_internals import calls_of, parts_of
 from shrink.base.losses import ignored_class, kind_of_loss, loss_of
 from shrink.base.types import Array, Tensors, leaves
 from shrink.contract.details import TensorType, Usage
@@ -287,8 +288,8 @@ def _looking_up(model: keras.Model) -> Iterator[keras.layers.Layer]:
     """Yield the layers that look a model's inputs up, as they come in."""
     inputs = set(map(id, getattr(model, "inputs", None) or ()))
     kinds = tuple(getattr(keras.layers, name) for name in _LOOK_UPS)
-    for layer in model._flatten_layers():
-        fed = leaves([node.keras_inputs for node in layer._inbound_nodes])
+    for layer in parts_of(model):
+        fed = leaves([node.keras_inputs for node in calls_of(layer)])
         if isinstance(layer, kinds) and any(id(tensor) in inputs for tensor in fed):
             yield layer
 

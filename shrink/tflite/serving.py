@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError
+from shrink.base.keras_internals import is_functional, mask_of, parts_of
 from shrink.base.types import Json, JsonObject, Tensors
 from shrink.tflite.names import natural_order, output_names, signature_names
 
@@ -161,7 +162,7 @@ _CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers
 
 def has_graph(layer: keras.layers.Layer) -> bool:
     """Tell functional and sequential models from subclassed ones, which cannot be cloned."""
-    return isinstance(layer, keras.Model) and bool(layer._is_graph_network)
+    return isinstance(layer, keras.Model) and bool(is_functional(layer))
 
 
 def names_of(model: keras.Model, chosen: Callable[[keras.layers.Layer], bool]) -> list[str]:
@@ -182,7 +183,7 @@ def is_loop(layer: keras.layers.Layer) -> bool:
     inner = _without_wrapper(layer)
     if not isinstance(inner, keras.layers.RNN) or inner.unroll:
         return False
-    masked = any(getattr(tensor, "_keras_mask", None) is not None for tensor in _given(layer))
+    masked = any(mask_of(tensor) is not None for tensor in _given(layer))
     begun = any(len(tf.nest.flatten(node.input_tensors)) > 1 for node in layer.inbound_nodes)
     return masked or begun or not _is_one_operator(inner)
 
@@ -327,7 +328,7 @@ def _clone(layer: keras.layers.Layer, *, to_integers: bool) -> keras.layers.Laye
 
 
 def _has_mixed_precision(model: keras.Model) -> bool:
-    parts = model._flatten_layers()
+    parts = parts_of(model)
     return has_graph(model) and any(part.compute_dtype != part.variable_dtype for part in parts)
 
 

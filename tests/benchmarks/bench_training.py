@@ -20,8 +20,11 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.engine.microbatch import MicroBatchTrainer
+from shrink.engine.config import TrainingConfig
+from shrink.engine.devices import open_devices
+from shrink.engine.microbatch import MicroBatchTrainer, TrainingSetup
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.planner import BatchPlan
 from shrink.engine.recovery import Retries
 from tests.benchmarks.harness import by_turns, say
 
@@ -78,14 +81,16 @@ def plain(model: Any) -> Any:
 def engine(model: Any, batch_size: int, micro_batch_size: int) -> Any:
     """Put a model under the training loop."""
     trainer = MicroBatchTrainer(
-        model,
-        SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-        ["accuracy"],
-        micro_batch_size=micro_batch_size,
-        most_rows=batch_size,
-        never_empty=True,
+        TrainingSetup(
+            model,
+            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+            TrainingConfig(),
+            open_devices(TrainingConfig()),
+            ["accuracy"],
+        ),
+        BatchPlan(1, batch_size, micro_batch_size, never_empty=True),
         # As in a real run, each step keeps what it takes to be made again.
-        retries=Retries(lambda step: iter(())),
+        Retries(lambda step: iter(())),
     )
     trainer.compile(optimizer=keras.optimizers.Adam())
     trainer.optimizer.build(model.trainable_variables)

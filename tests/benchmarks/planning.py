@@ -11,13 +11,14 @@ from shrink.base.errors import ResourceError
 from shrink.data.pipeline import training_batches
 from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import Devices, open_devices
+from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_step
 from shrink.engine.planner import BatchPlan, predict, search
 from shrink.engine.probe import TrainingStep, ZeroExamples
 from shrink.engine.recovery import Retries
 from shrink.engine.small_tensors_watch import SmallTensorsWatch
-from shrink.engine.trainer import TrainingSetup, build_trainer
+from shrink.engine.trainer import build_trainer
 from shrink.measure.training_peak import TrainingPeak
 from tests.benchmarks.architectures import ARCHITECTURES, loss_of, specs
 

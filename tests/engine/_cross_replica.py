@@ -18,10 +18,10 @@ from shrink.engine import accumulate
 from shrink.engine.config import BatchNormMode, OptimizerConfig, TrainingConfig
 from shrink.engine.devices import Devices, distribute_batches, open_devices
 from shrink.engine.fit import train
-from shrink.engine.microbatch import MicroBatchTrainer
+from shrink.engine.microbatch import MicroBatchTrainer, TrainingSetup
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.planner import BatchPlan
 from shrink.engine.record import TrainingRecord
-from shrink.engine.trainer import TrainingSetup
 from tests.engine._exactness import difference
 from tests.engine._scenarios import ArrayExamples
 from tests.tflite.toys import to_float32
@@ -338,10 +338,10 @@ def two_losses(devices: Devices) -> dict[str, Any]:
         model.set_weights(start)
         losses = ["sparse_categorical_crossentropy", "mean_squared_error"]
         trainer = MicroBatchTrainer(
-            model,
-            SupervisedObjective(losses, from_logits=True),
-            micro_batch_size=5,
-            most_rows=BATCH_SIZE // devices.replicas,
+            TrainingSetup(
+                model, SupervisedObjective(losses, from_logits=True), TrainingConfig(), devices
+            ),
+            BatchPlan(1, BATCH_SIZE // devices.replicas, 5, never_empty=False),
         )
         trainer.compile(optimizer=keras.optimizers.SGD(0.1, momentum=0.9))
         trainer.optimizer.build(model.trainable_variables)

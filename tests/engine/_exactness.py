@@ -11,8 +11,9 @@ import tf_keras as keras
 
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, distribute_batches, open_devices, smallest_batch
-from shrink.engine.microbatch import MicroBatchTrainer
+from shrink.engine.microbatch import MicroBatchTrainer, TrainingSetup
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.planner import BatchPlan
 
 Arrays = tuple[Any, ...]
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
@@ -90,12 +91,19 @@ def train_by_engine(
         model = build()
         model.set_weights(start)
         trainer = MicroBatchTrainer(
-            model,
-            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-            ["accuracy"],
-            micro_batch_size=min(micro_batch_size, rows),
-            most_rows=rows,
-            never_empty=smallest >= devices.replicas and not keras_shares,
+            TrainingSetup(
+                model,
+                SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+                TrainingConfig(),
+                devices,
+                ["accuracy"],
+            ),
+            BatchPlan(
+                1,
+                rows,
+                min(micro_batch_size, rows),
+                never_empty=smallest >= devices.replicas and not keras_shares,
+            ),
         )
         trainer.compile(optimizer=OPTIMIZERS[optimizer]())
         trainer.optimizer.build(model.trainable_variables)

@@ -13,8 +13,9 @@ import tf_keras as keras
 
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import distribute_batches, open_devices
-from shrink.engine.microbatch import MicroBatchTrainer
+from shrink.engine.microbatch import MicroBatchTrainer, TrainingSetup
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.planner import BatchPlan
 from tests.engine._exactness import difference
 
 COUNT, STEPS, WIDTH = 14, 5, 4
@@ -101,12 +102,10 @@ def _compare(
         model = _model()
         model.set_weights(start)
         trainer = MicroBatchTrainer(
-            model,
-            SupervisedObjective(key, from_logits=True),
-            [],
-            micro_batch_size=min(micro_batch_size, rows),
-            most_rows=rows,
-            never_empty=True,
+            TrainingSetup(
+                model, SupervisedObjective(key, from_logits=True), TrainingConfig(), devices
+            ),
+            BatchPlan(1, rows, min(micro_batch_size, rows), never_empty=True),
         )
         trainer.compile(optimizer=keras.optimizers.SGD(RATE))
         trainer.optimizer.build(model.trainable_variables)

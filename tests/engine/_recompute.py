@@ -13,9 +13,9 @@ from shrink.data.dataset import Dataset
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.fit import train
+from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
-from shrink.engine.trainer import TrainingSetup
 from tests.engine._scenarios import ArrayExamples
 
 SIDE, BATCH_SIZE = 32, 32

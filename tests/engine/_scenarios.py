@@ -16,9 +16,9 @@ from shrink.data.pipeline import training_batches
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, distribute_batches, open_devices
 from shrink.engine.fit import train
-from shrink.engine.microbatch import MicroBatchTrainer
+from shrink.engine.microbatch import MicroBatchTrainer, TrainingSetup
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.trainer import TrainingSetup
+from shrink.engine.planner import BatchPlan
 from tests.engine._exactness import (
     OPTIMIZERS,
     difference,
@@ -188,11 +188,8 @@ def masked(devices: Devices) -> dict[str, float]:
 def _fit(model: Any, devices: Devices, hooks: list[Any]) -> None:
     with devices.scope():
         trainer = MicroBatchTrainer(
-            model,
-            _objective(),
-            micro_batch_size=5,
-            most_rows=BATCH_SIZE // devices.replicas,
-            after_update=hooks,
+            TrainingSetup(model, _objective(), TrainingConfig(), devices, after_update=hooks),
+            BatchPlan(1, BATCH_SIZE // devices.replicas, 5, never_empty=False),
         )
         trainer.compile(optimizer=OPTIMIZERS["adam"]())
         trainer.optimizer.build(model.trainable_variables)
@@ -351,10 +348,8 @@ def _train_with_smaller(
     steps = -(-len(data.train) // BATCH_SIZE)
     with devices.scope():
         trainer = MicroBatchTrainer(
-            model,
-            _objective(),
-            micro_batch_size=first,
-            most_rows=BATCH_SIZE // devices.replicas,
+            TrainingSetup(model, _objective(), config, devices),
+            BatchPlan(1, BATCH_SIZE // devices.replicas, first, never_empty=False),
         )
         trainer.compile(optimizer=keras.optimizers.Adam(1e-3))
     batches = training_batches(

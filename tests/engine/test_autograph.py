@@ -13,8 +13,8 @@ from tensorflow.python.autograph.pyct.transpiler import PyToPy
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
+from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.trainer import TrainingSetup
 from tests.engine._scenarios import dataset
 
 

@@ -16,8 +16,8 @@ from shrink.engine.class_weights import class_weights_of, with_class_weights
 from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
+from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.trainer import TrainingSetup
 from tests.engine._scenarios import ArrayExamples
 
 RANDOM = np.random.default_rng(0)

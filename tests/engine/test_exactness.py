@@ -15,9 +15,9 @@ from shrink.engine.config import BatchNormMode, TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.exactness import inexact_because, synchronising_layers
 from shrink.engine.fit import train
+from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
-from shrink.engine.trainer import TrainingSetup
 from tests.engine._scenarios import ArrayExamples
 
 

@@ -18,10 +18,10 @@ from shrink.engine.batch_norm import frozen_statistics
 from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
+from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import plan_batches
 from shrink.engine.record import TrainingRecord
-from shrink.engine.trainer import TrainingSetup
 from tests.engine._scenarios import ArrayExamples, dataset
 
 TRAINING_KEYS = {

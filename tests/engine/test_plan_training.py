@@ -12,10 +12,10 @@ from shrink.base.types import Spec
 from shrink.contract.job import MicroBatchPlan
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
+from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_validation
 from shrink.engine.probe import TrainingStep, ZeroExamples
-from shrink.engine.trainer import TrainingSetup
 
 MICRO_BATCH = 16
 

@@ -13,6 +13,7 @@ from tensorflow.python.framework import ops
 
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import open_devices
+from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import BatchPlan
 from shrink.engine.recovery import (
@@ -22,7 +23,7 @@ from shrink.engine.recovery import (
     is_out_of_memory,
     needs_fresh_process,
 )
-from shrink.engine.trainer import TrainingSetup, build_trainer
+from shrink.engine.trainer import build_trainer
 from tests.engine._run import run_in_fresh_process
 from tests.forks import call
 

@@ -22,11 +22,11 @@ from shrink.engine.checkpoint import CheckpointFolder
 from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
+from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import Watcher
 from shrink.engine.resume import Cadence, Recovery
-from shrink.engine.trainer import TrainingSetup
 from shrink.pruning.masks import Masks, polynomial
 from tests.engine._scenarios import dataset
 

@@ -21,6 +21,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, first_line
+from shrink.base.keras_internals import own_state, own_weights, parts_of
 from shrink.base.types import Array, Json, JsonObject, Tensors
 from shrink.model.keras3.dequantization import float_weights
 from shrink.model.keras3.graph import ConvertedModel, build_model
@@ -174,7 +175,7 @@ def _assign_part(
     converted: ConvertedLayer | None = None,
 ) -> None:
     """Assign a layer's own variables, then those of the layers inside."""
-    own = [*layer._trainable_weights, *layer._non_trainable_weights]
+    own = [*own_weights(layer), *own_state(layer)]
     groups: Mapping[str, h5py.Group] = {} if group is None else group
     stored = groups.get("vars", {})
     values = float_weights(layer, [_array(stored[key]) for key in sorted(stored, key=int)])
@@ -233,7 +234,7 @@ def changes_in_words(model: keras.Model, config: Json) -> str:
         config: that of the file.
     """
     policies, dropped = set[str](), list[str]()
-    kept = {type(layer).__name__ for layer in model._flatten_layers()}
+    kept = {type(layer).__name__ for layer in parts_of(model)}
     for item in _objects(config):
         settings = item.get("config")
         if not isinstance(settings, Mapping):
@@ -326,7 +327,7 @@ def _make_comparable(original: keras3.Model) -> str:
     import keras as keras3
 
     coarse = set()
-    for layer in original._flatten_layers():
+    for layer in parts_of(original):
         if getattr(layer, "inputs_quantizer", None) is not None:
             layer.inputs_quantizer = None
         if getattr(layer, "quantization_mode", None) == "float8":
@@ -346,7 +347,7 @@ def random_inputs(model: keras.Model) -> list[Array]:
     looks something up.
     """
     random = np.random.default_rng(0)
-    looked_up = any(isinstance(layer, _LOOKING_UP) for layer in model._flatten_layers())
+    looked_up = any(isinstance(layer, _LOOKING_UP) for layer in parts_of(model))
     arrays = []
     for tensor in model.inputs:
         shape = [2, *(length or _OPEN_LENGTH for length in tensor.shape[1:])]

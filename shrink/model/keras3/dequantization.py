@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import tf_keras as keras
 
+from shrink.base.keras_internals import own_state, own_weights
 from shrink.base.types import Array
 from shrink.model.keras3.layers import UnsupportedLayerError
 
@@ -30,7 +31,7 @@ def float_weights(layer: keras.layers.Layer, values: Sequence[Array]) -> Sequenc
     Raises:
         UnsupportedLayerError: the file lacks what decodes a kernel.
     """
-    own = [*layer._trainable_weights, *layer._non_trainable_weights]
+    own = [*own_weights(layer), *own_state(layer)]
     if not isinstance(layer, _KINDS) or len(values) <= len(own):
         return values
     has_bias = len(own) == 2

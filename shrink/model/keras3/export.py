@@ -11,7 +11,7 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError
 from shrink.base.types import Json, Tensors
-from shrink.graph.network import Call, Network, Ref, map_tensors, read_network
+from shrink.graph.network import Call, Network, map_tensors, read_network
 from shrink.model.keras3.convert import CLOSE, largest_difference, random_inputs
 
 _RENAMED = {("LeakyReLU", "alpha"): "negative_slope"}
@@ -47,7 +47,10 @@ def to_keras3(model: keras.Model) -> keras3.Model:
         ModelError: a layer has no counterpart in Keras 3, or the outputs differ.
     """
     network = read_network(model)
-    tensors = {ref.index: _input(layer, ref, network) for layer, ref in network.inputs}
+    tensors = {
+        ref.index: keras3.Input(ref.shape[1:], dtype=layer.dtype, name=network.name(layer))
+        for layer, ref in network.inputs
+    }
     built: dict[int, Callable[..., Tensors]] = {}
     for call in network.calls:
         outputs = _called(call, network, tensors, built)
@@ -69,10 +72,6 @@ def to_keras3(model: keras.Model) -> keras3.Model:
                 hint="report it with the model; nothing was written",
             )
     return made
-
-
-def _input(layer: keras.layers.Layer, ref: Ref, network: Network) -> keras3.KerasTensor:
-    return keras3.Input(ref.shape[1:], dtype=layer.dtype, name=network.name(layer))
 
 
 def _called(
@@ -130,14 +129,11 @@ def _settings(layer: keras.layers.Layer, made: type[keras3.layers.Layer]) -> dic
         name = _RENAMED.get((kind, key), key)
         if name in taken:
             settings[name] = value
-        elif not (value in _IDLE_VALUES or (key, value) == ("groups", 1) or _initial(key)):
+        elif not (
+            value in _IDLE_VALUES or (key, value) == ("groups", 1) or key.endswith("_initializer")
+        ):
             raise _unsupported(layer, f"Keras 3 has no setting for {key}={value!r}")
     return settings
-
-
-def _initial(key: str) -> bool:
-    """Whether a setting only says what the weights were before they were trained."""
-    return key.endswith("_initializer")
 
 
 def _slice(tensor: keras3.KerasTensor, slice_spec: Json) -> keras3.KerasTensor:

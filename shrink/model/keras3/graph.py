@@ -9,6 +9,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import first_line
+from shrink.base.keras_internals import made_by
 from shrink.base.types import Json, JsonObject, Tensors
 from shrink.model.keras3.layers import (
     HALF,
@@ -109,7 +110,7 @@ def _layers_of(
 
 
 def _entry(tensor: tf.Tensor) -> keras.layers.Layer:
-    return tensor._keras_history.layer
+    return made_by(tensor)[0]
 
 
 def _is_single(item: ConvertedLayer | ConvertedModel) -> bool:

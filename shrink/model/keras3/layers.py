@@ -16,6 +16,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import first_line
+from shrink.base.keras_internals import node_of, rename
 from shrink.base.types import Json, JsonObject, Tensors
 
 Activation: TypeAlias = Callable[[Tensors], tf.Tensor]
@@ -37,7 +38,7 @@ def rename_added_layers(outputs: Tensors, own: Iterable[keras.layers.Layer]) -> 
         if id(layer) in own_layers:
             continue
         names = itertools.chain([layer.name], (f"{layer.name}_{n}" for n in itertools.count(1)))
-        layer._name = next(name for name in names if name not in taken)
+        rename(layer, next(name for name in names if name not in taken))
         taken.add(layer.name)
 
 
@@ -45,17 +46,16 @@ def _layers_before(tensors: list[tf.Tensor]) -> Iterator[keras.layers.Layer]:
     """Yield every layer that these tensors come from, once."""
     seen: set[int] = set()
     yielded: set[int] = set()
-    waiting = [tensor._keras_history for tensor in tensors]
+    waiting = [*tensors]
     while waiting:
-        history = waiting.pop()
-        node = history.layer._inbound_nodes[history.node_index]
+        node = node_of(waiting.pop())
         if id(node) in seen:
             continue
         seen.add(id(node))
-        if id(history.layer) not in yielded:
-            yielded.add(id(history.layer))
-            yield history.layer
-        waiting.extend(tensor._keras_history for tensor in node.keras_inputs)
+        if id(node.layer) not in yielded:
+            yielded.add(id(node.layer))
+            yield node.layer
+        waiting += node.keras_inputs
 
 
 def plain_value(value: Json, tensor: Callable[[str, int, int], tf.Tensor] | None = None) -> Json:

@@ -26,9 +26,10 @@ from tensorflow_model_optimization.python.core.quantization.keras import (
 from tensorflow_model_optimization.python.core.sparsity.keras import prune, pruning_wrapper
 
 from shrink.base.errors import ModelError
+from shrink.base.keras_internals import layers_of
 from shrink.base.types import Json, JsonObject
 from shrink.contract.trained_range import TrainedRange
-from shrink.graph.network import Call, read_network
+from shrink.graph.network import read_network
 from shrink.graph.rebuild import connect
 from shrink.model.keras3.convert import largest_difference, random_inputs
 from shrink.model.tfmot.files import write_loadable
@@ -96,7 +97,7 @@ def import_tfmot(wrapped: keras.Model, path: Path) -> Imported:
         return Imported(wrapped, (), "")
     arrays = random_inputs(wrapped)
     before = _outputs(wrapped, arrays)
-    for layer in wrapped._flatten_layers(include_self=False, recursive=True):
+    for layer in layers_of(wrapped):
         if isinstance(layer, pruning_wrapper.PruneLowMagnitude):
             for weight, mask, _ in layer.pruning_vars:
                 weight.assign(weight * mask)
@@ -128,7 +129,7 @@ def import_tfmot(wrapped: keras.Model, path: Path) -> Imported:
 def _counts(model: keras.Model) -> dict[type, int]:
     """Return how many wrappers of each kind there are."""
     counts: dict[type, int] = {}
-    for layer in model._flatten_layers(include_self=False, recursive=True):
+    for layer in layers_of(model):
         for kind in _WORDS:
             if isinstance(layer, kind):
                 counts[kind] = counts.get(kind, 0) + 1
@@ -161,7 +162,9 @@ def _float_model(model: keras.Model) -> tuple[keras.Model, tuple[TrainedRange, .
     ]
     skipped = {id(call) for call in passed}
     built = {
-        id(layer): _plain(layer) for layer in network.layers() if not _is_passed(layer, passed)
+        id(layer): _plain(layer)
+        for layer in network.layers()
+        if not any(call.layer is layer for call in passed)
     }
     plain = connect(network, built, skipped, aliases)
     for layer in network.layers():
@@ -169,10 +172,6 @@ def _float_model(model: keras.Model) -> tuple[keras.Model, tuple[TrainedRange, .
             built[id(layer)].set_weights(_weights(layer, built[id(layer)]))
             ranges += _trained(layer)
     return plain, tuple(ranges)
-
-
-def _is_passed(layer: keras.layers.Layer, passed: list[Call]) -> bool:
-    return any(call.layer is layer for call in passed)
 
 
 def _plain_name(layer: keras.layers.Layer) -> str:

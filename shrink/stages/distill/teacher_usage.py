@@ -11,6 +11,7 @@ import tf_keras as keras
 
 from shrink.base.errors import ModelError
 from shrink.base.figures import metric_figure
+from shrink.base.keras_internals import mask_of, set_mask
 from shrink.base.metrics import without_slices
 from shrink.base.types import Tensors
 from shrink.contract.details import Usage
@@ -144,10 +145,10 @@ def measure_teacher(teacher: keras.Model, adapter: Adapter, context: StageContex
     def outputs(x: Tensors) -> list[tf.Tensor]:
         given = teacher(cast_inputs(teacher, adapter.inputs(x)), training=False)
         outputs = tf.nest.flatten(given)
-        masks = [getattr(output, "_keras_mask", None) for output in outputs]
+        masks = [mask_of(output) for output in outputs]
         ordered = adapter.outputs(outputs)
         for output, mask in zip(ordered, masks, strict=True):
-            output._keras_mask = mask
+            set_mask(output, mask)
         return ordered
 
     measured = replace(task, metrics=(name,))

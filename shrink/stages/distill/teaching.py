@@ -14,6 +14,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import ModelError, ResourceError, StageError
+from shrink.base.keras_internals import nodes_of
 from shrink.base.packages import versions
 from shrink.base.types import Spec
 from shrink.contract.details import TeacherCache
@@ -217,7 +218,7 @@ def scores_of(model: keras.Model, names: Sequence[str], role: str) -> list[tf.Te
     """
     known = {layer.name: layer for layer in model.layers}
     attending = [n for n, x in known.items() if isinstance(x, keras.layers.MultiHeadAttention)]
-    nodes = [node for depth in model._nodes_by_depth.values() for node in depth]
+    nodes = nodes_of(model)
     found = []
     for name in names:
         calls = [node for node in nodes if node.layer is known.get(name)]
