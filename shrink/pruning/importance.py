@@ -18,7 +18,7 @@ from scipy.interpolate import PchipInterpolator
 
 from shrink.base import files
 from shrink.base.errors import StageError
-from shrink.base.keras_internals import input_structure
+from shrink.base.keras_internals import calls_of, input_structure
 from shrink.base.types import Tensors
 from shrink.graph.groups import Group
 from shrink.graph.rebuild import Weights, over_kernels, slices, weight_of
@@ -28,7 +28,7 @@ _BATCH = 25
 
 def calls(model: keras.Model, layer: str) -> list[tf.Tensor]:
     """Return the (first) input tensor of each call of a layer."""
-    nodes = model.get_layer(layer)._inbound_nodes
+    nodes = calls_of(model.get_layer(layer))
     return [tf.nest.flatten(node.input_tensors)[0] for node in nodes]
 
 
