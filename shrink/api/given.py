@@ -77,7 +77,7 @@ def data_named(data: DataGiven) -> str | NamedData | None:
             section["path"] = str((here / expand_user(section["path"])).absolute())
         if isinstance(section.get("slices"), list):
             slices = section["slices"]
-            section["slices"] = [absolute_function(one, here / "recipe") for one in slices]
+            section["slices"] = [absolute_function(one, here) for one in slices]
         return NamedData(section, {})
     from shrink.api.arrays import written
 

@@ -102,7 +102,7 @@ def _variants(recipe: PathGiven | Mapping[str, object], settings: Mapping[str, s
     """Return what is to be run of a recipe; settings are written as `--set` takes them."""
     texts = [f"{key}={value}" for key, value in settings.items()]
     if isinstance(recipe, Mapping):
-        raw = RawRecipe(recipe_with_files(recipe), {}, {})
+        raw = RawRecipe(recipe_with_files(recipe), {})
         return variants_of(raw, Path("recipe"), texts)
     path = find_recipe(os.fspath(recipe))
     return variants_of(read_raw(path), path, texts)

@@ -80,5 +80,5 @@ def _candidates(
     values = {keys: plain(given[name]) for name, keys in names.items() if name in given}
     overrides += search_overrides(values, lambda name, value: f"{name}={value!r}")
     code = path_of(given.get("custom_objects"), "custom_objects")
-    recipe = RawRecipe(recipe_with_files(model), {}, {}) if isinstance(model, Mapping) else None
+    recipe = RawRecipe(recipe_with_files(model), {}) if isinstance(model, Mapping) else None
     return Candidates.of(recipe or model_text(model), overrides, data_named(data), code)

@@ -16,11 +16,10 @@ be too narrow. The interval then also covers that of the widened Student's t on 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from shrink.base.foreign import Json, JsonObject
 from shrink.base.intervals import (
     Bounds,
     Interval,
@@ -54,31 +53,6 @@ class Resampled:
     influences: tuple[float, ...]
     draw: str
     why: str = ""
-
-    def to_plain(self) -> JsonObject:
-        """Return plain data for a file."""
-        return {
-            "value": self.value,
-            "replicates": list(self.replicates),
-            "influences": list(self.influences),
-            "draw": self.draw,
-            **({"why": self.why} if self.why else {}),
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Json]) -> Resampled:
-        """Return what `to_plain` gave.
-
-        Raises:
-            KeyError: it is something else.
-        """
-        return cls(
-            plain["value"],
-            tuple(plain["replicates"]),
-            tuple(plain["influences"]),
-            plain["draw"],
-            plain.get("why", ""),
-        )
 
 
 def resampled_interval(

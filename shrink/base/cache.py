@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import shutil
+import stat
 import time
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,11 +47,9 @@ def _home() -> Path:
         ) from error
 
 
-OBJECTS = "objects"
 _DAY_S = 24 * 3600
 _SHARE_OF_DISK = 0.25
 _SWEPT = "swept"
-_HASH = re.compile(rb"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -87,6 +84,7 @@ KINDS = {
     "inputs": Kind("models and arrays that Python code gave", 90, is_large=True),
     "timings": Kind("how long the last stage of each kind took", 365),
     "lineages": Kind("where artifacts come from", 365),
+    "earlier-runs": Kind("splits and scores of runs that others go on from", 365),
     FAILED_LOGS: Kind("logs of stages that failed beside no run folder", 30),
 }
 """By the name of its folder."""
@@ -99,16 +97,14 @@ class Entry:
     Attributes:
         kind: a name of `KINDS`.
         path: file or folder.
-        bytes: of it and, of a finished stage, of its files; others may use these too.
+        bytes: of it; files of a finished stage may be those of another entry, too.
         unused_s: seconds since its last use.
-        objects: hashes of the files in `objects/` that it keeps there.
     """
 
     kind: str
     path: Path
     bytes: int
     unused_s: float
-    objects: frozenset[str] = frozenset()
 
 
 def key_of(*parts: str) -> str:
@@ -145,26 +141,22 @@ def mark_used(path: Path) -> None:
 
 def entries(root: Path, kinds: Collection[str] = tuple(KINDS)) -> list[Entry]:
     """Return all entries of these kinds, the longest unused first."""
-    sizes = dict(_objects(root))
     found = [
-        _entry(kind, path, sizes)
+        Entry(kind, path, bytes_of([path]), unused_s(path))
         for kind in kinds
         for path in _children(root / kind)
-        if not path.name.startswith(files.TEMPORARY_PREFIX)
     ]
     return sorted(found, key=lambda entry: -entry.unused_s)
 
 
 def total_bytes(root: Path) -> int:
     """Return what all entries take on the disk, in bytes; what several share counts once."""
-    return sum(_bytes(root / name) for name in (*KINDS, OBJECTS))
+    return bytes_of(root / kind for kind in KINDS)
 
 
-def bytes_of(root: Path, chosen: Iterable[Entry]) -> int:
-    """Return what some entries take on the disk, in bytes; what several share counts once."""
-    chosen, sizes = list(chosen), dict(_objects(root))
-    shared = frozenset().union(*(entry.objects for entry in chosen))
-    return sum(_bytes(entry.path) for entry in chosen) + sum(sizes[name] for name in shared)
+def bytes_of(paths: Iterable[Path]) -> int:
+    """Return what files and folders take on the disk, in bytes; what several share counts once."""
+    return sum(_sizes(paths).values())
 
 
 def limit_bytes(root: Path) -> int:
@@ -180,49 +172,34 @@ def outdated(root: Path, *, unused_s: float | None = None, most_bytes: int) -> l
         unused_s: seconds; by default what `KINDS` says.
         most_bytes: what may stay.
     """
-    going: list[Entry] = []
-    staying: list[Entry] = []
-    for entry in entries(root):
-        most_s = KINDS[entry.kind].days * _DAY_S if unused_s is None else unused_s
-        (going if entry.unused_s > most_s else staying).append(entry)
-    used_by = Counter(name for entry in staying for name in entry.objects)
-    sizes = dict(_objects(root))
-    total = bytes_of(root, staying)
-    for entry in (one for one in staying if KINDS[one.kind].is_large):
-        if total <= most_bytes:
-            break
-        used_by -= Counter(entry.objects)
-        total -= _bytes(entry.path)
-        total -= sum(sizes[name] for name in entry.objects if not used_by[name])
-        going.append(entry)
-    return going
+    going, counted, total = list[Entry](), set[tuple[int, int]](), 0
+    # Small entries stay; of the large ones those that were used last, as long as there is room.
+    for entry in sorted(entries(root), key=lambda one: (KINDS[one.kind].is_large, one.unused_s)):
+        kind = KINDS[entry.kind]
+        if entry.unused_s > (kind.days * _DAY_S if unused_s is None else unused_s):
+            going.append(entry)
+            continue
+        sizes = _sizes([entry.path])
+        total += sum(size for file, size in sizes.items() if file not in counted)
+        counted |= sizes.keys()
+        if kind.is_large and total > most_bytes:
+            going.append(entry)
+    return sorted(going, key=lambda entry: -entry.unused_s)
 
 
 def remove(root: Path, going: Iterable[Entry]) -> int:
-    """Remove entries, and files that none needs any more; return the bytes that became free.
-
-    Nobody else may use the cache meanwhile.
-    """
+    """Remove entries; return the bytes that became free. Nobody else may use them meanwhile."""
     before = total_bytes(root)
     for entry in going:
         remove_path(entry.path)
-    for file in _unneeded(root):
-        remove_path(file)
     return before - total_bytes(root)
 
 
 def freed_bytes(root: Path, going: Iterable[Entry]) -> int:
     """Return the bytes that `remove` would free."""
-    paths = {entry.path for entry in going}
-    return sum(map(_bytes, [*paths, *_unneeded(root, paths)]))
-
-
-def _unneeded(root: Path, going: Collection[Path] = ()) -> list[Path]:
-    """Return the files in `objects/` that nothing names but what goes."""
-    keepers = [path for kind in ("steps", "lineages") for path in _children(root / kind)]
-    kept = frozenset().union(*(_named(path) for path in keepers if path not in going))
-    folders = _children(root / OBJECTS)
-    return [file for folder in folders for file in _children(folder) if file.stem not in kept]
+    removed = {entry.path for entry in going}
+    paths = [path for kind in KINDS for path in _children(root / kind)]
+    return bytes_of(paths) - bytes_of(path for path in paths if path not in removed)
 
 
 def remove_path(path: Path) -> None:
@@ -239,8 +216,6 @@ def sweep_daily(root: Path) -> None:
     with contextlib.suppress(OSError):
         if time.time() - mark.stat().st_mtime < _DAY_S:
             return
-    for kind in KINDS:
-        files.sweep(root / kind)
     remove(root, outdated(root, most_bytes=limit_bytes(root)))
     with contextlib.suppress(OSError):
         mark.touch()
@@ -251,35 +226,16 @@ def unused_s(path: Path) -> float:
     return time.time() - max(_status(one).st_mtime for one in (path, *path.rglob("*")))
 
 
-def _entry(kind: str, path: Path, sizes: dict[str, int]) -> Entry:
-    objects = _named(path) & sizes.keys() if kind == "steps" else frozenset()
-    size = _bytes(path) + sum(sizes[name] for name in objects)
-    return Entry(kind, path, size, unused_s(path), frozenset(objects))
-
-
-def _named(path: Path) -> frozenset[str]:
-    """Return every hash that a file names."""
-    with contextlib.suppress(OSError):
-        return frozenset(found.decode() for found in _HASH.findall(path.read_bytes()))
-    return frozenset()
-
-
-def _objects(root: Path) -> Iterator[tuple[str, int]]:
-    for folder in _children(root / OBJECTS):
-        for file in _children(folder):
-            yield file.stem, _status(file).st_size
+def _sizes(paths: Iterable[Path]) -> dict[tuple[int, int], int]:
+    """Return the sizes of files and of those in folders, by device and inode."""
+    found = (_status(file) for path in paths for file in (path, *path.rglob("*")))
+    return {(s.st_dev, s.st_ino): s.st_size for s in found if not stat.S_ISDIR(s.st_mode)}
 
 
 def _children(folder: Path) -> list[Path]:
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        return list(folder.iterdir())
+        return [p for p in folder.iterdir() if not p.name.startswith(files.TEMPORARY_PREFIX)]
     return []
-
-
-def _bytes(path: Path) -> int:
-    if path.is_dir() and not path.is_symlink():
-        return sum(_bytes(one) for one in _children(path))
-    return _status(path).st_size
 
 
 def _status(path: Path) -> os.stat_result:

@@ -17,12 +17,12 @@ Exit code 1 is no error: the run is complete, its report is written, and a gate 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from shrink.base.foreign import Json, JsonObject
+from shrink.base.foreign import JsonObject
 
 
 @dataclass(frozen=True)
@@ -164,20 +164,9 @@ def first_line(error: Exception, most: int = 300) -> str:
     return "".join(str(error).strip().splitlines()[:1])[:most]
 
 
+_ABOVE: tuple[type[ShrinkError], ...] = (ShrinkError, InputError, StageError)
 _BY_NAME: dict[str, type[ShrinkError]] = {
-    cls.__name__: cls
-    for cls in (
-        RecipeError,
-        InputError,
-        ModelError,
-        DataError,
-        StageError,
-        ConversionError,
-        ResourceError,
-        InternalError,
-        Interrupted,
-        Terminated,
-    )
+    cls.__name__: cls for above in _ABOVE for cls in (above, *above.__subclasses__())
 }
 
 
@@ -274,21 +263,6 @@ class ReportWarning:
     message: str
     hint: str | None = None
     stage: str | None = None
-
-    def to_dict(self) -> dict[str, str | None]:
-        """Return the warning as plain data."""
-        return asdict(self)
-
-    @classmethod
-    def of(cls, value: Mapping[str, Json]) -> ReportWarning:
-        """Return the warning that `to_dict` made plain."""
-        hint, stage = value.get("hint"), value.get("stage")
-        return cls(
-            str(value.get("code", "")),
-            str(value.get("message", "")),
-            None if hint is None else str(hint),
-            None if stage is None else str(stage),
-        )
 
     def text(self) -> str:
         """Return the warning in one line, with its stage and its hint."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn, Self
 
@@ -133,6 +133,16 @@ class NameIn:
 
     def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, object]:
         return {"enum": [*self.names, *self.aliases], "type": "string"}
+
+
+@dataclass(frozen=True)
+class SchemaOf:
+    """Gives a field a JSON Schema that is built when it is asked for."""
+
+    schema: Callable[[], dict[str, object]]
+
+    def __get_pydantic_json_schema__(self, core: object, handler: object) -> dict[str, object]:
+        return self.schema()
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ A damaged or unwritable memory costs time, never correctness.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-import sys
 import time
 from array import array
 from collections.abc import Iterator, Sequence
@@ -17,104 +17,8 @@ from pathlib import Path
 from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
 
-_FORMAT = b"shrink fingerprints 2\n"
-_KEY, _STAMP, DIGEST_BYTES = 8, 16, 32
-_RECORD = _KEY + _STAMP + DIGEST_BYTES
-
-
-class KnownHashes:
-    """What is known of some files, 56 bytes each, in the order in which they were added.
-
-    Asked in that order again it only steps on; a name that is not next is looked up.
-    """
-
-    def __init__(self) -> None:
-        self._keys = array("Q")
-        self._stamps = bytearray()
-        self._digests = bytearray()
-        self._next = 0
-        self._indices: dict[int, int] | None = None
-
-    def add(self, name: str, stamp: str | None, digest: bytes | None) -> None:
-        """Remember a file.
-
-        Args:
-            name: of the file.
-            stamp: what tells this version of it from others; None where nothing can.
-            digest: the SHA-256 of its content, 32 bytes; None where `put` will say.
-        """
-        self._keys.append(_key(name))
-        self._stamps += bytes(_STAMP) if stamp is None else _hashed(stamp, _STAMP)
-        self._digests += bytes(DIGEST_BYTES) if digest is None else digest
-
-    def put(self, index: int, digest: bytes) -> None:
-        """Say what the content of the file that was added as number `index` is."""
-        self._digests[index * DIGEST_BYTES : (index + 1) * DIGEST_BYTES] = digest
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    @property
-    def digests(self) -> bytes:
-        """The SHA-256 of each file's content, 32 bytes each, in the order they were added."""
-        return bytes(self._digests)
-
-    def find(self, name: str, stamp: str | None) -> bytes | None:
-        """Return the hash of this version of a file, or None where it is not known."""
-        if stamp is None:
-            return None
-        index = self._index(_key(name))
-        if index is None:
-            return None
-        self._next = index + 1
-        if self._stamps[index * _STAMP : (index + 1) * _STAMP] != _hashed(stamp, _STAMP):
-            return None
-        return bytes(self._digests[index * DIGEST_BYTES : (index + 1) * DIGEST_BYTES])
-
-    def _index(self, key: int) -> int | None:
-        if self._next < len(self._keys) and self._keys[self._next] == key:
-            return self._next
-        if self._indices is None:
-            self._indices = {known: index for index, known in enumerate(self._keys)}
-        return self._indices.get(key)
-
-    def content(self) -> bytes:
-        """Return all of it as the content of a file, with a checksum."""
-        body = self._keys.tobytes() + self._stamps + self._digests
-        return _checksum(body) + body
-
-
-def read_known_hashes(file: Path) -> KnownHashes:
-    """Return what a file remembers; nothing where it is missing or damaged."""
-    known = KnownHashes()
-    try:
-        content = file.read_bytes()
-    except OSError:
-        return known
-    body = memoryview(content)[DIGEST_BYTES:]
-    if len(body) % _RECORD or content[:DIGEST_BYTES] != _checksum(body):
-        return known
-    count = len(body) // _RECORD
-    known._keys.frombytes(body[: count * _KEY])
-    known._stamps += body[count * _KEY : count * (_KEY + _STAMP)]
-    known._digests += body[count * (_KEY + _STAMP) :]
-    return known
-
-
-def _checksum(body: bytes | bytearray | memoryview) -> bytes:
-    digest = hashlib.sha256(_FORMAT + sys.byteorder.encode())
-    digest.update(body)
-    return digest.digest()
-
-
-def _key(name: str) -> int:
-    return int.from_bytes(_hashed(name, _KEY), "little")
-
-
-def _hashed(text: str, size: int) -> bytes:
-    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=size).digest()
-
-
+_FORMAT = b"shrink fingerprints 3\n"
+_KEY, DIGEST_BYTES = 16, 32
 _CHUNK = 500
 _READ_BYTES = 1 << 20
 _MOST_THREADS = 8
@@ -125,6 +29,9 @@ _SETTLED_NS = 2_000_000_000
 def hash_files(root: Path, names: Sequence[str], owner: Path) -> bytes:
     """Return the SHA-256 of each file's content, 32 bytes each, in the order of `names`.
 
+    What is remembered takes 48 bytes a file: a key, of its name and of what tells this version of
+    it from others, and the hash of its content.
+
     Args:
         root: the folder that names are relative to, where they are not absolute.
         names: of the files, each once.
@@ -134,18 +41,53 @@ def hash_files(root: Path, names: Sequence[str], owner: Path) -> bytes:
         DataError: a file cannot be read.
     """
     memory = entry_path("fingerprints", key_of(str(owner)), ".bin")
-    known, current, unknown = read_known_hashes(memory), KnownHashes(), array("q")
+    known_keys, known_digests = _remembered(memory)
+    rows: dict[bytes, int] | None = None  # only where the files are not the ones of last time
+    keys, digests, unknown, following = bytearray(), bytearray(), array("q"), 0
     settled_before_ns = time.time_ns() - _SETTLED_NS
     for row, name in enumerate(names):
         stamp = _stamp(place(root, name), settled_before_ns)
-        digest = known.find(name, stamp)
-        current.add(name, stamp, digest)
-        if digest is None:
+        key = bytes(_KEY) if stamp is None else _key(f"{name}\0{stamp}")
+        found: int | None = following
+        if stamp is None:
+            found = None
+        elif known_keys[following * _KEY : (following + 1) * _KEY] != key:
+            if rows is None:
+                starts = range(0, len(known_keys), _KEY)
+                rows = {known_keys[start : start + _KEY]: start // _KEY for start in starts}
+            found = rows.get(key)
+        keys += key
+        if found is None:
             unknown.append(row)
-    _read_files(root, names, unknown, current)
-    if unknown or len(current) != len(known):
-        keep(memory, current.content())
-    return current.digests
+            digests += bytes(DIGEST_BYTES)
+        else:
+            digests += known_digests[found * DIGEST_BYTES : (found + 1) * DIGEST_BYTES]
+            following = found + 1
+    _read_files(root, names, unknown, digests)
+    if keys != known_keys or unknown:
+        content = bytes(keys + digests)
+        keep(memory, _checksum(content) + content)
+    return bytes(digests)
+
+
+def _remembered(file: Path) -> tuple[bytes, bytes]:
+    """Return the keys and the hashes that a file remembers; none where it is missing or damaged."""
+    content = b""
+    with contextlib.suppress(OSError):
+        content = file.read_bytes()
+    checksum, body = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
+    count, rest = divmod(len(body), _KEY + DIGEST_BYTES)
+    if rest or checksum != _checksum(body):
+        return b"", b""
+    return body[: count * _KEY], body[count * _KEY :]
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.sha256(_FORMAT + body).digest()
+
+
+def _key(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_KEY).digest()
 
 
 def _stamp(path: str, settled_before_ns: int) -> str | None:
@@ -165,7 +107,7 @@ def place(root: Path, name: str) -> str:
     return name if name.startswith("/") else f"{root}/{name}"
 
 
-def _read_files(root: Path, names: Sequence[str], rows: Sequence[int], hashes: KnownHashes) -> None:
+def _read_files(root: Path, names: Sequence[str], rows: Sequence[int], digests: bytearray) -> None:
     """Read the files `rows` of `names`, and put their hashes."""
 
     def hash_chunk(start: int) -> list[tuple[int, str]]:
@@ -173,9 +115,9 @@ def _read_files(root: Path, names: Sequence[str], rows: Sequence[int], hashes: K
         return [(row, hash_file(place(root, names[row]))) for row in chunk]
 
     with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        for digests in pool.map(hash_chunk, range(0, len(rows), _CHUNK)):
-            for row, digest in digests:
-                hashes.put(row, bytes.fromhex(digest))
+        for found in pool.map(hash_chunk, range(0, len(rows), _CHUNK)):
+            for row, digest in found:
+                digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES] = bytes.fromhex(digest)
 
 
 def hash_file(path: str) -> str:

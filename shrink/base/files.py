@@ -10,7 +10,6 @@ import io
 import json
 import os
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,19 +19,6 @@ from typing import BinaryIO
 
 from shrink.base.errors import ResourceError
 from shrink.base.foreign import JsonObject
-
-KILL_VARIABLE = "SHRINK_KILL_AT"
-
-
-def reached(label: str) -> None:
-    """End this process by SIGKILL if $SHRINK_KILL_AT is `label`; else do nothing.
-
-    Args:
-        label: the moment, followed by `:STAGE` where every stage has one.
-    """
-    if os.environ.get(KILL_VARIABLE) == label:
-        os.kill(os.getpid(), signal.SIGKILL)
-
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says where there is no room for more."""
@@ -96,12 +82,17 @@ def open_to_append(target: Path) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def exclusive(lock: Path) -> Iterator[None]:
-    """Hold a lock file alone; other processes wait."""
+def exclusive(lock: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold a lock file alone; other processes wait, and call `waiting` before they do."""
     with typed_errors(lock):
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting is not None:
+                waiting()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
@@ -152,39 +143,34 @@ def json_text(value: object) -> str:
 
 
 def write_together(
-    folder: Path, contents: Mapping[str, str], before: Callable[[], None] | None = None
+    folder: Path,
+    contents: Mapping[str, str | bytes | Path],
+    before: Callable[[], None] | None = None,
 ) -> None:
-    """Write UTF-8 files that speak of each other, so that a full disk changes none of them.
+    """Write files that speak of each other, so that a full disk changes none of them.
 
     Args:
         folder: where they go.
-        contents: texts by file name, at most one folder deep. All are on the disk before the first
-            takes its place; they then do so in this order.
+        contents: by file name, at most one folder deep: UTF-8 text, bytes, or a file to copy. All
+            are on the disk before the first takes its place; they then do so in this order.
         before: called when nothing but the renaming is left.
     """
+    sweep(folder)
     with _staging(folder) as staged, typed_errors(folder):
         for name, content in contents.items():
             (staged / name).parent.mkdir(exist_ok=True)
-            (staged / name).write_bytes(encoded(content))
+            if isinstance(content, Path):
+                shutil.copyfile(content, staged / name)
+            else:
+                text = encoded(content) if isinstance(content, str) else content
+                (staged / name).write_bytes(text)
         sync(staged)
         if before is not None:
             before()
         for name in contents:
             (folder / name).parent.mkdir(exist_ok=True)
             (staged / name).replace(folder / name)
-            reached(f"{name}-written")
         _sync_folder(folder)
-
-
-def copy(source: Path, target: Path, before: Callable[[], None] | None = None) -> None:
-    """Copy a file or a folder, atomically; `before` is called when it only remains to rename."""
-    with replacing(target) as temporary:
-        if source.is_dir():
-            shutil.copytree(source, temporary)
-        else:
-            shutil.copyfile(source, temporary)
-        if before is not None:
-            before()
 
 
 def make_folder(path: Path) -> None:

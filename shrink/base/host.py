@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import resource
 import shutil
 from collections.abc import Iterator
@@ -12,8 +11,7 @@ from pathlib import Path
 
 from shrink.base.errors import ResourceError
 
-_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
-_FREE = re.compile(r"^MemAvailable:\s+(\d+) kB$", re.MULTILINE)
+_MEMORY = Path("/proc/meminfo")
 
 
 def host_peak_bytes(pid: int | str = "self") -> int:
@@ -28,13 +26,9 @@ def host_peak_bytes(pid: int | str = "self") -> int:
         ResourceError: there is no such process, or no /proc.
     """
     status = Path("/proc") / str(pid) / "status"
-    try:
-        found = _PEAK.search(status.read_text("ascii", "replace"))
-    except OSError as error:
-        raise ResourceError(f"cannot be read: {error.strerror}", subject=status) from error
-    if not found:
+    if (found := _number_in(status, "VmHWM:")) is None:
         raise ResourceError("holds no high-water mark (VmHWM)", subject=status)
-    return int(found.group(1)) * 1024
+    return found * 1024
 
 
 def host_resident_bytes() -> int:
@@ -45,11 +39,7 @@ def host_resident_bytes() -> int:
 
 def host_free_bytes() -> int:
     """Return what the kernel says could be allocated now, in bytes; 0 where it does not say."""
-    try:
-        found = _FREE.search(Path("/proc/meminfo").read_text("ascii"))
-    except OSError:
-        return 0
-    return int(found.group(1)) * 1024 if found else 0
+    return (_number_in(_MEMORY, "MemAvailable:") or 0) * 1024
 
 
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")
@@ -120,7 +110,7 @@ def group_left_bytes(folders: list[Path] | None = None) -> int | None:
         for limit_name, used_name, dropped in _USAGES:
             limit, used = _number(folder / limit_name), _number(folder / used_name)
             if limit is not None and used is not None and limit < _UNLIMITED:
-                cached = _number_in(folder / "memory.stat", dropped)
+                cached = _number_in(folder / "memory.stat", dropped) or 0
                 left.append(max(0, limit - max(0, used - cached)))
     return min(left, default=None)
 
@@ -136,15 +126,15 @@ def _number(path: Path) -> int | None:
     return next((int(line) for line in _lines(path) if line.isdecimal()), None)
 
 
-def _number_in(path: Path, key: str) -> int:
-    """Return the number behind a key of a file of such lines; 0 where it is not there."""
-    pairs = (line.partition(" ") for line in _lines(path))
-    return next((int(value) for name, _, value in pairs if name == key), 0)
+def _number_in(path: Path, key: str) -> int | None:
+    """Return the number behind a key, the first word of its line; None where it is not there."""
+    words = (line.split() for line in _lines(path))
+    return next((int(word[1]) for word in words if word[:1] == [key]), None)
 
 
 def machine() -> str:
     """Return what the figures were measured on: architecture, processor, memory."""
-    memory_gb = int(Path("/proc/meminfo").read_text("ascii").split()[1]) * 1024 / 1e9
+    memory_gb = _total_bytes() / 1e9
     lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     processor = f"{len(names)} x {names[0]}" if names else platform.processor()
@@ -191,13 +181,9 @@ class HostMemory:
 
     def _count_kills(self) -> int:
         """Return how often the kernel has ended a process of the nearest group that counts."""
-        for folder in self._folders:
-            for name in _COUNTERS:
-                for line in _lines(folder / name):
-                    key, _, value = line.partition(" ")
-                    if key == "oom_kill":
-                        return int(value)
-        return 0
+        counters = (folder / name for folder in self._folders for name in _COUNTERS)
+        counts = (_number_in(counter, "oom_kill") for counter in counters)
+        return next((count for count in counts if count is not None), 0)
 
     def limit_bytes(self) -> int:
         """Return the bytes that this process may hold: the machine's, or its group's limit."""
@@ -230,14 +216,11 @@ def _upwards(root: Path, inside: Path) -> Iterator[Path]:
 
 
 def _total_bytes() -> int:
-    for line in _lines(Path("/proc/meminfo")):
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
-    return 0
+    return (_number_in(_MEMORY, "MemTotal:") or 0) * 1024
 
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="ascii").splitlines()
-    except (OSError, UnicodeDecodeError):
+        return path.read_text("ascii", "replace").splitlines()
+    except OSError:
         return []

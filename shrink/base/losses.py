@@ -8,12 +8,20 @@ before any data is seen follows from its key alone.
 from __future__ import annotations
 
 import functools
+import json
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, get_args
 
+from shrink.base.arguments import (
+    FUNCTION_SCHEMA,
+    Argument,
+    Value,
+    check_known,
+    mapping_schema,
+)
 from shrink.base.errors import hint_for
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.functions import of_file
@@ -22,30 +30,8 @@ Kind = Literal["classes", "labels", "values", "boxes"]
 """Of the numbers of an output's last axis: one class among several, each a label of 0 and 1 for
 itself, or real targets."""
 
-Value: TypeAlias = float | bool | str | tuple[float, ...] | None
-
 OF = "of"
 """The argument that says of which kind the outputs are, of losses that are for several."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An argument of a loss.
-
-    Attributes:
-        name: the key in a recipe's mapping, as in tf-keras.
-        default: where it is left out.
-        low, high: what a number lies between, or is.
-        above: whether it cannot be `low` itself.
-        form: a number, a whole number, true or false, one of the kinds, or a number for each class.
-    """
-
-    name: str
-    default: Value = None
-    low: float = 0.0
-    high: float = math.inf
-    above: bool = False
-    form: Literal["number", "whole", "flag", "kind", "numbers"] = "number"
 
 
 @dataclass(frozen=True)
@@ -66,10 +52,11 @@ class LossInfo:
     metric: str = ""
 
 
+_OF_KINDS = ("classes", "labels", "values")
 _SMOOTHING = Argument("label_smoothing", 0.0, high=1.0)
 _GAMMA = Argument("gamma", 2.0)
-_OF = Argument(OF, None, form="kind")
-_IGNORE = Argument("ignore_class", None, low=-math.inf, form="whole")
+_OF = Argument(OF, choices=_OF_KINDS)
+_IGNORE = Argument("ignore_class", form="whole", low=-math.inf)
 
 LOSSES: Mapping[str, LossInfo] = {
     "sparse_categorical_crossentropy": LossInfo("classes", (_IGNORE,), True),
@@ -80,7 +67,7 @@ LOSSES: Mapping[str, LossInfo] = {
     "binary_focal_crossentropy": LossInfo(
         "labels",
         (
-            Argument("apply_class_balancing", False, form="flag"),
+            Argument("apply_class_balancing", False, "flag"),
             Argument("alpha", 0.25, high=1.0),
             _GAMMA,
             _SMOOTHING,
@@ -88,15 +75,15 @@ LOSSES: Mapping[str, LossInfo] = {
         True,
     ),
     "categorical_focal_crossentropy": LossInfo(
-        "classes", (Argument("alpha", 0.25, form="numbers"), _GAMMA, _SMOOTHING), True
+        "classes", (Argument("alpha", 0.25, "numbers"), _GAMMA, _SMOOTHING), True
     ),
     "kl_divergence": LossInfo("classes", (), True),
-    "dice": LossInfo(None, (Argument("smooth", 1.0, above=True), _OF), True, "dice"),
+    "dice": LossInfo(None, (Argument("smooth", 1.0, is_open=True), _OF), True, "dice"),
     "hinge": LossInfo("labels"),
     "squared_hinge": LossInfo("labels"),
     "categorical_hinge": LossInfo("classes"),
     "huber": LossInfo(
-        "values", (Argument("delta", 1.0, above=True),), metric="mean_absolute_error"
+        "values", (Argument("delta", 1.0, is_open=True),), metric="mean_absolute_error"
     ),
     "log_cosh": LossInfo("values", metric="mean_absolute_error"),
     "cosine_similarity": LossInfo("values"),
@@ -109,7 +96,6 @@ LOSSES: Mapping[str, LossInfo] = {
 DETECTION = "detection"
 """What reports call the loss of a detector, which `task.decode` says; no recipe names it."""
 _OF_BOXES = LossInfo("boxes")
-_OF_KINDS = ("classes", "labels", "values")
 
 ALIASES = {"cosine": "cosine_similarity"}
 _FUNCTION = LossInfo(None, (_OF,))
@@ -216,61 +202,9 @@ def _loss(name: str, given: Mapping[str, object]) -> Loss:
         raise ValueError(f"unknown loss {name!r}; {hint_for(name, [*LOSSES, *ALIASES])}")
     known = {one.name: one for one in Loss(name, {}).info.arguments}
     values: dict[str, Value] = {one: known[one].default for one in known}
-    for key, value in given.items():
-        if key not in known:
-            takes = f"it takes {', '.join(known)}" if known else "it takes no arguments"
-            near = hint_for(key, known) if known else ""
-            near = f"; {near}" if near.startswith("did you mean") else ""
-            raise ValueError(f"{name}: unknown argument {key!r}; {takes}{near}")
-        if value is not None:
-            values[key] = _checked(name, known[key], value)
+    check_known(name, given, known)
+    values |= {k: known[k].checked(name, one) for k, one in given.items() if one is not None}
     return Loss(name, values)
-
-
-def _checked(name: str, argument: Argument, value: object) -> Value:
-    """Return an argument's value.
-
-    Raises:
-        ValueError: it cannot have this one.
-    """
-    complaint = _complaint(argument, value)
-    if complaint:
-        raise ValueError(f"{name}.{argument.name}: must be {complaint}, not {value!r}")
-    if isinstance(value, list | tuple):
-        return tuple(float(one) for one in value)
-    if argument.form == "whole" and isinstance(value, float):
-        return int(value)
-    return value  # type: ignore[return-value]  # one of the types that have no complaint
-
-
-def _complaint(argument: Argument, value: object) -> str:
-    """Return what a value must be, or nothing where it is that."""
-    if argument.form == "flag":
-        return "" if isinstance(value, bool) else "true or false"
-    if argument.form == "kind":
-        return "" if value in _OF_KINDS else " or ".join(_OF_KINDS)
-    if argument.form == "numbers" and isinstance(value, list | tuple):
-        fine = bool(value) and all(_within(argument, one) for one in value)
-        return "" if fine else f"a number or a list of numbers {_bounds(argument)}"
-    if not _within(argument, value):
-        return f"a {'whole ' if argument.form == 'whole' else ''}number {_bounds(argument)}".strip()
-    return ""
-
-
-def _within(argument: Argument, value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return False
-    is_high_enough = value > argument.low if argument.above else value >= argument.low
-    is_whole = argument.form != "whole" or value == int(value)
-    return is_whole and is_high_enough and value <= argument.high
-
-
-def _bounds(argument: Argument) -> str:
-    if argument.low == -math.inf:
-        return ""
-    if argument.high < math.inf:
-        return f"from {argument.low:g} to {argument.high:g}"
-    return f"above {argument.low:g}" if argument.above else f"of at least {argument.low:g}"
 
 
 def _text(value: Value) -> str:
@@ -282,13 +216,11 @@ def _text(value: Value) -> str:
 
 
 def _parsed(text: str) -> object:
-    if text in ("true", "false"):
-        return text == "true"
     try:
-        numbers = [float(part) for part in text.split(" ")]
+        values = [json.loads(part) for part in text.split(" ")]
     except ValueError:
         return text
-    return numbers[0] if len(numbers) == 1 else numbers
+    return values[0] if len(values) == 1 else values
 
 
 def kind_of_loss(key: str) -> Kind:
@@ -316,32 +248,9 @@ def losses_json_schema() -> JsonObject:
     """Return the JSON Schema of a recipe's loss: one for all outputs, or by output's name."""
     arguments = {one.name: one for info in LOSSES.values() for one in info.arguments}
     names: JsonObject = {"enum": [*LOSSES, *ALIASES]}
-    function: JsonObject = {"type": "string", "pattern": r"\.py:[A-Za-z_]\w*(\(.*\))?$"}
     key: JsonObject = {"type": "string", "pattern": f"^({'|'.join(LOSSES)})\\(.+\\)$"}
-    mapping = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["name"],
-        "properties": {
-            "name": {"anyOf": [names, function]},
-            **{name: _argument_schema(one) for name, one in arguments.items()},
-        },
-    }
-    one: list[Json] = [names, key, function, mapping]
+    schemas = {name: one.json_schema() for name, one in arguments.items()}
+    mapping = mapping_schema({"name": {"anyOf": [names, FUNCTION_SCHEMA]}, **schemas})
+    one: list[Json] = [names, key, FUNCTION_SCHEMA, mapping]
     by_output = {"type": "object", "additionalProperties": {"anyOf": one}}
     return {"anyOf": [*one, by_output, {"type": "null"}]}
-
-
-def _argument_schema(argument: Argument) -> JsonObject:
-    if argument.form == "flag":
-        return {"type": "boolean"}
-    if argument.form == "kind":
-        return {"enum": list(_OF_KINDS)}
-    schema: JsonObject = {"type": "integer" if argument.form == "whole" else "number"}
-    if argument.low > -math.inf:
-        schema["exclusiveMinimum" if argument.above else "minimum"] = argument.low
-    if argument.high < math.inf:
-        schema["maximum"] = argument.high
-    if argument.form == "numbers":
-        return {"anyOf": [schema, {"type": "array", "items": schema}]}
-    return schema

@@ -7,12 +7,14 @@ alone, so that gates, reports and renderings of saved reports need nothing else.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from shrink.base.arguments import FUNCTION_SCHEMA, Argument, check_known, mapping_schema
 from shrink.base.errors import hint_for
 from shrink.base.foreign import JsonObject
 from shrink.base.losses import Kind, kind_of_loss
@@ -25,29 +27,7 @@ _BOXES: frozenset[Kind] = frozenset({"boxes"})
 
 MetricUnit = Literal["fraction", "none", "per_hour"]
 Range: TypeAlias = tuple[float, float]
-Argument: TypeAlias = str | float
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """An argument of a metric.
-
-    Attributes:
-        name: the key in a recipe's mapping.
-        default: where it is left out; None where it has none.
-        low, high: a number lies strictly between them.
-        whole: whether it is a whole number.
-        is_class: whether it names a class; such a parameter is the last.
-        needed: whether the metric cannot do without.
-    """
-
-    name: str
-    default: float | None = None
-    low: float = 0.0
-    high: float = math.inf
-    whole: bool = False
-    is_class: bool = False
-    needed: bool = False
+Texts: TypeAlias = Mapping[str, str | float]
 
 
 @dataclass(frozen=True)
@@ -69,7 +49,7 @@ class MetricInfo:
     kinds: frozenset[Kind]
     unit: MetricUnit = "none"
     range: Range | None = None
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[Argument, ...] = ()
     is_mean: bool = True
     needs_logits: bool = False
     needs_slices: bool = False
@@ -82,15 +62,15 @@ class MetricInfo:
 
 _UNIT: Range = (0.0, 1.0)
 _POSITIVE: Range = (0.0, math.inf)
-_CLASS = (Parameter("class", is_class=True),)
+_CLASS = (Argument("class", form="class"),)
 
 
-def _share(*parameters: Parameter, is_mean: bool = False) -> MetricInfo:
+def _share(*parameters: Argument, is_mean: bool = False) -> MetricInfo:
     """Return a share of 0 to 1 of what a classifier decides, shown in percent."""
     return MetricInfo(True, _LABELS, "fraction", _UNIT, parameters, is_mean, needs_logits=True)
 
 
-def _ranked(*parameters: Parameter) -> MetricInfo:
+def _ranked(*parameters: Argument) -> MetricInfo:
     return MetricInfo(True, _LABELS, "none", _UNIT, parameters, False, needs_logits=True)
 
 
@@ -99,14 +79,14 @@ def _found() -> MetricInfo:
     return MetricInfo(True, _BOXES, "fraction", _UNIT, _CLASS, is_mean=False)
 
 
-def _error(*parameters: Parameter, is_mean: bool = True) -> MetricInfo:
+def _error(*parameters: Argument, is_mean: bool = True) -> MetricInfo:
     return MetricInfo(False, _REAL, "none", _POSITIVE, parameters, is_mean)
 
 
-_NORMAL = Parameter("normal", is_class=True, needed=True)
+_NORMAL = Argument("normal", form="class", needed=True)
 
 
-def _anomaly(*parameters: Parameter) -> MetricInfo:
+def _anomaly(*parameters: Argument) -> MetricInfo:
     """Return a ranking of examples by how badly they are reconstructed."""
     return MetricInfo(True, _REAL, "none", _UNIT, parameters, False, needs_slices=True)
 
@@ -129,21 +109,31 @@ METRICS: Mapping[str, MetricInfo] = {
     },
     "roc_auc": _ranked(*_CLASS),
     "average_precision": _ranked(*_CLASS),
-    "partial_roc_auc": _ranked(Parameter("max_fpr", 0.1, high=1.0), *_CLASS),
+    "partial_roc_auc": _ranked(Argument("max_fpr", 0.1, high=1.0, is_open=True), *_CLASS),
     "false_accepts_per_hour": MetricInfo(
         False,
         _LABELS,
         "per_hour",
         _POSITIVE,
-        (Parameter("miss_rate", high=1.0, needed=True), Parameter("seconds", needed=True), *_CLASS),
+        (
+            Argument("miss_rate", high=1.0, is_open=True, needed=True),
+            Argument("seconds", is_open=True, needed=True),
+            *_CLASS,
+        ),
         is_mean=False,
         needs_logits=True,
     ),
-    "top_k": _share(Parameter("k", 5, whole=True), is_mean=True),
+    "top_k": _share(Argument("k", 5, "whole", is_open=True), is_mean=True),
     "log_loss": MetricInfo(False, _LABELS, range=_POSITIVE, needs_logits=True),
     "brier": MetricInfo(False, _LABELS, range=(0.0, 2.0), needs_logits=True),
     "expected_calibration_error": MetricInfo(
-        False, _LABELS, "fraction", _UNIT, (Parameter("bins", 15, whole=True),), False, True
+        False,
+        _LABELS,
+        "fraction",
+        _UNIT,
+        (Argument("bins", 15, "whole", is_open=True),),
+        False,
+        True,
     ),
     "mean_iou": _share(*_CLASS),
     "dice": _share(*_CLASS),
@@ -159,8 +149,8 @@ METRICS: Mapping[str, MetricInfo] = {
     "mape": MetricInfo(False, _REAL, "fraction", _POSITIVE),
     "anomaly_roc_auc": _anomaly(_NORMAL),
     "anomaly_average_precision": _anomaly(_NORMAL),
-    "anomaly_partial_roc_auc": _anomaly(Parameter("max_fpr", 0.1, high=1.0), _NORMAL),
-    "quantile_loss": _error(Parameter("quantile", 0.5, high=1.0)),
+    "anomaly_partial_roc_auc": _anomaly(Argument("max_fpr", 0.1, high=1.0, is_open=True), _NORMAL),
+    "quantile_loss": _error(Argument("quantile", 0.5, high=1.0, is_open=True)),
 }
 """Every metric that a recipe can name, in the order of the schema."""
 
@@ -187,7 +177,7 @@ class Metric:
     """
 
     name: str
-    arguments: Mapping[str, Argument]
+    arguments: Texts
     key: str
 
     @property
@@ -200,9 +190,7 @@ def metric_of(key: str) -> Metric | None:
     """Return the metric of a key, None where there is no such metric."""
     if key in METRICS:
         parameters = METRICS[key].parameters
-        defaults: dict[str, Argument] = {
-            p.name: p.default for p in parameters if p.default is not None
-        }
+        defaults = {p.name: p.default for p in parameters if p.default is not None}
         missing = any(p.needed and p.name not in defaults for p in parameters)
         return None if missing else Metric(key, defaults, key)
     names = [name for name in METRICS if key.startswith(f"{name}_") and METRICS[name].parameters]
@@ -213,29 +201,26 @@ def metric_of(key: str) -> Metric | None:
     return None
 
 
-def _arguments_in(text: str, parameters: Sequence[Parameter]) -> dict[str, Argument] | None:
+def _arguments_in(text: str, parameters: Sequence[Argument]) -> Texts | None:
     """Return the arguments of a key behind the metric's name; None where they are not its own."""
-    arguments: dict[str, Argument] = {}
-    numbers = [p for p in parameters if not p.is_class]
+    arguments: dict[str, str | float] = {}
+    numbers = [p for p in parameters if p.form != "class"]
     parts = text.split("_", len(numbers))
     if len(parts) < len(numbers):
         return None
     for parameter, part in zip(numbers, parts, strict=False):
         try:
-            number = float(part)
+            arguments[parameter.name] = json.loads(part)
+            parameter.checked("", arguments[parameter.name])
         except ValueError:
             return None
-        if _complaint(parameter, number):
-            return None
-        arguments[parameter.name] = number
     rest = parts[len(numbers)] if len(parts) > len(numbers) else ""
-    if _is_negative(rest):
+    if _is_negative(rest) or (rest and len(numbers) == len(parameters)):
         return None
-    if rest and len(numbers) == len(parameters):
+    last = parameters[-1]
+    if not rest and last.form == "class" and (last.needed or not numbers):
         return None
-    if not rest and parameters[-1].is_class and (parameters[-1].needed or not numbers):
-        return None
-    return arguments | ({parameters[-1].name: rest} if rest else {})
+    return arguments | ({last.name: rest} if rest else {})
 
 
 def is_known_name(name: str) -> bool:
@@ -265,18 +250,14 @@ def key_of_mapping(settings: Mapping[str, object]) -> str:
     if not isinstance(name, str) or name not in METRICS:
         raise ValueError(f"unknown metric {name!r}; {hint_for(str(name), METRICS)}")
     parameters = METRICS[name].parameters
-    known = ["name", *(p.name for p in parameters)]
-    for key in settings:
-        if key not in known:
-            takes = ", ".join(known[1:]) or "no arguments"
-            raise ValueError(f"{name}: unknown argument {key!r}; it takes {takes}")
+    given = {key: value for key, value in settings.items() if key != "name"}
+    check_known(name, given, {p.name: p for p in parameters})
     texts = list(_texts(name, parameters, settings))
-    given = [p.name for p in parameters if p.name in settings]
     return "_".join([name, *texts]) if given else name
 
 
 def _texts(
-    name: str, parameters: Sequence[Parameter], settings: Mapping[str, object]
+    name: str, parameters: Sequence[Argument], settings: Mapping[str, object]
 ) -> Iterator[str]:
     for parameter in parameters:
         value = settings.get(parameter.name, parameter.default)
@@ -284,71 +265,33 @@ def _texts(
             if parameter.needed:
                 raise ValueError(f"{name}: the argument {parameter.name!r} is missing")
             continue
-        if parameter.is_class:
-            text = str(value)
-            taken = f"{name}_{text}" in METRICS
-            is_name = isinstance(value, str | int) and not isinstance(value, bool)
-            if not is_name or not text or taken or _is_negative(text):
-                raise ValueError(f"{name}.class: must be a class's name or number, not {value!r}")
-            if _NOT_IN_CLASS.search(text):
-                raise ValueError(f"{name}.class: give the class's number in place of {value!r}")
-            yield text
+        checked = parameter.checked(name, value)
+        if parameter.form != "class":
+            yield f"{checked:g}"
             continue
-        if complaint := _complaint(parameter, value):
-            raise ValueError(f"{name}.{parameter.name}: {complaint}, not {value!r}")
-        yield f"{value:g}"
+        text = str(value)
+        if not text or f"{name}_{text}" in METRICS or _is_negative(text):
+            raise ValueError(f"{name}.class: must be a class's name or number, not {value!r}")
+        if _NOT_IN_CLASS.search(text):
+            raise ValueError(f"{name}.class: give the class's number in place of {value!r}")
+        yield text
 
 
 def _is_negative(text: str) -> bool:
     return text.startswith("-") and text[1:].isdigit()
 
 
-def _complaint(parameter: Parameter, value: object) -> str:
-    """Return what a number must be, or nothing where it is that."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if parameter.whole and not (is_number and float(value) == int(float(value))):  # type: ignore[arg-type]
-        return "must be a whole number"
-    if not is_number or not parameter.low < value < parameter.high:  # type: ignore[operator]
-        below = f" and below {parameter.high:g}" if parameter.high < math.inf else ""
-        return f"must be above {parameter.low:g}{below}"
-    return ""
-
-
 def metrics_json_schema() -> JsonObject:
     """Return the JSON Schema of a recipe's metrics: names, keys, and mappings with arguments."""
     takes = {name: info.parameters for name, info in METRICS.items() if info.parameters}
-    arguments = {p.name: p for parameters in takes.values() for p in parameters}
+    arguments = {p.name: p.json_schema() for parameters in takes.values() for p in parameters}
     plain = [n for n, i in METRICS.items() if not any(p.needed for p in i.parameters)]
-    mapping = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["name"],
-        "properties": {
-            "name": {"enum": list(METRICS)},
-            **{name: _argument_schema(one) for name, one in arguments.items()},
-        },
-    }
+    mapping = mapping_schema({"name": {"enum": list(METRICS)}, **arguments})
     keys = {"type": "string", "pattern": f"^({'|'.join(takes)})_.+$"}
-    function: JsonObject = {"type": "string", "pattern": r"\.py:[A-Za-z_]\w*(\(.*\))?$"}
-    own = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["name"],
-        "properties": {
-            "name": function,
-            "better": {"enum": ["higher", "lower"]},
-            "unit": {"enum": ["none", "fraction"]},
-        },
-    }
-    return {"type": "array", "items": {"anyOf": [{"enum": plain}, keys, mapping, function, own]}}
-
-
-def _argument_schema(parameter: Parameter) -> JsonObject:
-    if parameter.is_class:
-        return {"type": ["string", "integer"]}
-    schema: JsonObject = {"type": "integer" if parameter.whole else "number"}
-    schema["exclusiveMinimum"] = parameter.low
-    return schema | ({} if parameter.high == math.inf else {"exclusiveMaximum": parameter.high})
+    choices = {"better": {"enum": ["higher", "lower"]}, "unit": {"enum": ["none", "fraction"]}}
+    own = mapping_schema({"name": FUNCTION_SCHEMA, **choices})
+    items = {"anyOf": [{"enum": plain}, keys, mapping, FUNCTION_SCHEMA, own]}
+    return {"type": "array", "items": items}
 
 
 def check_metric(key: str) -> None:

@@ -4,20 +4,20 @@ Stricter than YAML: UTF-8 only, one document, text keys, no duplicate keys, no t
 no NaN or infinity, and limits on size, depth and the number of values. Whatever the input, the
 only error is `RecipeError`, with file, line and column where there are any.
 
-PyYAML's Python parser gives the events; libyaml refuses other inputs in other words.
+PyYAML's Python parser gives the nodes; libyaml refuses other inputs in other words.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, TypeAlias
 
 from shrink.base.errors import Position, RecipeError, did_you_mean, hint_for
-from shrink.base.foreign import Json
+from shrink.base.foreign import Json, JsonObject
 
 if TYPE_CHECKING:
     import yaml
@@ -56,8 +56,6 @@ class Document:
     what is inside it where the anchor has it."""
     key_positions: dict[KeyPath, Position]
     """Where the key that leads to each path starts; list items have none."""
-    texts: dict[KeyPath, str]
-    """Each scalar as it was written, without quotes: `1e-3`, which is 0.001."""
 
     def position(self, path: KeyPath) -> Position:
         """Return where `path` is: its key, else its value, else its nearest ancestor."""
@@ -107,8 +105,9 @@ def loads(text: str, name: str) -> Document:
                 position=position_after(text[: found.end(1)], name),
                 hint="use spaces; inside double quotes, \\t is a tab",
             )
-    document = Document(value=None, positions={}, key_positions={}, texts={})
-    value = _expand(_Composer(text, name).document(), (), document)
+    document = Document(value=None, positions={}, key_positions={})
+    root = _composed(text, name)
+    value = None if root is None else _expand(root, (), document)
     if value is None:
         raise RecipeError("the recipe is empty", subject=name, hint="`shrink init` writes one")
     return replace(document, value=value)
@@ -205,184 +204,133 @@ def _refuse_size(name: str) -> NoReturn:
     )
 
 
-def _expand(node: _Node, path: KeyPath, document: Document) -> Json:
-    """Return a node's plain value, and enter the positions of all that it holds."""
-    document.positions[path] = node.position
-    if node.items is not None:
-        return [_expand(item, (*path, i), document) for i, item in enumerate(node.items)]
-    if node.entries is None:
-        document.texts[path] = node.text
-        return node.scalar
-    value = {}
-    for key, (position, child) in node.entries.items():
-        document.key_positions[(*path, key)] = position
-        value[key] = _expand(child, (*path, key), document)
-    return value
+def _composed(text: str, name: str) -> yaml.Node | None:
+    """Return the root of the only document, its aliases replaced; None where there is none.
 
+    A node has its `position`, and `is_alias` where an alias stands for it.
+    """
+    # Imported late: PyYAML costs 50 ms, and a command without a recipe does not need it.
+    import yaml
 
-@dataclass(slots=True)
-class _Node:
-    """A value; aliases share one node. `size` and `height` count aliases in full."""
+    class Loader(yaml.SafeLoader):
+        open: tuple[str, ...] = ()
+        depth = 0
 
-    position: Position
-    scalar: Scalar = None
-    items: list[_Node] | None = None
-    entries: dict[str, tuple[Position, _Node]] | None = None
-    size: int = 1
-    height: int = 0
-    text: str = ""
-    """A scalar as it was written, without quotes."""
-
-
-class _Composer:
-    """Builds nodes from PyYAML's events, and refuses what a recipe may not have."""
-
-    def __init__(self, text: str, name: str) -> None:
-        self.name = name
-        self.anchors: dict[str, _Node | None] = {}  # None until the value is complete
-        self.events = self._parsed(text)
-
-    def document(self) -> _Node:
-        """Return the root of the only document; null where there is none."""
-        import yaml
-
-        for event in self.events:
-            if isinstance(event, yaml.DocumentStartEvent):
-                root = self._node(next(self.events), depth=0)
-                next(self.events)  # the end of the document
-                extra = next(self.events)
-                if isinstance(extra, yaml.DocumentStartEvent):
-                    raise RecipeError(
-                        "a second document",
-                        position=self._position(extra),
-                        hint="keep one recipe to a file",
-                    )
-                return root
-        return _Node(Position(self.name, 1, 1))
-
-    def _parsed(self, text: str) -> Iterator[yaml.Event]:
-        # Imported late: PyYAML costs 50 ms, and a command without a recipe does not need it.
-        import yaml
-
-        position = Position(self.name, 1, 1)
-        try:
-            for event in yaml.parse(text, Loader=yaml.SafeLoader):
-                position = self._position(event)
-                yield event
-        except yaml.YAMLError as error:
-            raise _syntax_error(error, text, self.name) from error
-        except ValueError as error:  # an escape beyond Unicode
-            raise RecipeError(f"not valid YAML: {_ESCAPE}", position=position) from error
-
-    def _position(self, event: yaml.Event) -> Position:
-        assert event.start_mark is not None
-        return Position(self.name, event.start_mark.line + 1, event.start_mark.column + 1)
-
-    def _node(self, event: yaml.Event, depth: int) -> _Node:
-        import yaml
-
-        position = self._position(event)
-        if isinstance(event, yaml.AliasEvent):
-            anchor = str(event.anchor)
-            if anchor not in self.anchors:
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+            event: Json = self.peek_event()  # type: ignore[no-untyped-call]
+            anchor = str(getattr(event, "anchor", None) or "")
+            self.position = position = _position(event, name)
+            is_alias = isinstance(event, yaml.AliasEvent)
+            if is_alias and anchor not in self.anchors:
                 hint = hint_for(anchor, self.anchors) or "quote the text if it starts with a *"
                 raise RecipeError(
                     f"no anchor &{anchor} above this alias", position=position, hint=hint
                 )
-            target = self.anchors[anchor]
-            if target is None:
+            if is_alias and anchor in self.open:
                 raise RecipeError(f"the alias *{anchor} contains itself", position=position)
-            self._check_depth(depth + target.height, position)
-            return replace(target, position=position)
-        assert isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent)
-        if event.tag is not None:
-            raise RecipeError(
-                f"tags are not allowed: {short(event.tag)}",
-                position=position,
-                hint="remove it; quotes make a string",
-            )
-        if event.anchor is not None:
-            self.anchors[event.anchor] = None
-        node = _Node(position)
-        if isinstance(event, yaml.ScalarEvent):
-            node.text = event.value
-            node.scalar = (
-                resolve(event.value, position)
-                if event.implicit[0]
-                else _checked_text(event.value, position)
-            )
-        elif isinstance(event, yaml.SequenceStartEvent):
-            self._check_depth(depth + 1, position)
-            node.items = []
-            while not isinstance(item := next(self.events), yaml.SequenceEndEvent):
-                child = self._node(item, depth + 1)
-                node.items.append(child)
-                self._grow(node, child.size, child, self._position(item))
-        else:
-            self._check_depth(depth + 1, position)
-            node.entries = {}
-            while not isinstance(item := next(self.events), yaml.MappingEndEvent):
-                place = self._position(item)
-                key = self._key(item, place, node.entries)
-                child = self._node(next(self.events), depth + 1)
-                node.entries[key] = (place, child)
-                self._grow(node, child.size + 1, child, place)
-        if event.anchor is not None:
-            self.anchors[event.anchor] = node
-        return node
+            if getattr(event, "tag", None) is not None:
+                raise RecipeError(
+                    f"tags are not allowed: {short(event.tag)}",
+                    position=position,
+                    hint="remove it; quotes make a string",
+                )
+            if not is_alias:
+                self.anchors.pop(anchor, None)  # it may be given again
+            before, self.depth = (self.open, self.depth), self.depth + 1
+            self.open = (*self.open, anchor) if anchor else self.open
+            if not isinstance(event, yaml.ScalarEvent):
+                _check_depth(self.depth, position)
+            node = super().compose_node(parent, index)
+            self.open, self.depth = before
+            if is_alias:
+                node = copy.copy(node)
+            vars(node).update(position=position, is_alias=is_alias)
+            return node
 
-    def _key(
-        self, event: yaml.Event, place: Position, entries: dict[str, tuple[Position, _Node]]
-    ) -> str:
-        import yaml
+    loader = Loader(text)
+    loader.position = Position(name, 1, 1)
+    try:
+        root = loader.get_node() if loader.check_node() else None
+        if loader.check_event(yaml.DocumentStartEvent):
+            raise RecipeError(
+                "a second document",
+                position=_position(loader.peek_event(), name),  # type: ignore[no-untyped-call]
+                hint="keep one recipe to a file",
+            )
+        return root
+    except yaml.YAMLError as error:
+        raise _syntax_error(error, text, name) from error
+    except ValueError as error:  # an escape beyond Unicode
+        raise RecipeError(f"not valid YAML: {_ESCAPE}", position=loader.position) from error
 
-        text = event.value if isinstance(event, yaml.ScalarEvent) else ""
-        if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and text == "<<":
-            raise RecipeError(
-                "merge keys are not allowed",
-                position=place,
-                hint="use `extends: other.yaml` to build on another recipe",
-            )
-        key = self._node(event, 0).scalar if isinstance(event, yaml.ScalarEvent) else None
-        if not isinstance(key, str):
-            what = short(text) if text else "this one"
-            raise RecipeError(
-                f"a key must be text: {what} is not", position=place, hint="quote the key"
-            )
-        if key in entries:
-            first = entries[key][0].line
+
+def _position(event: Json, name: str) -> Position:
+    return Position(name, event.start_mark.line + 1, event.start_mark.column + 1)
+
+
+def _expand(node: Json, path: KeyPath, document: Document) -> Json:
+    """Return a node's plain value, and enter the positions of all that it holds."""
+    document.positions[path] = node.position
+    if len(document.positions) + len(document.key_positions) > MAX_NODES:
+        raise RecipeError(
+            f"more than {MAX_NODES} keys and values, aliases counted in full",
+            position=node.position,
+        )
+    if node.id == "scalar":
+        return _scalar(node)
+    _check_depth(len(path) + 1, node.position)
+    if node.id == "sequence":
+        return [_expand(item, (*path, i), document) for i, item in enumerate(node.value)]
+    value: JsonObject = {}
+    for key_node, child in node.value:
+        key, place = _key(key_node), key_node.position
+        if key in value:
+            first = document.key_positions[(*path, key)].line
             raise RecipeError(
                 f"the key {short(key)} is on line {first} and again on line {place.line}",
                 position=place,
                 hint="remove one of them",
             )
-        return key
-
-    def _check_depth(self, depth: int, position: Position) -> None:
-        if depth > MAX_DEPTH:
-            raise RecipeError(
-                f"nested more than {MAX_DEPTH} levels deep",
-                position=position,
-                hint="a recipe needs fewer than ten",
-            )
-
-    def _grow(self, node: _Node, size: int, child: _Node, position: Position) -> None:
-        node.size += size
-        node.height = max(node.height, child.height + 1)
-        if node.size > MAX_NODES:
-            raise RecipeError(
-                f"more than {MAX_NODES} keys and values, aliases counted in full",
-                position=position,
-            )
+        document.key_positions[(*path, key)] = place
+        value[key] = _expand(child, (*path, key), document)
+    return value
 
 
-def _checked_text(text: str, position: Position) -> str:
-    escaped = next((c for c in text if c == "\0" or "\ud800" <= c <= "\udfff"), None)
+def _scalar(node: Json) -> Scalar:
+    if node.style is None:
+        return resolve(node.value, node.position)
+    escaped = next((c for c in node.value if c == "\0" or "\ud800" <= c <= "\udfff"), None)
     if escaped is not None:
         raise RecipeError(
-            f"the string holds U+{ord(escaped):04X}, which is not text", position=position
+            f"the string holds U+{ord(escaped):04X}, which is not text", position=node.position
         )
-    return text
+    return str(node.value)
+
+
+def _key(node: Json) -> str:
+    is_scalar = node.id == "scalar" and not node.is_alias
+    if is_scalar and node.style is None and node.value == "<<":
+        raise RecipeError(
+            "merge keys are not allowed",
+            position=node.position,
+            hint="use `extends: other.yaml` to build on another recipe",
+        )
+    key = _scalar(node) if is_scalar else None
+    if not isinstance(key, str):
+        what = short(node.value) if is_scalar and node.value else "this one"
+        raise RecipeError(
+            f"a key must be text: {what} is not", position=node.position, hint="quote the key"
+        )
+    return key
+
+
+def _check_depth(depth: int, position: Position) -> None:
+    if depth > MAX_DEPTH:
+        raise RecipeError(
+            f"nested more than {MAX_DEPTH} levels deep",
+            position=position,
+            hint="a recipe needs fewer than ten",
+        )
 
 
 _INDENTATION = "this does not fit the lines above it: check the indentation"

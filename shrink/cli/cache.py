@@ -57,7 +57,7 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
             kind=kind,
             holds=about.holds,
             entries=len(of_kind),
-            bytes=cache.bytes_of(root, of_kind),
+            bytes=cache.bytes_of(entry.path for entry in of_kind),
             unused_s=round(of_kind[0].unused_s),
             kept_days=about.days,
         )

@@ -58,7 +58,6 @@ _KINDS: Mapping[str, type[Event]] = {
     "progress": Progress,
     "out_of_memory": OutOfMemoryEvent,
     "lost": Lost,
-    "tick": Tick,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 

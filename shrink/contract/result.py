@@ -10,7 +10,7 @@ from shrink.base.bootstrap import Resampled
 from shrink.base.errors import ReportWarning
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.measurement import Note
-from shrink.contract.codec import left_out
+from shrink.contract.codec import from_plain, left_out, to_plain
 from shrink.contract.codec import left_out as no_key
 from shrink.contract.details import Details, Training
 from shrink.contract.record import record
@@ -28,10 +28,10 @@ def scores_from_plain(plain: Mapping[str, Json]) -> dict[str, Evidence]:
     """Return the scores that a step left in its file.
 
     Raises:
-        KeyError: they are something else.
+        ContractError: they are something else.
     """
     return {
-        name: Resampled.from_plain(one) if isinstance(one, Mapping) else one
+        name: from_plain(Resampled, one) if isinstance(one, Mapping) else one
         for name, one in plain.items()
     }
 
@@ -39,7 +39,7 @@ def scores_from_plain(plain: Mapping[str, Json]) -> dict[str, Evidence]:
 def scores_to_plain(scores: Scores) -> dict[str, Json]:
     """Return scores as `scores_from_plain` takes them."""
     return {
-        name: one.to_plain() if isinstance(one, Resampled) else list(one)
+        name: to_plain(one) if isinstance(one, Resampled) else list(one)
         for name, one in scores.items()
     }
 
@@ -51,6 +51,11 @@ class StoredFile:
     sha256: str
     size: int
     suffix: str
+
+    @property
+    def name(self) -> str:
+        """What it is called beside the manifest."""
+        return f"{self.sha256}{self.suffix}"
 
 
 @record

@@ -19,7 +19,6 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base import files
-from shrink.base.files import reached
 from shrink.base.keras_internals import layers_of, loss_scale_state, saved_generator
 from shrink.base.types import Array, JsonObject
 from shrink.engine.microbatch import MicroBatchTrainer
@@ -78,13 +77,11 @@ class CheckpointFolder:
                 described[name] = (list(array.shape), array.dtype.name)
                 with archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as stream:
                     stream.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-        reached("checkpoint-arrays-written")
         digest = files.sha256(unnamed)
         unnamed.rename(self.path / f"{digest}{_SUFFIX}")
         body = {"version": _VERSION, "sha256": digest, "arrays": described, "content": content}
         manifest = {**body, "digest": _digest(body)}
         files.write_text(self.path / _MANIFEST, json.dumps(manifest, indent=1))
-        reached("checkpoint-written")
         for path in self.path.glob(f"*{_SUFFIX}"):
             if path.stem != digest:
                 path.unlink(missing_ok=True)

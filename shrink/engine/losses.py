@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.arguments import Value
 from shrink.base.keras_internals import mask_of
-from shrink.base.losses import Kind, Value, loss_of
+from shrink.base.losses import Kind, loss_of
 from shrink.base.types import Array
 from shrink.engine.user_loss import check_finite, user_loss
 

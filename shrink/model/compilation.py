@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from shrink.base.arguments import Value
 from shrink.base.errors import ShrinkError
 from shrink.base.file_kinds import messages, text
-from shrink.base.losses import LOSSES, Value, key_of_loss, loss_of
+from shrink.base.losses import LOSSES, key_of_loss, loss_of
 from shrink.base.metrics import METRICS, metric_of
 from shrink.base.types import Json
 from shrink.contract.details import TaskOutput, Usage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,10 +39,15 @@ def compare_folders(paths: Sequence[Path], output: Path | None) -> Comparison:
         InputError: a folder that is missing, or is neither a run nor a sweep.
         RecipeError: the output is the folder of another sweep.
     """
-    named = _prefixed([_Named(path, _sweep_in(path)) for path in paths])
+    prefixes = [f"{os.path.relpath(path.resolve())}: " if len(paths) > 1 else "" for path in paths]
+    pairs = zip(paths, prefixes, strict=True)
+    named = [_Named(path, _sweep_in(path), prefix) for path, prefix in pairs]
     alone = named[0].sweep if len(named) == 1 else None
     _check_output(output, named)
-    runs = list(_distinct(run for one in named for run in _runs(one, output)))
+    by_folder: dict[Path, RunToCompare] = {}  # each counts once, whatever names it twice
+    for run in (run for one in named for run in _runs(one, output)):
+        by_folder.setdefault(run.folder.resolve(), run)
+    runs = list(by_folder.values())
     if alone is not None:
         titled = Comparison(
             rows=(), title=alone.title, sweep=True, repeat=alone.repeat, jobs=alone.jobs
@@ -53,20 +59,6 @@ def compare_folders(paths: Sequence[Path], output: Path | None) -> Comparison:
     title = f"{len(runs)} runs" if len(runs) != 1 else runs[0].name
     titled = Comparison(rows=(), title=title, repeat=max(repeats, default=None))
     return compare_runs(_called_apart(runs), titled)
-
-
-def _prefixed(named: Sequence[_Named]) -> list[_Named]:
-    """Return sweeps with what tells the runs of each from the others': its name, or its path."""
-    if len(named) == 1:
-        return list(named)
-    folders = {one.path.resolve() for one in named if one.sweep is not None}
-    names = [_name(folder) for folder in folders]
-
-    def prefix(one: _Named) -> str:
-        own = _name(one.path)
-        return f"{own if names.count(own) == 1 else os.path.relpath(one.path.resolve())}: "
-
-    return [one if one.sweep is None else replace(one, prefix=prefix(one)) for one in named]
 
 
 def _sweep_in(path: Path) -> Comparison | None:
@@ -117,20 +109,9 @@ def _place(folder: Path, output: Path | None) -> str:
     return str(folder) if output is None else os.path.relpath(folder, output)
 
 
-def _distinct(runs: Iterator[RunToCompare]) -> Iterator[RunToCompare]:
-    """Yield each folder once, whatever names it twice."""
-    seen: set[Path] = set()
-    for run in runs:
-        if run.folder.resolve() not in seen:
-            seen.add(run.folder.resolve())
-            yield run
-
-
 def _called_apart(runs: Sequence[RunToCompare]) -> list[RunToCompare]:
     """Return the runs with the folders above in the names of those that are called alike."""
-    counts: dict[str, int] = {}
-    for run in runs:
-        counts[run.name] = counts.get(run.name, 0) + 1
+    counts = Counter(run.name for run in runs)
     return [
         replace(run, name=os.path.relpath(run.folder.resolve())) if counts[run.name] > 1 else run
         for run in runs

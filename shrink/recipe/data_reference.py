@@ -29,7 +29,7 @@ from shrink.data.pairs import holds_masks
 from shrink.data.shards import is_prepared, is_record_name
 from shrink.data.table import lists_images
 from shrink.model.reference import exists, expand_user, windows_hint
-from shrink.recipe.load import LoadedRecipe, errors_of
+from shrink.recipe.load import LoadedRecipe, errors_of, read_raw
 from shrink.stages import STAGES
 from shrink.stages.base import StageConfig
 from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
@@ -149,7 +149,6 @@ _KINDS = (
     ".parquet or .jsonl file, "
     "file.py:function, or a YAML file"
 )
-_MOST_EXTENDS = 8
 
 
 def parse_data_reference(text: str, cwd: Path, recorded: object = None) -> JsonObject:
@@ -184,7 +183,7 @@ def parse_data_reference(text: str, cwd: Path, recorded: object = None) -> JsonO
             "no such file or folder", subject=path, hint=windows_hint(text) or _hint(text, path)
         )
     if path.suffix.lower() in _RECIPE_ENDINGS:
-        return _section(path, _MOST_EXTENDS)
+        return _section(path)
     source = _source_of(path)
     if recorded in _READ_BY_OTHERS.get(source, ()):
         source = str(recorded)
@@ -254,7 +253,7 @@ def parse_named_data(text: str, cwd: Path, recorded: object = None) -> NamedData
         problems += _section_problems(document, key, section)
     if problems:
         raise together(problems)
-    return NamedData(_section(path, 0), dict(task or {}))
+    return NamedData(_section(path), dict(task or {}))
 
 
 def _section_problems(
@@ -283,51 +282,46 @@ def _hint(text: str, path: Path) -> str:
     return f"did you mean {path.parent / near}?" if near else f"give {_KINDS}"
 
 
-def _section(path: Path, extends_left: int) -> JsonObject:
-    """Return the `data` section of a YAML file, laid over that of the recipe that it extends."""
-    section = _merged_section(path, extends_left)
+def absolute_function(entry: Json, folder: Path) -> Json:
+    """Return a section whose function's file, in `folder`, is made absolute."""
+    function = entry.get("function") if isinstance(entry, dict) else entry
+    if not isinstance(function, str) or ".py:" not in function:
+        return entry
+    absolute = _absolute(function, folder)
+    return {**entry, "function": absolute} if isinstance(entry, dict) else {"function": absolute}
+
+
+def _absolute(name: str, folder: Path) -> str:
+    return str((folder / expand_user(name)).absolute())
+
+
+def _section(path: Path) -> JsonObject:
+    """Return the `data` section of a YAML file, with what it extends; its paths are absolute."""
+    raw = read_raw(path)
+    section = raw.value.get("data")
     if section is None:
         raise DataError(
             "no data section in this file",
             subject=path,
             hint="add, for example, data: {source: digits}",
         )
-    return section
-
-
-def absolute_function(entry: Json, file: Path) -> Json:
-    """Return a section whose function's file, beside `file`, is made absolute."""
-    function = entry.get("function") if isinstance(entry, dict) else entry
-    if not isinstance(function, str) or ".py:" not in function:
-        return entry
-    absolute = str((file.parent / expand_user(function)).absolute())
-    return {**entry, "function": absolute} if isinstance(entry, dict) else {"function": absolute}
-
-
-def _merged_section(path: Path, extends_left: int) -> JsonObject | None:
-    document = yaml.load(path)
-    value = document.value if isinstance(document.value, dict) else {}
-    parent, inherited = value.get("extends"), None
-    if isinstance(parent, str) and extends_left > 0:
-        inherited = _merged_section(path.parent / parent, extends_left - 1)
-    section = value.get("data")
-    if section is None:
-        return inherited
     if not isinstance(section, dict):
         raise DataError(
             "data is a mapping of keys",
-            position=document.position(("data",)),
+            position=raw.position("data"),
             hint="such as data: {source: digits}",
         )
-    if isinstance(section.get("path"), str):
-        data_path = path.parent / expand_user(section["path"])
-        section = {**section, "path": str(data_path.absolute())}
-    if isinstance(section.get("slices"), list):
-        section = {**section, "slices": [absolute_function(s, path) for s in section["slices"]]}
-    if isinstance(section.get("augment"), dict):
-        section = {**section, "augment": absolute_function(section["augment"], path)}
-    tokens = section.get("tokens")
+    found = dict(section)
+    if isinstance(found.get("path"), str):
+        found["path"] = _absolute(found["path"], raw.folder("data", "path"))
+    if isinstance(found.get("slices"), list):
+        folder = raw.folder("data", "slices")
+        found["slices"] = [absolute_function(one, folder) for one in found["slices"]]
+    if isinstance(found.get("augment"), dict):
+        folder = raw.folder("data", "augment", "function")
+        found["augment"] = absolute_function(found["augment"], folder)
+    tokens = found.get("tokens")
     if isinstance(tokens, dict) and isinstance(tokens.get("vocabulary"), str):
-        file = path.parent / expand_user(tokens["vocabulary"])
-        section = {**section, "tokens": {**tokens, "vocabulary": str(file.absolute())}}
-    return {**(inherited or {}), **section}
+        file = _absolute(tokens["vocabulary"], raw.folder("data", "tokens", "vocabulary"))
+        found["tokens"] = {**tokens, "vocabulary": file}
+    return found

@@ -197,20 +197,22 @@ class RawRecipe:
     Attributes:
         value: its keys.
         positions: where each key stands.
-        texts: scalars as they were written.
     """
 
     value: JsonObject
     positions: dict[Path_, Position]
-    texts: dict[Path_, str]
 
     def copy(self) -> RawRecipe:
         """Return one that overrides can be applied to."""
-        return RawRecipe(dict(self.value), dict(self.positions), self.texts)
+        return RawRecipe(dict(self.value), dict(self.positions))
 
     def position(self, *path: str | int) -> Position:
         """Return where a key stands, or the nearest section around it."""
         return _nearest(self.positions, path, "")
+
+    def folder(self, *path: str | int) -> Path:
+        """Return the folder that a relative path under this key starts from."""
+        return _folder(self.position(*path))
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:
@@ -253,7 +255,7 @@ def recipe_from_mapping(value: JsonObject, name: str) -> LoadedRecipe:
         value: the mapping that a recipe file would hold; without stages it only evaluates.
         name: what stands for the file in messages.
     """
-    return validated(RawRecipe({"stages": [], **copy.deepcopy(value)}, {}, {}), Path(name))
+    return validated(RawRecipe({"stages": [], **copy.deepcopy(value)}, {}), Path(name))
 
 
 def validate_section(section: type[Section], value: JsonObject, name: str) -> Section:
@@ -281,7 +283,7 @@ def _raw(document: yaml.Document, path: Path, depth: int) -> RawRecipe:
     if not isinstance(document.value, dict):
         raise RecipeError("a recipe is a mapping of keys", position=document.position(()))
     positions = {**document.positions, **document.key_positions}
-    raw = RawRecipe(dict(document.value), positions, document.texts)
+    raw = RawRecipe(dict(document.value), positions)
     if "extends" not in raw.value:
         return raw
     where = _nearest(positions, ("extends",), str(path))
@@ -299,7 +301,6 @@ def _raw(document: yaml.Document, path: Path, depth: int) -> RawRecipe:
 def _merged(base: RawRecipe, top: RawRecipe) -> RawRecipe:
     """Lay `top` over `base`: mappings merge key by key, everything else is replaced whole."""
     merged = base.copy()
-    merged.texts = {**base.texts, **top.texts}
     positions = merged.positions
 
     def lay(target: JsonObject, source: JsonObject, path: Path_) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -218,26 +219,13 @@ def _axes_of_matrix(matrix: Json, raw: RawRecipe) -> Iterator[_Axis]:
         overrides = []
         for index, value in enumerate(values):
             path = (MATRIX, key, index)
-            text = _written(value, path, raw.texts)
+            text = value if isinstance(value, str) and value else json.dumps(value)
             override = Override(
                 tuple(key.split(".")), value, f"{key}={text}", raw.position(*path), text
             )
             overrides.append(override)
         _check_values(overrides, key, where)
         yield _Axis(key, tuple(overrides), where)
-
-
-def _written(
-    value: Json, path: tuple[str | int, ...], texts: Mapping[tuple[str | int, ...], str]
-) -> str:
-    """Return a value of the recipe at `path` as it was written, on one line."""
-    if isinstance(value, list):
-        items = (_written(item, (*path, index), texts) for index, item in enumerate(value))
-        return f"[{', '.join(items)}]"
-    if isinstance(value, dict):
-        pairs = (f"{key}: {_written(item, (*path, key), texts)}" for key, item in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    return texts.get(path) or ("null" if value is None else str(value))
 
 
 def _check_key(key: str, place: Position, raw: RawRecipe) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 
 from shrink.base.foreign import Json, JsonObject
@@ -13,7 +12,7 @@ from shrink.report.diff import RecipeChange
 
 _PLACES = {"model", "path", "teacher", "student", "against"}
 """Keys that hold places; only the last part of a path counts, as in the recipe's hash."""
-_MISSING = "-"
+_MISSING, _KIND = "-", ".kind"
 
 
 def recipe_changes(a: Report, b: Report) -> list[RecipeChange]:
@@ -23,20 +22,13 @@ def recipe_changes(a: Report, b: Report) -> list[RecipeChange]:
     key that only one of them has is left out where it says no more than the default does.
     There are none where a report has no recipe.
     """
-    first, second = _said(recipe_of(a)), _said(recipe_of(b))
-    if not first or not second:
-        return []
-    changes = []
-    for key in dict.fromkeys((*first, *second)):
-        x, y = first.get(key), second.get(key)
-        if x is None or y is None:
-            one = x or y
-            if one is not None and not one.is_default:
-                a_text, b_text = (said.text if said else _MISSING for said in (x, y))
-                changes.append(RecipeChange(key=key, a=a_text, b=b_text))
-        elif x.text != y.text:
-            changes.append(RecipeChange(key=key, a=x.text, b=y.text))
-    return changes
+    recipes = [recipe_of(a), recipe_of(b)]
+    first, second = map(_texts, recipes)
+    keys = _differing(recipes) if first and second else []
+    return [
+        RecipeChange(key=key, a=first.get(key, _MISSING), b=second.get(key, _MISSING))
+        for key in keys
+    ]
 
 
 def settings_that_differ(reports: Sequence[Report | None]) -> list[dict[str, str]]:
@@ -46,55 +38,45 @@ def settings_that_differ(reports: Sequence[Report | None]) -> list[dict[str, str
     Nothing is returned for a report without a recipe.
     """
     recipes = [{} if report is None else recipe_of(report) for report in reports]
-    texts = [_texts(recipe) for recipe in recipes]
-    known = [one for one in texts if one]
-    differing = [
-        key
-        for key in dict.fromkeys(key for one in known for key in one)
-        if len({one.get(key) for one in known}) > 1
-    ]
-    absent = [key for key in differing if any(key not in one for one in known)]
-    if absent:
-        said = [_said(recipe) for recipe in recipes]
-        idle = {key for key in absent if all(one[key].is_default for one in said if key in one)}
-        differing = [key for key in differing if key not in idle]
+    keys = [key for key in _differing(recipes) if not key.endswith(_KIND)]
+    texts = map(_texts, recipes)
+    return [{key.removeprefix("stages."): one[key] for key in keys if key in one} for one in texts]
+
+
+def _differing(recipes: Sequence[Mapping[str, Json]]) -> list[str]:
+    known = [(texts, recipe) for recipe in recipes if (texts := _texts(recipe))]
+    keys = dict.fromkeys(key for texts, _ in known for key in texts)
     return [
-        {key.removeprefix("stages."): one[key] for key in differing if key in one} for one in texts
+        key
+        for key in keys
+        if len({texts.get(key) for texts, _ in known}) > 1
+        and not (
+            any(key not in texts for texts, _ in known)
+            and all(_is_default(key, texts, recipe) for texts, recipe in known if key in texts)
+        )
     ]
 
 
 def _texts(recipe: Mapping[str, Json]) -> dict[str, str]:
-    """Return what a recipe says as text, by key, without a look at defaults."""
+    """Return what a recipe says as text, by key."""
     texts: dict[str, str] = {}
     for key, value in recipe.items():
         if key == "stages" and isinstance(value, list):
-            for name, _, settings in _stages(value):
+            for name, kind, settings in _stages(value):
                 own = {one: item for one, item in settings.items() if one != "name"}
+                texts |= {f"stages.{name}{_KIND}": kind} if name != kind else {}
                 texts |= _flat(own, f"stages.{name}.")
         else:
             texts |= _flat({key: value}, "")
     return texts
 
 
-@dataclass(frozen=True)
-class _Said:
-    """What a recipe says under a key, and whether it would mean the same without."""
-
-    text: str
-    is_default: bool = False
-
-
-def _said(recipe: Mapping[str, Json]) -> dict[str, _Said]:
-    by_key: dict[str, _Said] = {}
-    for key, value in recipe.items():
-        if key == "stages" and isinstance(value, list):
-            for name, kind, settings in _stages(value):
-                if name != kind:
-                    by_key[f"stages.{name}.kind"] = _Said(kind)
-                by_key |= _stage_said(f"stages.{name}.", kind, settings)
-        else:
-            by_key |= {name: _Said(text) for name, text in _flat({key: value}, "")}
-    return by_key
+def _is_default(key: str, texts: Mapping[str, str], recipe: Mapping[str, Json]) -> bool:
+    """Whether a recipe would mean the same without a key of a stage."""
+    for name, kind, _ in _stages(recipe.get("stages") or []):
+        if key.startswith(prefix := f"stages.{name}."):
+            return dict(_flat(_defaults(kind), "")).get(key.removeprefix(prefix)) == texts[key]
+    return False
 
 
 def _stages(entries: list[Json]) -> Iterator[tuple[str, str, Mapping[str, Json]]]:
@@ -106,12 +88,6 @@ def _stages(entries: list[Json]) -> Iterator[tuple[str, str, Mapping[str, Json]]
             seen[kind] = seen.get(kind, 0) + 1
             number = f"-{seen[kind]}" if seen[kind] > 1 else ""
             yield str(settings.get("name") or f"{kind}{number}"), str(kind), settings
-
-
-def _stage_said(prefix: str, kind: str, settings: Mapping[str, Json]) -> dict[str, _Said]:
-    defaults = dict(_flat(_defaults(kind), ""))
-    texts = dict(_flat({key: item for key, item in settings.items() if key != "name"}, ""))
-    return {f"{prefix}{key}": _Said(text, defaults.get(key) == text) for key, text in texts.items()}
 
 
 def _defaults(kind: str) -> JsonObject:

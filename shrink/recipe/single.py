@@ -39,7 +39,6 @@ from shrink.recipe.resolution import named_files, recipe_text, stated_task
 from shrink.stages import STAGES
 from shrink.task.config import TaskConfig
 
-_MEMORY_LIMIT = "2GB"
 _ROOM = 10
 """A tenth: fine-tuning and other calibration examples move a size by a few percent."""
 
@@ -60,6 +59,8 @@ def first_recipe(
         look: what was seen of both.
         folder: where the recipe will lie; paths below it become relative.
     """
+    from jinja2 import Environment, FileSystemLoader  # only this command needs it
+
     section = dict(named.data)
     if isinstance(section.get("path"), str):
         section["path"] = near_path(Path(section["path"]), folder)
@@ -67,51 +68,13 @@ def first_recipe(
     stated: JsonObject = {} if look.decode is None else {"decode": look.decode}
     stated |= {"metrics": list(look.metrics)} if look.metrics else {}
     task = {"task": {**named.task, **stated}} if named.task or stated else {}
-    train = [] if model.trained else ["  - train: {epochs: 20}"]
-    prune = [
-        "  # Smaller and faster still: remove whole channels, and fine-tune. Costs training time.",
-        "  # - prune: {method: channels, ratio: 0.3, importance: least_squares, epochs: 5}",
-    ]
-    budget = "accuracy_drop" if look.metric == "accuracy" else "metric_drop"
-    quantize = [
-        f"  - quantize: {{scheme: {look.scheme}}}",
-        "  # Instead, 4-bit weights where they cost least, to a budget:",
-        f"  # - quantize: {{scheme: mixed, {budget}: 0.01}}",
-    ]
-    if look.decode is not None and look.decode.get("name") == "boxes":
-        quantize[1:1] = [
-            "  # Where boxes and scores are one output, give each a scale of its own:",
-            f"  # - quantize: {{scheme: {look.scheme}, split_outputs: true}}",
-        ]
-    can_prune = look.groups > 0
-    known = metric_of(look.metric)
-    is_share = known is not None and known.info.unit == "fraction"
-    parts = [
-        "# Written by `shrink init`: a start, to be changed. `shrink run` runs it.",
-        f"# The model: {_model_line(model, look)}.",
-        f"# The data: {_data_line(look)}.",
-        recipe_text({"name": name, "model": model_name, "data": section, **task}).rstrip(),
-        *_spotting(look),
-        *_training(model),
-        "stages:",
-        *([*train, *(prune if can_prune else []), *quantize[: None if is_share else 1]]),
-        "# A missed gate is exit code 1. Tighten them once the first report is there.",
-        "gates:",
-        *_gates(model, look),
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def _model_line(model: ModelReference, look: FirstLook) -> str:
-    kind = "built anew, and trained by the first stage" if not model.trained else "trained already"
-    size = f"{look.parameters:,} parameters, {look.float_bytes:,} bytes as float32 .tflite"
-    return f"{size}, {kind}"
-
-
-def _data_line(look: FirstLook) -> str:
-    splits = {"train": look.train, "validation": look.validation, "test": look.test}
-    counts = ", ".join(f"{count:,} for {name}" for name, count in splits.items())
-    return f"{_kind(look)}; {counts}"
+    head = recipe_text({"name": name, "model": model_name, "data": section, **task}).rstrip()
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parent))
+    environment.filters["with_room"] = lambda size: _rounded_up(size + size // _ROOM)
+    template = environment.get_template("first_recipe.yaml.jinja")
+    metric = metric_of(look.metric)
+    info = None if metric is None else metric.info
+    return template.render(look=look, model=model, head=head, kind=_kind(look), metric=info) + "\n"
 
 
 def _kind(look: FirstLook) -> str:
@@ -131,51 +94,6 @@ def _kind(look: FirstLook) -> str:
     of_what = {"clips": " of sounds", "texts": " of texts"}.get(look.kind, "")
     classes = f"{look.classes} classes{of_what}"
     return classes if look.classes else other
-
-
-def _spotting(look: FirstLook) -> list[str]:
-    """Return what a keyword spotter is measured by, to be chosen by who knows its keyword."""
-    if look.kind != "clips" or not look.class_names:
-        return []
-    settings = f"miss_rate: 0.05, seconds: {look.clip_seconds:g}, class: {look.class_names[-1]}"
-    return [
-        "# To spot one class, add to task.metrics, with a gate on it:",
-        f"#   {{name: false_accepts_per_hour, {settings}}}",
-    ]
-
-
-def _training(model: ModelReference) -> list[str]:
-    if model.form == "tflite":
-        return []
-    return [
-        "# Examples per update; how they are split over memory and devices is planned.",
-        "training:",
-        "  global_batch_size: 64",
-        f"  optimizer: {{name: adam, learning_rate: {_rate(model)}, schedule: cosine}}",
-        f"  memory_limit: {_MEMORY_LIMIT}",
-    ]
-
-
-def _rate(model: ModelReference) -> str:
-    return "3e-4" if model.trained else "1e-3"
-
-
-def _gates(model: ModelReference, look: FirstLook) -> list[str]:
-    metric, chance = look.metric, "  # a drop within chance passes"
-    known = metric_of(metric)
-    if known is not None and known.info.higher_is_better:
-        gates = [f"  {metric}_drop: {{limit: 0.02, confidence: 0.95}}{chance}"]
-    else:
-        gates = [f"  {metric}: {{ratio: 1.1}}  # at most a tenth above the baseline's"]
-    for name, size, before in (
-        ("tflite_bytes", look.quantized_bytes, f"  # {look.float_bytes:,} as float32"),
-        ("arena_bytes", look.quantized_arena_bytes, ""),
-    ):
-        if size is not None:
-            gates.append(f"  {name}: {_rounded_up(size + size // _ROOM)}{before}")
-    if not model.trained:
-        gates.append(f"  training_peak_bytes: {_MEMORY_LIMIT}")
-    return gates
 
 
 def _rounded_up(size_bytes: float) -> str:

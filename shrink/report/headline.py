@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from shrink.base.errors import listed
 from shrink.base.figures import (
     COSTS,
+    Figure,
     Unit,
     figure_of,
     format_value,
@@ -167,17 +168,21 @@ def _headline(report: Report, stage: Stage) -> Headline:
 
 
 def _smaller(stage: Stage, base: Stage) -> str:
-    after, before = stage.figure("tflite_bytes"), base.figure("tflite_bytes")
+    size = COSTS[0]
+    after, before = stage.figure(size), base.figure(size)
     if not after or not before or stage is base:
         return ""
-    texts = [format_value(size, "bytes") for size in (after, before)]
+    texts = [figure_of(size).text(one) for one in (after, before)]
     if after == before:
         return f"Stage {stage.name} is as large as {base.name}: {texts[0]}."
-    factor, word = (before / after, "smaller") if after < before else (after / before, "larger")
-    return (
-        f"Stage {stage.name} is {factor:.3g} times {word} than {base.name}: "
-        f"{texts[0]} instead of {texts[1]}."
-    )
+    factor, word = _factor(figure_of(size), after, before)
+    sizes = " instead of ".join(texts)
+    return f"Stage {stage.name} is {factor:.3g} times {word} than {base.name}: {sizes}."
+
+
+def _factor(figure: Figure, value: float, before: float) -> tuple[float, str]:
+    smaller, larger = _WORDS.get(figure.unit, ("smaller", "larger"))
+    return (before / value, smaller) if value < before else (value / before, larger)
 
 
 def _arena(stage: Stage) -> str:
@@ -242,8 +247,7 @@ def _figure_tile(stage: Stage, base: Stage, name: str) -> Tile | None:
         return Tile(label, text, "the baseline")
     if not value or not before:
         return Tile(label, text, f"baseline: {figure.text(before)}")
-    smaller, larger = _WORDS.get(figure.unit, ("smaller", "larger"))
-    factor, word = (before / value, smaller) if value < before else (value / before, larger)
+    factor, word = _factor(figure, value, before)
     if factor < _HARDLY:
         return Tile(label, text, f"baseline: {figure.text(before)}")
     return Tile(label, f"{factor:.3g}x {word}", f"{text} instead of {figure.text(before)}")

@@ -282,8 +282,10 @@ def print_page(page: Page, console: Console) -> None:
         printer.line("")
     for alert in page.alerts:
         if alert.tone == "bad":
-            hint = [f"hint: {alert.hint}"] if alert.hint else []
-            printer.section("error", [f"{alert.name}: {alert.text}", *hint])
+            printer.line("error", "bold")
+            printer.wrapped(f"{alert.name}: {alert.text}")
+            printer.wrapped(f"hint: {alert.hint}" if alert.hint else "")
+            printer.line("")
     for section in page.sections:
         if section.title:
             printer.line(section.title, "bold")
@@ -356,15 +358,6 @@ class Printer:
             self.wrapped(table.caption, "", "dim")
         if more and count < len(cells):
             self.wrapped(f"more in {more}: {', '.join(table.heads[count:])}", "", "dim")
-
-    def section(self, title: str, texts: Sequence[str]) -> None:
-        """Print a titled list and an empty line; nothing at all where there are no texts."""
-        if not texts:
-            return
-        self.line(title, "bold")
-        for text in texts:
-            self.wrapped(text)
-        self.line("")
 
 
 def printable(text: str, encoding: str) -> str:

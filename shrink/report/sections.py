@@ -194,7 +194,7 @@ def _blocks(
     gates = ("Gates" if document else "gates", [_gates(report)])
     if document:
         yield gates
-    yield "Stages" if page_only else "", _stages(report, medium, most_columns)
+    yield "Stages" if document else "", _stages(report, medium, most_columns)
     for table in output_tables(report) if medium != "notebook" else ():
         yield table.title, [table]
     if not document:

@@ -167,17 +167,11 @@ def numbered(x: Axis, y: Axis, names: Sequence[tuple[Point, str]]) -> tuple[tupl
 
     Places that cover each other share one text, such as `1, 2`.
     """
-    groups: list[list[int]] = []
+    groups: dict[tuple[int, int], list[int]] = {}
     for index, ((across, up), _) in enumerate(names):
-        for group in groups:
-            (a, b), _ = names[group[0]]
-            if abs(x(a) - x(across)) < 3 and abs(y(b) - y(up)) < 6:
-                group.append(index)
-                break
-        else:
-            groups.append([index])
+        groups.setdefault((round(x(across) / 3), round(y(up) / 6)), []).append(index)
     labels = []
-    for group in groups:
+    for group in groups.values():
         (across, up), _ = names[group[0]]
         text = ", ".join(str(index + 1) for index in group)
         kind, dx = ("label end", -8) if x(across) > 85 else ("label", 8)

@@ -5,23 +5,20 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from shrink.base.errors import InternalError
-from shrink.base.host import machine
 from shrink.contract.codec import from_plain
 from shrink.contract.events import Send
 from shrink.contract.job import StepJob
 from shrink.contract.model_source import ModelSource
-from shrink.contract.report import MeasuredAt
 from shrink.contract.result import Measurement, StepDone, StepResult
 from shrink.model.load import load_source
 from shrink.run.execute import (
     ARTIFACT,
     SCORES,
     as_notes,
-    guessed,
     measured_artifact,
+    measured_fields,
 )
 from shrink.stages.context import StageContext, StageResult
 
@@ -52,13 +49,7 @@ def measure_again(job: StepJob, send: Send) -> StepDone:
     training = {k: v for k, v in before.memory.items() if k.startswith(("training_", "stage_"))}
     result = replace(
         before,
-        size=measured.size,
-        memory={**measured.memory, **training},
-        metrics=evaluated.metrics,
-        slices=evaluated.slices,
-        examples=evaluated.examples,
-        latency=measured.latency,
-        guess=guessed(job, context, outcome, evaluated),
+        **measured_fields(job, context, outcome, measured, training),
         notes=as_notes([*kept, *own]),
         warnings=(*said, *context.warnings),
         measurement=Measurement(notes=as_notes(own), warnings=tuple(context.warnings)),
@@ -68,7 +59,6 @@ def measure_again(job: StepJob, send: Send) -> StepDone:
             confusion=evaluated.confusion,
             by_output=evaluated.by_output,
         ),
-        measured=MeasuredAt(at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine()),
         timing=replace(before.timing, measure_s=time.perf_counter() - started),
     )
     return StepDone(result=result, files={ARTIFACT: artifact.name, SCORES: "scores.json"})

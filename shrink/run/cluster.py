@@ -1,8 +1,8 @@
 """Several machines, one run: which one this is, and the board on which the chief tells the others.
 
-    state.json       the session, the number of the order, and the job that it asks for
+    state.json       the order: its id, and the job that it asks for
     beat             changes as long as the chief lives
-    joined-<n>.json  the last order that worker n has taken
+    joined-<n>       the last order that worker n has taken
     worker-<n>.json  how an order went on worker n, where it went wrong
 
 It lies in the store, which all machines share. Every file is replaced as a whole.
@@ -110,17 +110,15 @@ _STATE, _BEAT = "state.json", "beat"
 
 @dataclass(frozen=True)
 class Order:
-    """What the chief wants now.
+    """What the chief wants now; a new one ends the one before.
 
     Attributes:
-        session: of the chief's process.
-        number: counts orders; a new one ends the one before.
+        id: tells it from all others.
         job: the job to run, or None for nothing.
         exit_code: of the chief, once it is at its end.
     """
 
-    session: str
-    number: int
+    id: str
     job: StepJob | None = None
     exit_code: int | None = None
 
@@ -136,7 +134,7 @@ class ChiefsBoard:
     def __init__(self, folder: Path, workers: int) -> None:
         self._folder = folder
         self._workers = workers
-        self._order = Order(uuid.uuid4().hex, 0)
+        self._order = Order("")
         self._ended = threading.Event()
         self._beats = threading.Thread(target=self._beat, daemon=True)
 
@@ -157,8 +155,7 @@ class ChiefsBoard:
 
     def post(self, job: StepJob | None, exit_code: int | None = None) -> None:
         """Replace the order."""
-        number = self._order.number + 1
-        self._order = Order(self._order.session, number, job, exit_code)
+        self._order = Order(uuid.uuid4().hex, job, exit_code)
         files.write_json(self._folder / _STATE, to_plain(self._order))
 
     def reports(self) -> list[tuple[int, JsonObject]]:
@@ -166,18 +163,13 @@ class ChiefsBoard:
         found = []
         for index in range(1, self._workers):
             report = _read(self._folder / _report_name(index))
-            if report and (report["session"], report["number"]) == self._now():
+            if report and report["id"] == self._order.id:
                 found.append((index, report["error"]))
         return found
 
-    def _now(self) -> tuple[str, int]:
-        return self._order.session, self._order.number
-
     def _beat(self) -> None:
-        count = 0
         while not self._ended.wait(BEAT_S):
-            count += 1
-            files.write_text(self._folder / _BEAT, f"{self._order.session} {count}")
+            files.write_text(self._folder / _BEAT, uuid.uuid4().hex)
 
 
 class FollowersBoard:
@@ -206,9 +198,9 @@ class FollowersBoard:
             self._beat, self._changed_at = beat, time.monotonic()
         return time.monotonic() - self._changed_at
 
-    def is_alive(self, order: Order) -> bool:
-        """Whether the order's chief has shown a sign of life since this board was opened."""
-        return self._beat != self._first and self._beat.startswith(order.session)
+    def is_alive(self) -> bool:
+        """Whether a chief, which posts before its first beat, lives since this board was opened."""
+        return self._beat != self._first
 
     def join(self, order: Order) -> bool:
         """Take an order, and return whether this worker had not taken it yet.
@@ -216,15 +208,15 @@ class FollowersBoard:
         One that was taken in an earlier life of this worker is lost: those that work on it have
         noticed the death, or will, and cannot be joined any more.
         """
-        path, ours = self._folder / f"joined-{self._index}.json", [order.session, order.number]
-        if _read(path) == ours:
+        path = self._folder / f"joined-{self._index}"
+        if _text(path) == order.id:
             return False
-        files.write_json(path, ours)
+        files.write_text(path, order.id)
         return True
 
     def report(self, order: Order, error: JsonObject) -> None:
         """Tell the chief that an order went wrong here."""
-        content = {"session": order.session, "number": order.number, "error": error}
+        content = {"id": order.id, "error": error}
         files.write_json(self._folder / _report_name(self._index), content)
 
 

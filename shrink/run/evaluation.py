@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -54,12 +54,12 @@ class Evaluated:
         by_output: metrics of each of several outputs.
     """
 
-    metrics: Figures
-    scores: Scores
-    examples: int | None
-    inputs: Sequence[np.ndarray]
-    task: TaskDetails | None
-    notes: Sequence[str]
+    metrics: Figures = field(default_factory=dict)
+    scores: Scores = field(default_factory=dict)
+    examples: int | None = None
+    inputs: Sequence[np.ndarray] = ()
+    task: TaskDetails | None = None
+    notes: Sequence[str] = ()
     slices: tuple[MeasuredSlicing, ...] = ()
     confusion: tuple[Confusion, ...] = ()
     by_output: tuple[OutputMetrics, ...] = ()
@@ -126,7 +126,7 @@ def not_evaluated(context: StageContext) -> Evaluated:
     """Return why no metric is measured, without data or without targets."""
     why = WHY_NO_METRICS if not context.has_data else WHY_NO_TARGETS
     notes = [f"{what}, as {why}" for what in ("metrics: not measured", "task: none")]
-    return Evaluated({}, {}, None, (), None, notes)
+    return Evaluated(notes=notes)
 
 
 def guess(

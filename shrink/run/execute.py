@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+import json
 import threading
 import time
 import traceback
@@ -13,13 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from shrink.base import files
 from shrink.base.errors import DataError, InternalError, ShrinkError, StageError
-from shrink.base.files import reached
 from shrink.base.host import host_peak_bytes, machine
 from shrink.base.measurement import Measured, Note, reasons
 from shrink.base.types import JsonObject
@@ -27,7 +27,7 @@ from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Details
 from shrink.contract.events import Send
 from shrink.contract.job import CheckModelsJob, Planning, StepJob
-from shrink.contract.report import Guess, MeasuredAt, Skipped
+from shrink.contract.report import Figures, MeasuredAt, Skipped
 from shrink.contract.result import (
     Counts,
     HeldOut,
@@ -35,6 +35,7 @@ from shrink.contract.result import (
     StepDone,
     StepResult,
     Timing,
+    scores_to_plain,
 )
 from shrink.contract.trained_range import ModelMetadata
 from shrink.data.dataset import Dataset
@@ -45,7 +46,7 @@ from shrink.measure.size import gzip_bytes, operator_table
 from shrink.model.metadata import write_metadata
 from shrink.recipe.plan import BASELINE
 from shrink.run.evaluation import Evaluated, guess
-from shrink.run.measurement import ArtifactFigures, figure_values, measure, unmeasured
+from shrink.run.measurement import ArtifactFigures, figure_values, measure
 from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
@@ -68,7 +69,6 @@ def execute(job: StepJob, send: Send) -> StepDone:
     context.start()
     preserved = _preserved(context) if context.preserves else None
     outcome = run_stage(job, context)
-    reached(f"stage-ran:{context.name}")
     host_peak = host_peak_bytes()
     gpu_note = nvml_note() if outcome.training and context.devices.on_gpu else None
     # Warn where the stage's process held more than it was to.
@@ -86,10 +86,8 @@ def execute(job: StepJob, send: Send) -> StepDone:
     stage_s = time.perf_counter() - started
     context.phase("measuring")
     artifact = save_artifact(outcome, context)
-    reached(f"artifact-saved:{context.name}")
     of_stage = len(context.warnings)
     measured, shown = measured_artifact(context, outcome, artifact, job)
-    reached(f"artifact-measured:{context.name}")
     planning = job.planning
     record, plan = outcome.training, planning.plan
     none = Measured[int](None)
@@ -109,17 +107,13 @@ def execute(job: StepJob, send: Send) -> StepDone:
     dataset = context.dataset
     counts = {split: len(getattr(dataset, split)) for split in SPLIT_NAMES}
     result = StepResult(
-        size=measured.size,
-        memory={
-            **measured.memory,
-            **figure_values(training),
-            "stage_host_peak_bytes": host_peak_bytes(),
-        },
-        metrics=measured.evaluated.metrics,
-        slices=measured.evaluated.slices,
-        examples=measured.evaluated.examples,
-        latency=measured.latency,
-        guess=guessed(job, context, outcome, measured.evaluated),
+        **measured_fields(
+            job,
+            context,
+            outcome,
+            measured,
+            {**figure_values(training), "stage_host_peak_bytes": host_peak_bytes()},
+        ),
         training=outcome.training.described() if outcome.training else None,
         skipped=from_plain(tuple[Skipped, ...], to_plain(outcome.skipped)),
         notes=as_notes(said),
@@ -127,7 +121,6 @@ def execute(job: StepJob, send: Send) -> StepDone:
         measurement=Measurement(notes=as_notes(own), warnings=tuple(context.warnings[of_stage:])),
         details=shown.filled_by(outcome.details).filled_by(outcome.later and outcome.later()),
         splits=_splits(context),
-        measured=MeasuredAt(at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine()),
         timing=Timing(stage_s=stage_s, measure_s=time.perf_counter() - started - stage_s),
         devices=context.device_names,
         data=Counts(examples=counts, classes=tuple(dataset.class_names) or None),
@@ -149,11 +142,28 @@ def check_models(job: CheckModelsJob, send: Send) -> JsonObject:
     return {}
 
 
-def guessed(
-    job: StepJob, context: StageContext, outcome: StageResult, evaluated: Evaluated
-) -> Guess | None:
-    """Return the chance level on the test split; None if another split is measured."""
-    return guess(job.kind, context, outcome, evaluated) if job.measured_on == "test" else None
+def measured_fields(
+    job: StepJob,
+    context: StageContext,
+    outcome: StageResult,
+    measured: ArtifactFigures,
+    memory: Figures,
+) -> dict[str, Any]:
+    """Return the fields of a result that measuring gives; `memory` holds what training took."""
+    own = measured.evaluated
+    on_test = job.measured_on == "test"
+    return {
+        "size": measured.size,
+        "memory": {**measured.memory, **memory},
+        "metrics": own.metrics,
+        "slices": own.slices,
+        "examples": own.examples,
+        "latency": measured.latency,
+        "guess": guess(job.kind, context, outcome, own) if on_test else None,
+        "measured": MeasuredAt(
+            at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine()
+        ),
+    }
 
 
 def follow(job: StepJob, send: Send) -> dict[str, object]:
@@ -259,7 +269,8 @@ def measured_artifact(
         ShrinkError: it cannot be converted, or run on the examples.
     """
     if job.measured_on == "nothing":
-        return unmeasured(context), Details()
+        files.write_text(context.work / "scores.json", "{}")
+        return ArtifactFigures({}, {}, {}, Evaluated(), []), Details()
     tflite, notes = artifact, list[str]()
     with ThreadPoolExecutor(1) as beside:  # zlib lets others run, and takes long for large files
         compressed = beside.submit(gzip_bytes, artifact)
@@ -271,6 +282,8 @@ def measured_artifact(
             files.write_bytes(tflite, conversion.content)
             notes = list(conversion.notes)
         measured = measure(context, outcome, artifact, tflite, job, compressed)
+    scores = scores_to_plain(measured.evaluated.scores)
+    files.write_text(context.work / "scores.json", json.dumps(scores))
     measured = replace(measured, notes=[*notes, *measured.notes])
     return measured, _shown(context, outcome, tflite, measured.evaluated)
 

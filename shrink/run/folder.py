@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import platform
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from shrink.base import files
 from shrink.base.cache import REPORT_NAME
-from shrink.base.errors import InputError, RecipeError, ReportWarning, ResourceError
-from shrink.base.files import reached
+from shrink.base.errors import InputError, RecipeError, ReportWarning
 from shrink.base.host import machine
 from shrink.base.packages import versions
 from shrink.contract.codec import to_plain
@@ -36,20 +34,23 @@ from shrink.report.run_files import RENDERED, render
 from shrink.run.commit import commit_of
 from shrink.run.keys import Described
 from shrink.run.lineage import Lineage
-from shrink.run.process import log_to_keep
 from shrink.run.steps import PLAN_NAME
 
 RESOLVED_NAME = "recipe.resolved.yaml"
 LOGS = "logs"
 """The folder of what the worker of each stage printed, while it made the artifact."""
+_OURS = re.compile(
+    rf"{ARTIFACTS}/\d\d+-.+\.(keras|tflite)(\.json)?|{LOGS}/\d\d+-.+\.log|{SPLITS}/.+\.bin"
+)
+"""Files that every run names by its stages."""
+_NAMES = {REPORT_NAME, RESOLVED_NAME, PLAN_NAME, VOCABULARY_NAME, *RENDERED}
 
 
 class RunFolder:
-    """The folder that a run leaves behind.
+    """The folder that a run leaves behind, written when the run has ended.
 
     The report and the artifacts of a finished run stay as they are until another run has
-    finished: artifacts are copied at the end, and what a failed run has to say goes into a folder
-    beside this one. Where no finished run stands, artifacts appear as soon as they are made.
+    finished: what a failed run has to say goes into a folder beside this one.
 
     Args:
         path: the folder; created when missing.
@@ -70,6 +71,7 @@ class RunFolder:
         self.replaced: tuple[RecipeChange, ...] = ()
         self._trust_model = trust_model
         self._plan = plan
+        self._contents: dict[str, str | bytes | Path] = {}
         if path.is_file():
             raise RecipeError(
                 "the output folder is a file, which --force does not overwrite",
@@ -77,71 +79,33 @@ class RunFolder:
                 hint="choose another folder with --output",
             )
         self._before = _read_report(path)
-        self._ours = self._before is not None or not _holds_other_things(path)
-        self._keeps = self._before is not None and _is_finished(self._before)
-        self._waiting: list[tuple[Path, str]] = []
-        self._logs: dict[str, bytes] = {}
-        self._lineages: dict[str, Lineage] = {}
-        self._splits: dict[str, Path] = {}
+        self._may_clean = self._before is not None or not _holds_other_things(path)
         if not force:
             self._check_owner()
-        files.make_folder(path / ARTIFACTS)
         for folder in (path, path / ARTIFACTS, path / LOGS):
-            files.sweep(folder)
+            files.make_folder(folder)
 
-    def take(self, step: Step, source: Path) -> tuple[str, str]:
-        """Copy a finished step's artifact here; return its relative path and its SHA-256."""
-        name = f"{ARTIFACTS}/{step.index:02d}-{step.name}{source.suffix}"
-        if self._keeps:
-            self._waiting.append((source, name))
-        else:
-            self._copy(source, name)
-        reached(f"artifact-copied:{step.name}")
-        return name, files.sha256(source)
-
-    def _copy(self, source: Path, name: str) -> None:
-        target = self.path / name
-        if not target.is_file() or files.sha256(target) != files.sha256(source):
-            files.copy(source, target, before=self._withdraw_report)
-            log = f"{LOGS}/{target.stem}.log"
-            if log not in self._logs:
-                _remove_log(self.path / log)  # it is of another artifact
-
-    def keep_log(self, step: Step, source: Path) -> Path:
-        """Keep what the worker of a step printed; return where it will be once the run has ended.
-
-        Raises:
-            ResourceError: the disk is full.
-        """
-        name = f"{LOGS}/{step.index:02d}-{step.name}.log"
-        content = log_to_keep(source)
-        if not self._keeps:
-            files.write_bytes(self.path / name, content)
-        self._logs[name] = content
-        reached(f"log-kept:{step.name}")
-        return (self._path_aside() if self._keeps else self.path) / name
-
-    def keep_lineages(self, lineages: Mapping[str, Lineage], splits: Mapping[str, Path]) -> None:
-        """Have `write` keep where each artifact comes from, and the splits it was trained on.
-
-        The folder says so by itself then: on another machine, or when the store has gone.
+    def add(self, step: Step, stored: Mapping[str, Path]) -> tuple[str, str]:
+        """Have `write` copy a finished step's artifact, and what its worker printed.
 
         Args:
-            lineages: by the SHA-256 of each artifact.
-            splits: files by their SHA-256, as far as they are known.
-        """
-        self._lineages, self._splits = dict(lineages), dict(splits)
+            step: of the plan.
+            stored: the step's files by role.
 
-    def _write_splits(self) -> None:
-        splits = {link.splits for one in self._lineages.values() for link in one.links}
-        for name in sorted(splits & self._splits.keys()):
-            target = self.path / SPLITS / f"{name}.bin"
-            if not target.is_file():
-                files.make_folder(target.parent)
-                files.copy(self._splits[name], target)
-        for old in (self.path / SPLITS).glob("*.bin"):
-            if old.stem not in splits:
-                old.unlink()
+        Returns:
+            The artifact's path in this folder, and its SHA-256.
+        """
+        artifact = stored["artifact"]
+        name = f"{ARTIFACTS}/{step.index:02d}-{step.name}{artifact.suffix}"
+        self._contents[name] = artifact
+        if "log" in stored:
+            self._contents[_log_name(step)] = stored["log"]
+        return name, files.sha256(artifact)
+
+    def add_log(self, step: Step, content: bytes) -> Path:
+        """Have `write` keep what the worker of a failed step printed; return where it will be."""
+        self._contents[_log_name(step)] = content
+        return self._target(finished=False) / _log_name(step)
 
     def write(
         self,
@@ -151,21 +115,32 @@ class RunFolder:
         warnings: Sequence[ReportWarning] = (),
         chain: Chain | None = None,
         data: DataSet | None = None,
+        lineages: Mapping[str, Lineage] | None = None,
+        splits: Mapping[str, Path] | None = None,
     ) -> Report:
-        """Write the recipe, what each step depends on, and the report; return the report."""
-        if self._keeps and not all(outcome.complete for outcome in outcomes):
-            other = RunFolder(self._path_aside(), self._plan, True, self._trust_model)
-            other._keeps, other._waiting, other._logs = False, self._waiting, self._logs
-            other._lineages, other._splits = self._lineages, self._splits
-            self.path = other.path
-            return other.write(outcomes, finals, described, warnings, chain)
-        for source, name in self._waiting:
-            self._copy(source, name)
-        self._waiting.clear()
-        for name, log in self._logs.items():
-            with contextlib.suppress(ResourceError):  # it is no reason to lose the report
-                files.write_bytes(self.path / name, log)
-        self._write_splits()
+        """Write artifacts, logs, the recipe, what each step depends on, and the report.
+
+        Args:
+            outcomes: of the steps.
+            finals: names of the last steps.
+            described: what each step depends on.
+            warnings: about the run as a whole.
+            chain: what the run goes on from.
+            data: what the report says of its data.
+            lineages: where each artifact comes from, by its SHA-256.
+            splits: what artifacts were trained on, by the files' SHA-256, as far as it is known.
+
+        Returns:
+            The report.
+        """
+        target = self._target(all(outcome.complete for outcome in outcomes))
+        splits, lineages = splits or {}, lineages or {}
+        if target != self.path:
+            self.path, self._before, self._may_clean = target, None, True
+            files.make_folder(target)
+        named = {link.splits for one in lineages.values() for link in one.links}
+        contents = {**self._contents}
+        contents |= {f"{SPLITS}/{name}.bin": splits[name] for name in named & splits.keys()}
         plan = with_taken_task(self._plan, tasks_of(outcomes))
         resolved = resolved_recipe_text(plan)
         run = Report(
@@ -193,14 +168,14 @@ class RunFolder:
         )
         if self._before is not None:
             self.replaced = tuple(recipe_changes(self._before, report))
-        lineages = {digest: lineage.to_dict() for digest, lineage in self._lineages.items()}
-        contents = {
+        contents |= {
             RESOLVED_NAME: resolved,
             PLAN_NAME: files.json_text(described),
-            **render(report, lineages),
+            **render(report, {digest: lineage.to_dict() for digest, lineage in lineages.items()}),
             REPORT_NAME: files.json_text(to_plain(report)),
         }
-        files.write_together(self.path, contents, before=lambda: self._make_way(report))
+        new = {name: one for name, one in contents.items() if not _is_copy(target / name, one)}
+        files.write_together(target, new, before=lambda: self._make_way(contents.keys()))
         if _is_finished(report):
             self._remove_failed()
         return report
@@ -214,38 +189,26 @@ class RunFolder:
         if not _is_finished(report) and not _holds_other_things(failed):
             shutil.rmtree(failed, ignore_errors=True)
 
-    def _path_aside(self) -> Path:
-        """Return where a failed run goes while this folder keeps a finished one."""
+    def _target(self, finished: bool) -> Path:
+        """Return where the run goes: beside this folder if it failed, and another one has not."""
+        if finished or self._before is None or not _is_finished(self._before):
+            return self.path
         path = failed_folder(self.path)
         # Somebody's own folder: a report among it would not be found.
         return path.with_name(f"{path.name}-2") if _holds_other_things(path) else path
 
-    def _withdraw_report(self) -> None:
-        """Remove the last report, before the files that it speaks of change."""
-        reached("report-standing")
+    def _make_way(self, kept: Collection[str]) -> None:
+        """Remove the last report, before the files that it speaks of change, and what goes."""
         for name in (REPORT_NAME, *RENDERED, VOCABULARY_NAME):
             (self.path / name).unlink(missing_ok=True)
-        reached("report-withdrawn")
-
-    def _make_way(self, report: Report) -> None:
-        """Remove the last report, and what this run does not have of earlier ones."""
-        self._withdraw_report()
-        kept = {stage.artifact for stage in report.stages}
-        for path in (self.path / ARTIFACTS).iterdir():
-            if self._ours and _is_artifact(path) and f"{ARTIFACTS}/{path.name}" not in kept:
+        for path in self.path.glob("*/*") if self._may_clean else ():
+            name = f"{path.parent.name}/{path.name}"
+            if _OURS.fullmatch(name) and name not in kept and path.is_file():
                 path.unlink()
-        known = {f"{LOGS}/{Path(name).stem}.log" for name in kept if name} | self._logs.keys()
-        for path in (self.path / LOGS).glob("*.log"):
-            if self._ours and _is_log(path) and f"{LOGS}/{path.name}" not in known:
-                _remove_log(path)
 
     def _check_owner(self) -> None:
-        if not self.path.exists():
-            return
         name = self._before.recipe.name if self._before else None
-        if name == self._plan.recipe.name:
-            return
-        if self._before is None and self._ours:
+        if name == self._plan.recipe.name or (name is None and self._may_clean):
             return
         owner = f"a run of the recipe {name!r}" if name else "files that no run of shrink wrote"
         raise RecipeError(
@@ -253,6 +216,17 @@ class RunFolder:
             subject=self.path,
             hint="choose another folder with --output, or overwrite it with --force",
         )
+
+
+def _log_name(step: Step) -> str:
+    return f"{LOGS}/{step.index:02d}-{step.name}.log"
+
+
+def _is_copy(path: Path, content: str | bytes | Path) -> bool:
+    """Whether a file is the copy of another already, which may be large."""
+    if not isinstance(content, Path) or not path.is_file():
+        return False
+    return files.sha256(path) == files.sha256(content)
 
 
 def tasks_of(outcomes: Sequence[StageOutcome]) -> list[Task]:
@@ -302,36 +276,20 @@ def _read_report(path: Path) -> Report | None:
 
 
 def _holds_other_things(path: Path) -> bool:
-    """Whether there is anything but what a killed run of shrink leaves."""
+    """Whether there is anything but what a run of shrink leaves, or a killed one."""
     if not path.is_dir():
         return path.exists()
-    ours = {ARTIFACTS, RESOLVED_NAME, PLAN_NAME, SPLITS, LOGS, *RENDERED}
-    ours |= {VOCABULARY_NAME}
     rows = files.read_mapping(path / COMPARE_NAME).get("rows")
     runs = [row.get("run") for row in rows if isinstance(row, dict)] if rows else []
-    ours |= {*COMPARE_NAMES, *map(str, runs)} if runs else set()
+    ours = _NAMES | ({*COMPARE_NAMES, *map(str, runs)} if runs else set())
     # One that cannot be read may be of another version, whose run is nobody's to overwrite.
-    ours |= {REPORT_NAME} if _read_report(path) else set()
-    entries = [entry for entry in path.iterdir() if entry.name not in ours]
-    if (path / ARTIFACTS).is_dir():
-        inside = [e for e in (path / ARTIFACTS).iterdir() if f"{ARTIFACTS}/{e.name}" not in ours]
-        entries += [entry for entry in inside if not _is_artifact(entry)]
-    if (path / LOGS).is_dir():
-        entries += [entry for entry in (path / LOGS).iterdir() if not _is_log(entry)]
-    return any(not entry.name.startswith(files.TEMPORARY_PREFIX) for entry in entries)
-
-
-def _is_log(path: Path) -> bool:
-    """Whether a file is called what a run calls its logs."""
-    return re.fullmatch(r"\d\d+-.+\.log", path.name) is not None
-
-
-def _remove_log(path: Path) -> None:
-    """Remove a log, where that can be: it is no reason to lose the report."""
-    with contextlib.suppress(OSError):
-        path.unlink()
-
-
-def _is_artifact(path: Path) -> bool:
-    """Whether a file is called what a run calls its artifacts."""
-    return re.fullmatch(r"\d\d+-.+\.(keras|tflite)(\.json)?", path.name) is not None
+    ours -= set() if _read_report(path) else {REPORT_NAME}
+    inside = [*path.iterdir()]
+    for folder in (ARTIFACTS, LOGS, SPLITS):
+        if (path / folder).is_dir():
+            inside += (path / folder).iterdir()
+            inside.remove(path / folder)
+    names = [one.relative_to(path).as_posix() for one in inside]
+    ours_too = (name in ours or _OURS.fullmatch(name) for name in names)
+    temporary = (one.name.startswith(files.TEMPORARY_PREFIX) for one in inside)
+    return not all(a or b for a, b in zip(ours_too, temporary, strict=True))

@@ -182,7 +182,7 @@ class Follower:
         """Return the order of a chief that is alive."""
         while True:
             silence_s, order = self._board.silence_s(), self._board.order()
-            if order is not None and self._board.is_alive(order):
+            if order is not None and self._board.is_alive():
                 return order
             if silence_s > PATIENCE_S:
                 raise ResourceError(
@@ -219,7 +219,7 @@ class Follower:
     def _is_superseded(self, order: Order) -> bool:
         now = self._board.order()
         gone = self._board.silence_s() > LINGER_S
-        return gone or now is None or (now.session, now.number) != (order.session, order.number)
+        return gone or now is None or now.id != order.id
 
 
 def _names_a_lost_peer(error: ShrinkError) -> bool:

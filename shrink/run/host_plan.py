@@ -10,7 +10,7 @@ import contextlib
 import os
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -73,7 +73,7 @@ def check_host(plan: Plan, steps: Sequence[Step], group_bytes: int | None = None
         if masks or step.kind in _SAME_SIZE:
             made[step.name] = sizes[_MODEL]
         if step in steps:
-            _limit(_needs(step.name, step.epochs, step.training, sizes, is_tflite), group_bytes)
+            _limits(step.name, step.epochs, step.training, sizes, is_tflite, group_bytes)
 
 
 def within_host(job: StepJob, group_bytes: int | None = None) -> StepJob:
@@ -92,14 +92,13 @@ def within_host(job: StepJob, group_bytes: int | None = None) -> StepJob:
     }
     is_tflite = job.inputs[_MODEL].path.suffix == ".tflite"
     given = TrainingConfig.model_validate(job.training)
-    needs = _needs(job.name, job.epochs, given, sizes, is_tflite)
-    limit = _limit(needs, group_bytes)
+    limit, beside = _limits(job.name, job.epochs, given, sizes, is_tflite, group_bytes)
     if limit is None:
         return job
     training = {**job.training, "host_memory_limit": limit}
-    tight = limit < _ROOMY_BYTES or needs.files_bytes > _LARGE_PART * limit
+    tight = limit < _ROOMY_BYTES or sum(sizes.values()) > _LARGE_PART * limit
     if job.epochs and not gpu_device() and (given.host_memory_limit is not None or tight):
-        left = limit - needs.beside_training_bytes
+        left = limit - beside
         training["memory_limit"] = min(given.memory_limit or left, left)
     return replace(job, training=training)
 
@@ -116,61 +115,33 @@ def left_of_group() -> int | None:
     return min(left, HostMemory().limit_bytes() // max(int(shared_by), 1))
 
 
-@dataclass(frozen=True)
-class _Needs:
-    """What a step's process takes, in bytes.
+def _limits(
+    name: str,
+    epochs: int,
+    training: TrainingConfig,
+    sizes: dict[str, int],
+    is_tflite: bool,
+    group_bytes: int | None,
+) -> tuple[int | None, int]:
+    """Return the bytes that a step's process may hold, and those that it needs beside training.
 
-    Attributes:
-        name: of the step.
-        training: how it trains.
-        process_bytes: whatever the models.
-        models_bytes: of copies of the models, at most.
-        files_bytes: of the models that it reads; 0 of those that a function builds.
-        beside_training_bytes: while it trains, beside what the device's allocator counts.
-        slots: whether its optimizer keeps slots.
+    The first is the less of `training.host_memory_limit` and what is left of the control group,
+    None without either. A step that needs more is refused. The second is what the process holds
+    while it trains, beside what the device's allocator counts.
     """
-
-    name: str
-    training: TrainingConfig
-    process_bytes: int
-    models_bytes: int
-    files_bytes: int
-    beside_training_bytes: int
-    slots: bool
-
-
-def _needs(
-    name: str, epochs: int, training: TrainingConfig, sizes: dict[str, int], is_tflite: bool
-) -> _Needs:
-    model = sizes[_MODEL]
-    teachers = sum(sizes.values()) - model
+    model, all_bytes = sizes[_MODEL], sum(sizes.values())
     slots = epochs > 0 and (training.optimizer.name != "sgd" or bool(training.optimizer.momentum))
     process = PROCESS_BYTES + (TRAINING_BYTES if epochs else 0)
     copies = TFLITE_COPIES if is_tflite else MODEL_COPIES + SLOT_COPIES * slots
-    beside = process + TEACHER_COPIES * teachers + TRAINED_COPIES * model
-    return _Needs(
-        name=name,
-        training=training,
-        process_bytes=process,
-        models_bytes=round(copies * model + TEACHER_COPIES * teachers),
-        files_bytes=model + teachers,
-        beside_training_bytes=round(beside),
-        slots=slots,
-    )
-
-
-def _limit(needs: _Needs, group_bytes: int | None) -> int | None:
-    """Return the bytes that a step's process may hold, None for no limit; refuse what needs more.
-
-    The less of `training.host_memory_limit` and what is left of the control group.
-    """
-    given = needs.training.host_memory_limit
+    teachers = TEACHER_COPIES * (all_bytes - model)
+    needed = process + round(copies * model + teachers)
+    beside = round(process + teachers + TRAINED_COPIES * model)
+    given = training.host_memory_limit
     left = left_of_group() if group_bytes is None else group_bytes
     limits = [] if left is None else [int(left * (1 - _MARGIN)) + LIBRARY_BYTES]
     limits += [] if given is None else [given]
-    needed = needs.process_bytes + needs.models_bytes
     if not limits or needed < min(limits):
-        return min(limits, default=None)
+        return min(limits, default=None), beside
     limit, total = min(limits), HostMemory().limit_bytes()
     enough = total + (needed - limit) / (1 - _MARGIN)
     whose = "the control group"
@@ -181,10 +152,10 @@ def _limit(needs: _Needs, group_bytes: int | None) -> int | None:
         hint = f"set training.host_memory_limit: {needed // 10**6 + 1}MB"
     raise ResourceError(
         f"the step needs about {_size_text(needed)} of the host's memory, of which "
-        f"{_size_text(needs.process_bytes)} for the process and the rest for "
-        f"{_size_text(needs.files_bytes)} of weights, and {whose} leaves it {_size_text(limit)}",
-        subject=needs.name,
-        hint=f"{hint}; training.optimizer.name: sgd" if needs.slots else hint,
+        f"{_size_text(process)} for the process and the rest for "
+        f"{_size_text(all_bytes)} of weights, and {whose} leaves it {_size_text(limit)}",
+        subject=name,
+        hint=f"{hint}; training.optimizer.name: sgd" if slots else hint,
     )
 
 

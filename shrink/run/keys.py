@@ -25,7 +25,7 @@ from shrink.engine.config import TrainingConfig
 from shrink.model.compilation import stored_task
 from shrink.model.user_reads import code_digest, declared_digests
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
-from shrink.run.lineage import Splits
+from shrink.run.lineage import Splits, code_of
 from shrink.run.store import Store, StoredStep
 from shrink.stages import stage_code
 from shrink.task.config import TaskConfig
@@ -213,10 +213,7 @@ def runs_code(plan: Plan) -> bool:
     """Whether a plan names Python files of the user's, which tell more of themselves when run."""
     sources = (source for step in plan.steps for source in step.inputs.values())
     builds = any(s.reference is not None and s.reference.kind == "builder" for s in sources)
-    data = plan.recipe.data
-    functions = any(one.function is not None for one in (*(data.slices or ()), data.augment) if one)
-    named = plan.custom_objects is not None or bool(plan.recipe.task.files())
-    return builds or functions or named or data.source == "python"
+    return builds or bool(code_of(plan))
 
 
 def _source(source: Source, keys: Mapping[str, str], read: _Read) -> object:

@@ -19,8 +19,8 @@ from shrink.base.foreign import Json, JsonObject
 from shrink.contract.codec import ContractError, from_plain, to_plain
 from shrink.contract.details import Details
 from shrink.contract.examples import SPLITS
-from shrink.contract.record import record
-from shrink.contract.report import DataSet, Figures, Origin
+from shrink.contract.record import as_base, record
+from shrink.contract.report import DataSet, Origin
 from shrink.contract.result import HeldOut, StageOutcome, StepResult, scores_from_plain
 from shrink.contract.usage import complete_usage, entries, identity
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
@@ -164,38 +164,18 @@ class SplitIdentity:
 
 
 @record
-class LineOrigin:
+class LineOrigin(Origin):
     """The baseline that a line of runs begins with.
 
     Attributes:
-        run, stage: their names.
         artifact: SHA-256 of the artifact.
-        scores: name of the file with its scores, among the store's objects.
-        size, memory, metrics, latency, examples: its figures, in a stage's groups.
+        scores: name of the file with its scores, as `Store.keep` has kept it.
+        tested_on: what decides its test examples.
     """
 
-    run: str | None = None
-    stage: str | None = None
     artifact: str | None = None
     scores: str | None = None
     tested_on: SplitIdentity | None = None
-    size: Figures | None = None
-    memory: Figures | None = None
-    metrics: Figures | None = None
-    latency: Figures | None = None
-    examples: int | None = None
-
-    def reported(self) -> Origin:
-        """Return what a report says of it."""
-        return Origin(
-            run=self.run,
-            stage=self.stage,
-            size=self.size,
-            memory=self.memory,
-            metrics=self.metrics,
-            latency=self.latency,
-            examples=self.examples,
-        )
 
 
 @dataclass(frozen=True)
@@ -205,7 +185,7 @@ class Lineage:
     Attributes:
         links: what it was trained on, the earliest first.
         outside: whether something that was trained outside of shrink's runs went into it.
-        origin: the baseline of the first run, from `origin_of`.
+        origin: the baseline of the first run, from `_origin_of`.
     """
 
     links: tuple[Link, ...] = ()
@@ -298,7 +278,7 @@ def remember(
     data: DataSet,
     stored: StoredStep,
     store: Store,
-    origin: LineOrigin | None,
+    begins: StoredStep | None,
 ) -> Lineage:
     """Write where a finished step's artifact comes from, and return it.
 
@@ -309,9 +289,9 @@ def remember(
         data: what the report says of its data.
         stored: the step, finished.
         store: where it is.
-        origin: of a line that begins here.
+        begins: the run's baseline, with which a line may begin; None before it has finished.
     """
-    lineage = splits.lineage or Lineage()
+    lineage, kept = splits.lineage or Lineage(), list[Path]()
     if (held := stored.files.get(SPLITS)) is not None:
         link = Link(
             plan.recipe.name,
@@ -320,14 +300,18 @@ def remember(
             held.stem,
         )
         lineage = lineage.and_(Lineage((link,)))
+        kept.append(held)
     elif step.kind != BASELINE:  # some example could not be read: nobody can leave them out
         lineage = replace(lineage, outside=True)
-    if lineage.origin is None:
-        lineage = replace(lineage, origin=origin)
+    if lineage.origin is None and begins is not None:
+        lineage = replace(lineage, origin=_origin_of(plan, splits, str(data.fingerprint), begins))
+        kept.append(begins.files["scores"])
     artifact = stored.files["artifact"]
     place = lineage_path(store.root, identity(artifact))
-    code = sorted({*_code_of(plan), *_named(place)})
+    code = sorted({*code_of(plan), *_named(place)})
     with contextlib.suppress(OSError, ResourceError):
+        for file in kept:
+            store.keep(file)
         if step.kind == BASELINE:  # measuring a file says nothing of how it was trained
             known = files.read_mapping(place).get("artifacts")
             entry = known[0] if isinstance(known, list) and known else {}
@@ -352,17 +336,17 @@ def _named(place: Path) -> set[str]:
     return {str(one) for one in code} if isinstance(code, list) else set()
 
 
-def _code_of(plan: Plan) -> set[str]:
-    """Return the Python files that a recipe has run, but for its model's builder."""
+def code_of(plan: Plan) -> set[str]:
+    """Return the Python files that a recipe has run, data with its function, but no builder."""
     data = plan.recipe.data
-    by_data = plan.data_path if data.source == "python" else None
+    by_data = data.path if data.source == "python" else None
     coded = (one for one in (*(data.slices or ()), data.augment) if one is not None)
     functions = (one.function_file(Path.cwd()) for one in coded)
     named = (plan.custom_objects, by_data, *functions, *plan.recipe.task.files())
     return {str(one) for one in named if one is not None}
 
 
-def origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> LineOrigin:
+def _origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: StoredStep) -> LineOrigin:
     """Return the baseline that a line of runs begins with."""
     result = stored.result
     return LineOrigin(
@@ -398,8 +382,8 @@ def chain_of(plan: Plan, splits: Splits, data: DataSet, store: Store) -> Chain |
     fingerprint = str(data.fingerprint)
     same = origin.tested_on == tested_on(plan, splits, fingerprint, data.classes)
     name = origin.scores if same else None
-    scores = files.read_mapping(store.root / "objects" / name[:2] / name) if name else {}
-    return Chain(origin.reported(), scores_from_plain(scores), same)
+    scores = files.read_mapping(store.kept(name)) if name else {}
+    return Chain(as_base(origin, Origin), scores_from_plain(scores), same)
 
 
 def _lineage_of(plan: Plan, store: Store) -> tuple[Lineage | None, dict[str, Path]]:
@@ -413,7 +397,7 @@ def _lineage_of(plan: Plan, store: Store) -> tuple[Lineage | None, dict[str, Pat
         lineage, folder = _known(path)
         found = lineage if found is None else found.and_(lineage)
         names = [link.splits for link in lineage.links]
-        places |= splits_files(names, [store.root / "objects", folder / SPLITS])
+        places |= splits_files(names, store, folder / SPLITS)
     return found, places
 
 
@@ -425,14 +409,11 @@ def _known(path: Path) -> tuple[Lineage, Path]:
     return Lineage(outside=True), path.parent.parent
 
 
-def splits_files(names: Iterable[str], folders: Sequence[Path]) -> dict[str, Path]:
-    """Return where the splits of these hashes are: in a store's objects, or a folder of them."""
+def splits_files(names: Iterable[str], store: Store, folder: Path) -> dict[str, Path]:
+    """Return where the splits of these hashes are: in the store, or in a run folder."""
     found: dict[str, Path] = {}
     for name in names:
-        candidates = (
-            folder / f"{part}{name}.bin" for folder in folders for part in (f"{name[:2]}/", "")
-        )
-        there = next((p for p in candidates if p.is_file() and files.sha256(p) == name), None)
-        if there is not None:
-            found[name] = there
+        for path in (store.kept(f"{name}.bin"), folder / f"{name}.bin"):
+            if path.is_file() and files.sha256(path) == name:
+                found.setdefault(name, path)
     return found

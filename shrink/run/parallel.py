@@ -8,19 +8,16 @@ the store, the others wait for it and take what it stored.
 from __future__ import annotations
 
 import contextlib
-import json
+import math
+import multiprocessing
 import os
 import signal
-import sys
-import tempfile
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import NoReturn
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
+from typing import Any, TypeVar
 
-from shrink.base import files
 from shrink.base.child import die_with_parent
 from shrink.base.errors import (
     InternalError,
@@ -31,14 +28,13 @@ from shrink.base.errors import (
     Terminated,
 )
 from shrink.base.figures import format_value
-from shrink.base.foreign import JsonObject
 from shrink.base.host import HOST_SHARED_BY, HostMemory, available_memory_bytes, has_nvidia_gpu
 from shrink.recipe.plan import Plan
 from shrink.run.host_plan import PROCESS_BYTES
 
+T = TypeVar("T")
 LEAST_BYTES = 2_000_000_000
 """What a run gets at least, where no memory limit says what it needs."""
-_POLL_S = 0.2
 _MEMORY_POLL_S = 5.0
 
 
@@ -87,13 +83,6 @@ def _size(count: int) -> str:
     return format_value(count, "bytes")
 
 
-@dataclass
-class _Job:
-    index: int
-    pid: int
-    answer: Path
-
-
 class Pool:
     """Runs functions in forks, so many at a time.
 
@@ -107,38 +96,37 @@ class Pool:
         self._jobs = jobs
         self._needed_bytes = needed_bytes
         self._say = say
-        self._running: list[_Job] = []
-        self._looked = 0.0
+        self._running: dict[Connection, tuple[int, ForkProcess]] = {}
+        self._looked = -math.inf
         self._told = False
 
-    def run(
-        self, count: int, work: Callable[[int], JsonObject]
-    ) -> Iterator[tuple[int, JsonObject | ShrinkError]]:
+    def run(self, count: int, work: Callable[[int], T]) -> Iterator[tuple[int, T | ShrinkError]]:
         """Yield what `work` returns or how it ended, by its number, in the order of their ends.
 
         Where this process is told to end, the forks are told, too, and waited for.
 
         Args:
             count: how often; `work` is called with 0, 1, ...
-            work: called in a fork; what it returns is JSON.
+            work: called in a fork; what it returns is pickled.
         """
         waiting = list(range(count))
-        with tempfile.TemporaryDirectory(prefix="shrink-sweep-") as folder:
-            try:
-                while waiting or self._running:
-                    while waiting and len(self._running) < self._jobs and self._has_room():
-                        self._start(waiting.pop(0), Path(folder), work)
-                    yield from self._ended()
-            except (Interrupted, Terminated) as error:
-                number = signal.SIGINT if isinstance(error, Interrupted) else signal.SIGTERM
-                for job in self._running:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(job.pid, number)
-                while self._running:
-                    yield from self._ended()
-                raise
-            finally:
-                self._kill()
+        try:
+            while waiting or self._running:
+                while waiting and len(self._running) < self._jobs and self._has_room():
+                    self._start(waiting.pop(0), work)
+                yield from self._ended()
+        except (Interrupted, Terminated) as error:
+            number = signal.SIGINT if isinstance(error, Interrupted) else signal.SIGTERM
+            for _, process in self._running.values():
+                os.kill(process.ident or 0, number)
+            while self._running:
+                yield from self._ended()
+            raise
+        finally:
+            for _, process in self._running.values():
+                process.kill()
+                process.join()
+            self._running.clear()
 
     def _has_room(self) -> bool:
         """Whether another run fits beside those that go; the first always does."""
@@ -158,62 +146,43 @@ class Pool:
         self._told = True
         return False
 
-    def _start(self, index: int, folder: Path, work: Callable[[int], JsonObject]) -> None:
-        answer = folder / f"{index}.json"
-        parent = os.getpid()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        pid = os.fork()
-        if pid == 0:
-            os.environ[HOST_SHARED_BY] = str(self._jobs)
-            _serve(parent, answer, lambda: work(index))
-        self._running.append(_Job(index, pid, answer))
+    def _start(self, index: int, work: Callable[[int], object]) -> None:
+        fork = multiprocessing.get_context("fork")
+        reader, writer = fork.Pipe(duplex=False)
+        arguments = (writer, os.getpid(), self._jobs, lambda: work(index))
+        process = fork.Process(target=_serve, args=arguments)
+        process.start()
+        writer.close()
+        self._running[reader] = (index, process)
 
-    def _ended(self) -> Iterator[tuple[int, JsonObject | ShrinkError]]:
-        for job in [*self._running]:
-            pid, status = os.waitpid(job.pid, os.WNOHANG)
-            if pid:
-                self._running.remove(job)
-                yield job.index, _outcome(job, os.waitstatus_to_exitcode(status))
-        if self._running:
-            time.sleep(_POLL_S)
-
-    def _kill(self) -> None:
-        for job in self._running:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(job.pid, signal.SIGKILL)
-            os.waitpid(job.pid, 0)
-        self._running.clear()
+    def _ended(self) -> Iterator[tuple[int, Any]]:
+        ready = wait([*self._running], _MEMORY_POLL_S)
+        for reader in [one for one in self._running if one in ready]:
+            index, process = self._running.pop(reader)
+            answer = None
+            with contextlib.suppress(EOFError, OSError):
+                answer = reader.recv()
+            process.join()
+            reader.close()
+            yield index, _no_answer(process.exitcode or 0) if answer is None else answer
 
 
-def _serve(parent: int, answer: Path, work: Callable[[], JsonObject]) -> NoReturn:
-    """Do the work of a fork, leave its answer, and end without what the parent would do at exit."""
-    code = InternalError.exit_code
+def _serve(writer: Connection, parent: int, shared_by: int, work: Callable[[], object]) -> None:
+    """Do the work of a fork, and send its answer."""
+    # A Ctrl-C on the terminal reaches the parent alone, which passes it on once.
+    os.setsid()
+    die_with_parent(parent)
+    os.environ[HOST_SHARED_BY] = str(shared_by)
     try:
-        # A Ctrl-C on the terminal reaches the parent alone, which passes it on once.
-        os.setsid()
-        die_with_parent(parent)
-        files.write_json(answer, {"result": work()})
-        code = 0
+        writer.send(work())
     except ShrinkError as error:
-        files.write_json(answer, {"raised": error.to_dict()})
-        code = error.exit_code
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        writer.send(error)
 
 
-def _outcome(job: _Job, code: int) -> JsonObject | ShrinkError:
-    try:
-        value = json.loads(job.answer.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        if code < 0:
-            return ResourceError(
-                f"the run was killed by {signal.Signals(-code).name}",
-                hint="run again with fewer --jobs; what was computed is kept",
-            )
-        return InternalError(f"the run ended without an answer (exit {code})")
-    return ShrinkError.from_dict(value["raised"]) if "raised" in value else value["result"]
+def _no_answer(code: int) -> ShrinkError:
+    if code < 0:
+        return ResourceError(
+            f"the run was killed by {signal.Signals(-code).name}",
+            hint="run again with fewer --jobs; what was computed is kept",
+        )
+    return InternalError(f"the run ended without an answer (exit {code})")

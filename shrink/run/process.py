@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,13 +15,12 @@ from shrink.base import files
 from shrink.base.child import Child
 from shrink.base.console import Console
 from shrink.base.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
-from shrink.base.files import reached
 from shrink.base.forkserver import Preloaded, switched_off
-from shrink.base.host import HOST_LIMIT, HostMemory
+from shrink.base.host import HOST_LIMIT, HostMemory, host_peak_bytes
 from shrink.base.progress import Activity, Printed
 from shrink.base.types import JsonObject
 from shrink.contract.codec import to_plain
-from shrink.contract.events import Beat, Event, Heartbeat, read_message
+from shrink.contract.events import Beat, Event, Heartbeat, Tick, read_message
 from shrink.contract.job import Job, StepJob
 
 LOG_NAME = "worker.log"
@@ -33,10 +32,11 @@ _FRESH = ("doctor",)
 _MEMORY_WORDS = ("bad_alloc", "Cannot allocate memory", "OOM when allocating", "RESOURCE_EXHAUSTED")
 
 
+@dataclass(eq=False)
 class WorkerDied(Exception):
     """A worker ended without a result.
 
-    Args:
+    Attributes:
         name: what it was working on.
         code: its exit code, negative for a signal.
         beat: the update that it was making; None where it was not training.
@@ -45,23 +45,12 @@ class WorkerDied(Exception):
         log: the last lines that it printed.
     """
 
-    def __init__(
-        self,
-        name: str,
-        code: int | None,
-        *,
-        beat: Beat | None = None,
-        host_peak_bytes: int = 0,
-        memory_evidence: str = "",
-        log: str = "",
-    ) -> None:
-        super().__init__(name, code)
-        self.name = name
-        self.code = code
-        self.beat = beat
-        self.host_peak_bytes = host_peak_bytes
-        self.memory_evidence = memory_evidence
-        self.log = log
+    name: str
+    code: int | None
+    beat: Beat | None = None
+    host_peak_bytes: int = 0
+    memory_evidence: str = ""
+    log: str = ""
 
     @property
     def signal(self) -> signal.Signals | None:
@@ -180,13 +169,15 @@ def _attempt(
     with log.appending(job) as descriptor:
         child = start_worker(job, work, descriptor, (heartbeat.descriptor,))
     with child:
-        reached(f"worker-started:{job.name}")
         for message in child.messages():
-            host_peak = max(host_peak, _host_peak_bytes(child.pid))
+            with contextlib.suppress(ResourceError):  # it may have ended
+                host_peak = max(host_peak, host_peak_bytes(child.pid))
             for printed in log.new_lines():
                 on_event(Printed(printed))
             if message is not None:
                 on_event(read_message(message))
+            if job.place is not None:
+                on_event(Tick())
     for printed in log.new_lines(at_the_end=True):
         on_event(Printed(printed))
     if child.error is not None:
@@ -301,15 +292,6 @@ def show(event: Event, console: Console) -> None:
     """Show what a worker does; what it tells the supervisor is not for people."""
     if isinstance(event, Activity):
         console.show(event)
-
-
-def _host_peak_bytes(pid: int) -> int:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    except OSError:
-        return 0
-    line = next((line for line in status.splitlines() if line.startswith("VmHWM:")), "VmHWM: 0")
-    return int(line.split()[1]) * 1024
 
 
 def _environment(work: Path, *, alone: bool) -> dict[str, str]:

@@ -23,7 +23,6 @@ from shrink.base.errors import (
     Terminated,
     listed,
 )
-from shrink.base.files import reached
 from shrink.base.measurement import Note
 from shrink.base.progress import Progress
 from shrink.contract.codec import from_plain
@@ -60,16 +59,14 @@ from shrink.run.lineage import (
     describe_data,
     describe_shared,
     describe_splits,
-    origin_of,
     remember,
     splits_of,
 )
 from shrink.run.options import RunOptions, RunResult
-from shrink.run.preview import PreviewRow, keep_duration, preview_plan
-from shrink.run.process import LOG_NAME, attempt, run_worker, show
+from shrink.run.preview import PreviewRow, keep_duration, last_duration_s, preview_plan
+from shrink.run.process import LOG_NAME, attempt, log_to_keep, run_worker, show
 from shrink.run.steps import (
     check_step_names,
-    seconds_before,
     selected_steps,
     step_job,
     step_outcome,
@@ -140,7 +137,6 @@ class Runner:
         name = "run-" + hashlib.sha256(os.fsencode(self.options.output.resolve())).hexdigest()
         in_use, locked = self.store.in_use(), self.store.lock(name, self._waiting)
         with in_use, locked, holding_contents():
-            reached("run-locked")
             state = _State(*self._keys())
             self.plan.check_installed()
             new = [s for s in self.steps if not self._is_stored(s, state)]
@@ -151,7 +147,6 @@ class Runner:
             self._check_models(new)
             options = self.options
             folder = RunFolder(options.output, self.plan, options.force, options.trust_model)
-            reached("folder-made")
             for step in self.steps:
                 self._run_step(step, state, folder)
             described = describe_steps(self.plan, state.data_fingerprint, state.splits)
@@ -234,7 +229,7 @@ class Runner:
         if status == "done":
             keep_duration(step, seconds, self.store)
         self.console.stage_ended(*position, describe_end(status, seconds))
-        artifact, digest = folder.take(step, stored.files[ARTIFACT])
+        artifact, digest = folder.add(step, stored.files)
         scores = scores_from_plain(json.loads(stored.files[SCORES].read_text(encoding="utf-8")))
         state.outcomes.append(
             step_outcome(step, status, seconds, stored.result, scores, artifact, digest)
@@ -246,13 +241,12 @@ class Runner:
         if self.options.measured_on != "test":  # a trial of a search
             return
         begins = state.stored.get(self.plan.baseline.name)
-        origin = None if begins is None else origin_of(self.plan, splits, digest, begins)
         if not changed_contents():
             keep_measurement(self.plan, step, digest, splits, stored, self.store)
         counted = step_outcome(step, "done", result=stored.result)
         data = describe_data(self.plan.recipe.data, digest, [counted])
         state.lineages[stored.files[ARTIFACT].stem] = remember(
-            self.plan, step, splits, data, stored, self.store, origin
+            self.plan, step, splits, data, stored, self.store, begins
         )
 
     def _obtain(
@@ -271,8 +265,9 @@ class Runner:
             if (found := self._find(step, state)) is not None:
                 return found, "cached"
             later = self.steps[step.index + 1 :]
-            new = [s.name for s in later if not self._is_stored(s, state)]
-            self.console.stage_started(*position, seconds_before(self.options.output, new))
+            last = [last_duration_s(s, self.store) for s in later if not self._is_stored(s, state)]
+            known = [seconds for seconds in last if seconds is not None]
+            self.console.stage_started(*position, sum(known) if known == last else None)
             return self._compute(step, state, folder)
 
     def _is_stored(self, step: Step, state: _State) -> bool:
@@ -321,10 +316,10 @@ class Runner:
                     job = with_plan(job, work, events, self.workers, state.group_bytes)
                     plain = run_recovering(job, work, events, warn, self.attempt)
             except ShrinkError as error:
-                error = with_log(error, self._keep_log(step, work, folder, failed=begun))
+                if (work / LOG_NAME).is_file():
+                    error = with_log(error, self._keep_log(step, work / LOG_NAME, folder, begun))
                 self._explain_classes(error)
                 raise with_names_of_the_user(error, self._called(step, state)) from error
-            reached(f"worker-ended:{step.name}")
             done = from_plain(StepDone, plain)
             result = replace(done.result, duration_s=time.perf_counter() - started)
             produced = {role: work / name for role, name in done.files.items()}
@@ -336,10 +331,11 @@ class Runner:
             if changed := changed_contents():
                 self._warn_of_change(changed)
                 entry = key_of(entry, str(time.time_ns()))
+            if (printed := work / LOG_NAME).is_file():
+                produced["log"] = keep_log(printed, work / "kept.log")
             stored = self.store.add(entry, result, produced)
             for key in {state.keys[step.name], *known}:
                 self.store.remove_checkpoints(key)
-            self._keep_log(step, work, folder)
             return stored, "cached" if made else "done"
 
     def _warn_of_change(self, changed: Sequence[str]) -> None:
@@ -364,24 +360,12 @@ class Runner:
                 "name other classes for the same outputs by data.classes, or train a new model"
             )
 
-    def _keep_log(self, step: Step, work: Path, folder: RunFolder, failed: str = "") -> Path | None:
-        """Keep what a step's workers printed, and return where; None for nowhere.
-
-        A disk that is too full for it hides neither an artifact nor why a step failed.
-
-        Args:
-            step: that was computed.
-            work: the worker's folder.
-            folder: the run folder.
-            failed: the key of a step that failed.
-        """
-        source, apart = work / LOG_NAME, self.options.failure_logs
-        if not source.is_file() or (apart is not None and not failed):
-            return None
+    def _keep_log(self, step: Step, source: Path, folder: RunFolder, key: str) -> Path | None:
+        """Keep what the worker of a failed step printed, and return where; None for nowhere."""
+        if (apart := self.options.failure_logs) is None:
+            return folder.add_log(step, log_to_keep(source))
         try:
-            if apart is not None:
-                return keep_log(source, apart, f"{step.name}-{failed[:12]}.log")
-            return folder.keep_log(step, source)
+            return keep_log(source, apart / f"{step.name}-{key[:12]}.log", newest=20)
         except (OSError, ResourceError) as error:
             self.console.warn(f"the log of {step.name} is not kept: {error}")
             return None
@@ -429,36 +413,25 @@ class Runner:
         job = step_job(self.plan, step, later, inputs, state.splits, self.store, key)
         return replace(job, measured_on=self._measured(step), timed=self.options.timed)
 
-    def _report_inherited(self, state: _State) -> None:
-        """Report what the recipe took from its model's record, and what contradicts the record."""
-        inherited = self.plan.inherited
-        if inherited is None:
-            return
-        self.warnings += inherited.warnings
-        if inherited.keys:
-            self._note(
-                state, f"taken from the {inherited.of}'s record: {', '.join(inherited.keys)}"
-            )
-
-    @staticmethod
-    def _note(state: _State, text: str) -> None:
-        """Add a note to the first finished stage."""
-        first = next((outcome for outcome in state.outcomes if outcome.complete), None)
-        if first is not None:
-            result = replace(first.result, notes=(*first.result.notes, Note(text)))
-            state.outcomes[state.outcomes.index(first)] = replace(first, result=result)
-
-    def _tell_splits(self, state: _State) -> None:
-        """Warn if test examples may have been trained on, or note where they come from."""
+    def _add_notes(self, state: _State) -> None:
+        """Warn of, or note at the first finished stage, where test examples and keys come from."""
+        texts: list[str | None] = []
         results = (stored.result.splits for stored in state.stored.values())
         held_out = next((splits for splits in results if splits.test is not None), None)
-        if held_out is None:
-            return
-        warning, note = describe_splits(state.splits, held_out)
-        copies, copies_note = describe_shared(held_out)
-        self.warnings += [*([warning] if warning else []), *copies]
-        for text in filter(None, (note, copies_note)):
-            self._note(state, text)
+        if held_out is not None:
+            warning, note = describe_splits(state.splits, held_out)
+            copies, copies_note = describe_shared(held_out)
+            self.warnings += [*([warning] if warning else []), *copies]
+            texts += [note, copies_note]
+        if (inherited := self.plan.inherited) is not None:
+            self.warnings += inherited.warnings
+            keys = ", ".join(inherited.keys)
+            texts.append(keys and f"taken from the {inherited.of}'s record: {keys}")
+        notes = [Note(text) for text in texts if text]
+        first = next((outcome for outcome in state.outcomes if outcome.complete), None)
+        if first is not None:
+            result = replace(first.result, notes=(*first.result.notes, *notes))
+            state.outcomes[state.outcomes.index(first)] = replace(first, result=result)
 
     def _keep_as_resolved(self, state: _State) -> None:
         """Let the resolved recipe find the steps, which names what this one left open.
@@ -477,20 +450,25 @@ class Runner:
 
     def _finish(self, state: _State, folder: RunFolder, described: Described) -> RunResult:
         finals = replace(self.plan, steps=self.steps).finals
-        self._tell_splits(state)
-        self._report_inherited(state)
+        self._add_notes(state)
         made = (stored.files.get(SPLITS) for stored in state.stored.values())
-        folder.keep_lineages(
-            state.lineages,
-            ({**state.splits.files, **{path.stem: path for path in made if path is not None}}),
-        )
+        known = {**state.splits.files, **{one.stem: one for one in made if one is not None}}
         chain = None
         data = describe_data(self.plan.recipe.data, state.data_fingerprint, state.outcomes)
         if self.options.measured_on == "test":
             chain = chain_of(self.plan, state.splits, data, self.store)
             if not changed_contents():
                 self._keep_as_resolved(state)
-        report = folder.write(state.outcomes, finals, described, self.warnings, chain, data)
+        report = folder.write(
+            state.outcomes,
+            finals,
+            described,
+            self.warnings,
+            chain,
+            data,
+            state.lineages,
+            known,
+        )
         if state.error is not None:
             self.exit_code = state.error.exit_code
         else:

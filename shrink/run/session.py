@@ -6,9 +6,10 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from shrink.base import files, yaml
 from shrink.base.cache import FAILED_LOGS, cache_root
@@ -34,7 +35,6 @@ from shrink.run.tool import Trackers, guard_source
 
 ARTIFACT_SUFFIX = ".tflite"
 RUNS = Path("runs")
-_HASH_DIGITS = 6
 
 
 def names_artifact(output: Path | None) -> bool:
@@ -76,63 +76,45 @@ def free_name(plan: Plan, runs: Path = RUNS) -> str:
         plan: of a single verb.
         runs: the folder of run folders.
     """
-    ours = _Thing.of(resolved_recipe(plan))
-    for name in _candidates(plan.recipe.name, ours, _thing_in(runs / plan.recipe.name)):
-        there = _thing_in(runs / name)
-        if there is None or there == ours:
-            return name
-    raise AssertionError("a hash of the thing itself is only its own")
+    name, ours = plan.recipe.name, _thing(resolved_recipe(plan))
+    there = _thing_in(runs / name)
+    if there is None or there == ours:
+        return name
+    words = []
+    if ours.model != there.model:
+        mine, its = Path(ours.model), Path(there.model)
+        words.append(mine.parent.name if mine.suffix == its.suffix else mine.suffix.lstrip("."))
+    if ours.stages != there.stages:
+        words.append(ours.stages[-1].rpartition(":")[2] if ours.stages else "evaluate")
+    if ours.data != there.data:
+        words.append(Path(ours.data).stem)
+    longer = "-".join([name, *filter(None, words)])
+    if _thing_in(runs / longer) in (None, ours):
+        return longer
+    return f"{longer}-{hashlib.sha256(json.dumps(ours).encode()).hexdigest()[:6]}"
 
 
-@dataclass(frozen=True)
-class _Thing:
+class _Thing(NamedTuple):
     """What a run is of: the model, the data, and the scheme or method of each stage."""
 
     model: str
     data: str
     stages: tuple[str, ...]
 
-    @classmethod
-    def of(cls, recipe: Mapping[str, Json]) -> _Thing:
-        """Return what a recipe compresses, on which data, by which stages."""
-        data = recipe["data"]
-        stages = [_stage_name(kind, s) for e in recipe["stages"] for kind, s in e.items()]
-        place = data.get("path") or data.get("source")
-        return cls(str(recipe["model"]), str(place), tuple(stages))
 
-    def differences(self, other: _Thing) -> Iterator[str]:
-        """Yield a word for each way in which this is another thing."""
-        if self.model != other.model:
-            mine, its = Path(self.model), Path(other.model)
-            yield mine.parent.name if mine.suffix == its.suffix else mine.suffix.lstrip(".")
-        if self.stages != other.stages:
-            yield self.stages[-1].rpartition(":")[2] if self.stages else "evaluate"
-        if self.data != other.data:
-            yield Path(self.data).stem
-
-    def digest(self) -> str:
-        """Return a short hash that tells this from other things."""
-        text = json.dumps([self.model, self.data, self.stages])
-        return hashlib.sha256(text.encode()).hexdigest()[:_HASH_DIGITS]
-
-
-def _stage_name(kind: str, settings: Mapping[str, Json]) -> str:
-    return f"{kind}:{settings.get('scheme') or settings.get('method') or kind}"
-
-
-def _candidates(name: str, ours: _Thing, there: _Thing | None) -> Iterator[str]:
-    yield name
-    if there is not None:
-        longer = "-".join([name, *filter(None, ours.differences(there))])
-        yield longer
-        yield f"{longer}-{ours.digest()}"
+def _thing(recipe: Mapping[str, Json]) -> _Thing:
+    data = recipe["data"]
+    pairs = [pair for entry in recipe["stages"] for pair in entry.items()]
+    stages = (f"{kind}:{s.get('scheme') or s.get('method') or kind}" for kind, s in pairs)
+    place = data.get("path") or data.get("source")
+    return _Thing(str(recipe["model"]), str(place), tuple(stages))
 
 
 def _thing_in(folder: Path) -> _Thing | None:
     """Return what the run in a folder is of; None where no run of shrink says it."""
     path = folder / RESOLVED_NAME
     try:
-        return _Thing.of(yaml.load(path).value) if path.is_file() else None
+        return _thing(yaml.load(path).value) if path.is_file() else None
     except (ShrinkError, KeyError, TypeError, AttributeError):
         return None  # the run folder itself refuses what it does not know
 
@@ -188,7 +170,7 @@ def perform(
         runner = Runner(plan, mine, store, console)
         with leading(runner, store.root, place):
             result = runner.run()
-        _tell_trackers(trackers or Trackers(), result, console)
+        (trackers or Trackers()).tell(result.folder, console)
         return result if final is None else _keep_artifact(result, final, options.output, console)
 
 
@@ -198,7 +180,7 @@ def _keep_artifact(result: RunResult, final: Step, target: Path, console: Consol
     for stage in result.report.stages:
         if stage.name == final.name and stage.artifact and result.error is None:
             files.make_folder(target.parent)
-            files.copy(result.folder / stage.artifact, target)
+            files.write_bytes(target, (result.folder / stage.artifact).read_bytes())
             keep_record(target, record_of(result.folder / stage.artifact), console.warn)
             kept = str(target.resolve())
         stages.append(replace(stage, artifact=kept))
@@ -249,15 +231,6 @@ def show_result(result: RunResult, console: Console) -> None:
         # The report has it too; with --json stdout already carries its one document.
         Console(quiet=console.quiet).error(result.error)
     tell_ci(result)
-
-
-def _tell_trackers(trackers: Trackers, result: RunResult, console: Console) -> None:
-    """Log the run elsewhere; what fails there is a warning, as the run itself stands."""
-    try:
-        for line in trackers.publish(result.folder, console):
-            console.say(line)
-    except ShrinkError as error:
-        console.warn(str(error))
 
 
 def tell_ci(result: RunResult) -> None:

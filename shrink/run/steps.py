@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from shrink.base.errors import InputError, RecipeError, ShrinkError, hint_for
+from shrink.base.errors import RecipeError, ShrinkError, hint_for
 from shrink.contract.codec import from_plain
 from shrink.contract.job import Demand, StepJob
 from shrink.contract.model_source import ModelSource
 from shrink.contract.report import Failure, Status
-from shrink.contract.report_file import read_report
 from shrink.contract.result import Scores, StageOutcome, StepResult
 from shrink.recipe.plan import Plan, Step
 from shrink.run.keys import records_of, settings_of
@@ -157,18 +156,3 @@ def step_outcome(
 
 PLAN_NAME = "plan.json"
 """Where a run folder keeps what its steps depended on, for the next preview."""
-
-
-def seconds_before(run: Path, names: Sequence[str]) -> float | None:
-    """Return the seconds that stages took when a folder's last run computed them.
-
-    None where one of them is not in its report, or there is none.
-    """
-    try:
-        report = read_report(run)
-    except InputError:
-        return None
-    stages = [report.stage(name) for name in names]
-    seconds = [None if one is None else one.duration_s for one in stages]
-    known = [one for one in seconds if one is not None]
-    return sum(known) if len(known) == len(seconds) else None

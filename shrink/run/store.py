@@ -1,9 +1,9 @@
-"""The store of finished steps: content-addressed files, the manifest written last.
+"""The store of finished steps: a folder for each, in which the manifest is written last.
 
 Layout under the root:
 
-    objects/<aa>/<sha256><suffix>   files by their content
-    steps/<key>.json                one manifest per finished step: its result and its files
+    steps/<key>/manifest.json       of a finished step: its result and its files
+    steps/<key>/<sha256><suffix>    its files; of several steps with the same file each has a link
     locks/<name>.lock               who computes a step, or writes a run folder, holds its lock
     work/<random>/                  a worker's folder, locked while it is in use
     checkpoints/<key>/              of a step that is being computed, or was when its run died
@@ -26,12 +26,11 @@ from pathlib import Path
 
 from shrink.base import cache, files
 from shrink.base.errors import ResourceError
-from shrink.base.files import reached
 from shrink.base.foreign import Json
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.result import StepManifest, StepResult, StoredFile
 
-_MANIFEST_VERSION = 1
+_MANIFEST, _MANIFEST_VERSION = "manifest.json", 1
 _WORK, _WRITERS = "work", "writers"
 """Locks that are never removed."""
 
@@ -56,7 +55,7 @@ class Store:
     def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
         self.root = root
         self._warn = warn
-        for name in ("objects", "locks", "work", *cache.KINDS):
+        for name in ("locks", "work", *cache.KINDS):
             folder = root / name
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +68,7 @@ class Store:
 
     def find(self, key: str) -> StoredStep | None:
         """Return a finished step, or None; a corrupt entry is a warning and a miss."""
-        manifest = self.root / "steps" / f"{key}.json"
+        manifest = self._manifest(key)
         if not manifest.exists():
             return None
         try:
@@ -79,7 +78,11 @@ class Store:
             if entry["digest"] != _digest(entry):
                 raise ValueError("the manifest was changed")
             stored = from_plain(StepManifest, entry)
-            found = {role: self._verified(file) for role, file in stored.files.items()}
+            found = {role: manifest.with_name(file.name) for role, file in stored.files.items()}
+            for role, file in stored.files.items():
+                path = found[role]
+                if path.stat().st_size != file.size or files.sha256(path) != file.sha256:
+                    raise ValueError(f"{path.name} does not match its hash")
         except (OSError, ValueError, KeyError, TypeError) as error:
             self._warn(f"the cache entry {key[:12]} is corrupt ({error}); computing it again")
             return None
@@ -88,7 +91,10 @@ class Store:
 
     def contains(self, key: str) -> bool:
         """Whether a manifest for `key` is there; its files are not verified."""
-        return (self.root / "steps" / f"{key}.json").is_file()
+        return self._manifest(key).is_file()
+
+    def _manifest(self, key: str) -> Path:
+        return self.root / "steps" / key / _MANIFEST
 
     def checkpoints(self, key: str) -> Path:
         """Return the folder for the checkpoints of a step; hold its lock. It need not exist."""
@@ -120,39 +126,46 @@ class Store:
         cache.remove_path(link)
 
     def add(self, key: str, result: StepResult, produced: Mapping[str, Path]) -> StoredStep:
-        """Take a step's files into the store, then write its manifest.
+        """Keep a step's files, then write its manifest.
 
         Args:
             key: the step's key.
             result: what came of it.
-            produced: files by role; they are moved.
+            produced: files by role, which nothing writes to any more.
         """
-        described = {role: self._take(path) for role, path in produced.items()}
+        manifest, found, described = self._manifest(key), dict[str, Path](), dict[str, StoredFile]()
+        for role, path in produced.items():
+            size, digest = path.stat().st_size, files.sha256(path)
+            described[role] = StoredFile(sha256=digest, size=size, suffix=path.suffix)
+            found[role] = manifest.with_name(described[role].name)
+            # A damaged file is replaced. Others stay: a run may still read what was here before.
+            if not (found[role].is_file() and files.sha256(found[role]) == digest):
+                _link(path, found[role])
         entry = StepManifest(version=_MANIFEST_VERSION, key=key, files=described, result=result)
         signed = replace(entry, digest=_digest(to_plain(entry)))
-        reached("objects-moved")
-        files.write_json(self.root / "steps" / f"{key}.json", to_plain(signed))
-        reached("manifest-written")
-        paths = {role: self._object(file) for role, file in described.items()}
-        return StoredStep(key, result, paths)
+        files.write_json(manifest, to_plain(signed))
+        return StoredStep(key, result, found)
 
-    @contextlib.contextmanager
-    def lock(self, name: str, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    def keep(self, file: Path) -> None:
+        """Keep a file of a step, whose name is its hash, for runs that go on from the artifact."""
+        if not (target := self.root / "earlier-runs" / file.name).exists():
+            _link(file, target)
+
+    def kept(self, name: str) -> Path:
+        """Return where `keep` has put a file, which counts as its use."""
+        cache.mark_used(path := self.root / "earlier-runs" / name)
+        return path
+
+    def lock(
+        self, name: str, waiting: Callable[[], None] | None = None
+    ) -> contextlib.AbstractContextManager[None]:
         """Hold an exclusive lock, within `in_use`; other processes wait.
 
         Args:
             name: what is locked.
             waiting: called once if somebody else holds it.
         """
-        path = self.root / "locks" / f"{name}.lock"
-        with _opened(path) as descriptor:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                if waiting is not None:
-                    waiting()
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
+        return files.exclusive(self.root / "locks" / f"{name}.lock", waiting)
 
     @contextlib.contextmanager
     def work_folder(self) -> Iterator[Path]:
@@ -178,8 +191,12 @@ class Store:
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError), self.alone():
-            for place in (self.root / "steps", *(self.root / "objects").iterdir()):
-                files.sweep(place)
+            for kind in cache.KINDS:
+                files.sweep(self.root / kind)
+            for step in (self.root / "steps").iterdir():
+                files.sweep(step)
+                if not self.contains(step.name):
+                    cache.remove_path(step)
             for checkpoints in (self.root / "checkpoints").iterdir():
                 if not checkpoints.exists() or self.contains(checkpoints.name):
                     cache.remove_path(checkpoints)
@@ -202,24 +219,14 @@ class Store:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
             yield
 
-    def _take(self, path: Path) -> StoredFile:
-        file = StoredFile(sha256=files.sha256(path), size=path.stat().st_size, suffix=path.suffix)
-        target = self._object(file)
-        # A damaged file is replaced; it is never deleted, for another run may have mended it.
-        if not (target.is_file() and files.sha256(target) == file.sha256):
-            with files.replacing(target) as temporary:
-                shutil.move(path, temporary)
-                reached("object-moving")
-        return file
 
-    def _verified(self, file: StoredFile) -> Path:
-        path = self._object(file)
-        if path.stat().st_size != file.size or files.sha256(path) != file.sha256:
-            raise ValueError(f"{path.name} does not match its hash")
-        return path
-
-    def _object(self, file: StoredFile) -> Path:
-        return self.root / "objects" / file.sha256[:2] / f"{file.sha256}{file.suffix}"
+def _link(source: Path, target: Path) -> None:
+    """Give a file another name, or copy it where the file system has no links."""
+    with files.replacing(target) as temporary:
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copyfile(source, temporary)
 
 
 def _digest(entry: Mapping[str, Json]) -> str:

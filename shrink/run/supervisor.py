@@ -70,9 +70,6 @@ def why_unplanned(job: StepJob) -> str | None:
     return None
 
 
-_MOST_KEPT = 20
-
-
 def with_log(error: ShrinkError, log: Path | None) -> ShrinkError:
     """Return an error that names the log of its stage, where more than the error may stand.
 
@@ -85,13 +82,12 @@ def with_log(error: ShrinkError, log: Path | None) -> ShrinkError:
     return error
 
 
-def keep_log(source: Path, folder: Path, name: str) -> Path:
-    """Copy a log into a folder of which the newest 20 logs stay; return its path there."""
-    path = folder / name
+def keep_log(source: Path, path: Path, newest: int | None = None) -> Path:
+    """Write what is kept of a log to `path`; of the logs beside it only the newest ones stay."""
     files.write_bytes(path, log_to_keep(source))
     with contextlib.suppress(FileNotFoundError):  # another run removes the same ones
-        by_age = sorted(folder.glob("*.log"), key=lambda one: one.stat().st_mtime)
-        for old in by_age[:-_MOST_KEPT]:
+        by_age = sorted(path.parent.glob("*.log"), key=lambda one: one.stat().st_mtime)
+        for old in by_age[:-newest] if newest else ():
             old.unlink(missing_ok=True)
     return path
 

@@ -19,13 +19,11 @@ from shrink.base import files
 from shrink.base.cache import REPORT_NAME, cache_root
 from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, ShrinkError, Terminated
-from shrink.base.foreign import JsonObject
 from shrink.base.settings import in_words
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.comparison import COMPARE_NAME, Comparison
 from shrink.contract.model_source import Trust
 from shrink.contract.report import Failure, Report
-from shrink.contract.report_file import read_report
 from shrink.recipe.matrix import Combination, Variants
 from shrink.recipe.plan import Plan, build_plan
 from shrink.report.comparison import HTML_NAME, check_overwritten, render_comparison
@@ -163,18 +161,18 @@ class Sweep:
             yield index, run_combination(one, self.options, self.console, self.attempt)
 
     def _ends_together(self) -> Iterator[tuple[int, Ended]]:
-        def work(index: int) -> JsonObject:
+        def work(index: int) -> Ended:
             console = copy.copy(self.console)
             console.prefix = f"[{index + 1}] "
             console.say(self._begins(index))
-            one = run_combination(self.planned[index], self.options, console, self.attempt)
-            error = None if one.error is None else one.error.to_dict()
-            return {"folder": str(one.folder or ""), "exit_code": one.exit_code, "error": error}
+            return run_combination(self.planned[index], self.options, console, self.attempt)
 
         plans = [one.plan for one in self.planned]
         pool = Pool(self.jobs, share_of_memory(plans, self.jobs), self.console.say)
         for index, answer in pool.run(len(self.planned), work):
-            yield index, _ended_of(answer)
+            if isinstance(answer, ShrinkError):
+                answer = Ended(exit_code=answer.exit_code, error=answer)
+            yield index, answer
 
     def _begins(self, index: int) -> str:
         title = self.planned[index].combination.title or self.name
@@ -281,27 +279,13 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _ended_of(answer: JsonObject | ShrinkError) -> Ended:
-    """Return how the run in a fork ended, with its report."""
-    if isinstance(answer, ShrinkError):
-        return Ended(exit_code=answer.exit_code, error=answer)
-    folder = Path(answer["folder"]) if answer["folder"] else None
-    error = ShrinkError.from_dict(answer["error"]) if answer["error"] else None
-    report = read_report(folder) if folder is not None else None
-    return Ended(report, folder, answer["exit_code"], error)
-
-
 def _tell_trackers(trackers: Trackers, one: Planned, ended: Ended, console: Console) -> None:
     """Log a run elsewhere, in a folder of its own; what fails there is a warning."""
     if ended.folder is None:
         return
     logs = trackers.tensorboard
     mine = replace(trackers, tensorboard=None if logs is None else logs / one.folder.name)
-    try:
-        for line in mine.publish(ended.folder, console):
-            console.say(line)
-    except ShrinkError as error:
-        console.warn(str(error))
+    mine.tell(ended.folder, console)
 
 
 def _to_compare(one: Planned, ended: Ended, output: Path, name: str) -> RunToCompare:

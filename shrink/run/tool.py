@@ -116,6 +116,14 @@ class Trackers:
                 hint=extra_hint("mlflow"),
             )
 
+    def tell(self, run: Path, console: Console) -> None:
+        """Tell every tracker of the run in this folder; what fails there is a warning."""
+        try:
+            for line in self.publish(run, console):
+                console.say(line)
+        except ShrinkError as error:
+            console.warn(str(error))
+
     def publish(self, run: Path, console: Console) -> Iterator[str]:
         """Tell every tracker of the run in this folder; yield where it can be looked at.
 

@@ -9,23 +9,19 @@ from __future__ import annotations
 import gc
 import importlib
 import re
-import threading
-import time
 import traceback
 from pathlib import Path
 from typing import NoReturn
 
 from shrink.base.child import Channel, serve_plain
 from shrink.base.errors import DataError, InternalError, ResourceError, ShrinkError, first_line
-from shrink.base.files import reached
 from shrink.base.packages import missing_package
 from shrink.base.types import JsonObject
 from shrink.contract import job as jobs
 from shrink.contract.codec import from_plain, to_plain
-from shrink.contract.events import Event, Tick, message_to_plain
+from shrink.contract.events import Event, message_to_plain
 from shrink.contract.job import Job
 
-_TICK_S = 0.5
 ACTIONS: dict[str, tuple[type[Job], str]] = {
     "step": (jobs.StepJob, "shrink.run.execute:execute"),
     "follow": (jobs.StepJob, "shrink.run.execute:follow"),
@@ -56,9 +52,6 @@ def run_job(plain: JsonObject, channel: Channel) -> None:
     """
     kind, place = ACTIONS[plain["action"]]
     job = from_plain(kind, plain)
-    reached(f"job-read:{job.name}")
-    if job.place is not None:
-        threading.Thread(target=_tick, args=(channel,), daemon=True).start()
 
     def send(event: Event) -> None:
         channel.send(message_to_plain(event))
@@ -80,13 +73,6 @@ def run_job(plain: JsonObject, channel: Channel) -> None:
 def main() -> NoReturn:
     """Do what the parent asks, and exit."""
     serve_plain(run_job)
-
-
-def _tick(channel: Channel) -> None:
-    """Wake the parent now and then: it has to look what the other machines do."""
-    while True:
-        channel.send(message_to_plain(Tick()))
-        time.sleep(_TICK_S)
 
 
 _BEYOND_TABLE = re.compile(r"indices\[[\d,]*\] = (-?\d+) is not in \[0, (\d+)\)")

@@ -136,7 +136,7 @@ class Candidates:
         stages: list[JsonObject] = [*train, {"quantize": {}}]
         folder = Path.cwd()
         value = single_recipe("search", model, data, stages, Sections(), folder, code, named_code)
-        return cls.read(RawRecipe(value, {}, {}), Path("shrink search"), overrides)
+        return cls.read(RawRecipe(value, {}), Path("shrink search"), overrides)
 
     @property
     def folder(self) -> Path:

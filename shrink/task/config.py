@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated
 
-from pydantic import Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from shrink.base.fields import Config, Positive
+from shrink.base.fields import Config, Positive, SchemaOf
 from shrink.base.figures import LOSS
 from shrink.base.losses import is_loss_mapping, key_of_loss, loss_of, losses_json_schema
 from shrink.base.metrics import check_metric, key_of_mapping, metrics_json_schema, needs_slices
@@ -29,7 +29,7 @@ class TaskConfig(Config):
     real targets `mean_squared_error`. The report names what was taken.
     """
 
-    loss: Annotated[str | dict[str, str], WithJsonSchema(losses_json_schema())] | None = None
+    loss: Annotated[str | dict[str, str], SchemaOf(losses_json_schema)] | None = None
     """The loss on the labels or targets: one of tf-keras, with its arguments as
     {name: huber, delta: 2}, or `file.py:function`; of several outputs also by output,
     {digit: sparse_categorical_crossentropy, angle: mean_squared_error}."""
@@ -39,8 +39,7 @@ class TaskConfig(Config):
     """Whether the outputs are logits, not probabilities; by output's name where they differ. By
     default it follows from what the model computes."""
     metrics: (
-        Annotated[tuple[str, ...], Field(strict=False), WithJsonSchema(metrics_json_schema())]
-        | None
+        Annotated[tuple[str, ...], Field(strict=False), SchemaOf(metrics_json_schema)] | None
     ) = None
     """What the report measures beside the loss; the first is the main one. Of several outputs it is
     the mean over those whose loss it goes with."""

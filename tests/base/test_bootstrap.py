@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from shrink.base.bootstrap import Resampled, resampled_difference, resampled_interval
+from shrink.contract.codec import from_plain, to_plain
 
 RANDOM = np.random.default_rng(0)
 
@@ -97,4 +98,4 @@ def test_many_resamples_without_a_value_leave_no_interval() -> None:
 
 def test_plain_data_are_read_as_they_were_written() -> None:
     sample = Resampled(0.5, (0.25, None), (0.5, 0.5), "a")
-    assert Resampled.from_plain(json.loads(json.dumps(sample.to_plain()))) == sample
+    assert from_plain(Resampled, json.loads(json.dumps(to_plain(sample)))) == sample

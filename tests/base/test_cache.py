@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -29,16 +29,17 @@ def add(store: Store, key: str, content: str, days: float) -> Path:
     with store.work_folder() as work:
         (work / "model.keras").write_text(content, encoding="utf-8")
         found = store.add(key, StepResult(), {"artifact": work / "model.keras"}).files["artifact"]
-    age(store.root / "steps" / f"{key}.json", days)
+    age(store.root / "steps" / key, days)
     return found
 
 
 def age(path: Path, days: float) -> None:
-    os.utime(path, (time.time() - days * DAY_S,) * 2)
+    for one in (path, *path.rglob("*")):
+        os.utime(one, (time.time() - days * DAY_S,) * 2)
 
 
 def manifest_bytes(store: Store, key: str) -> int:
-    return (store.root / "steps" / f"{key}.json").stat().st_size
+    return (store.root / "steps" / key / "manifest.json").stat().st_size
 
 
 def test_entries_count_the_files_of_a_step_and_begin_with_the_longest_unused(store: Store) -> None:
@@ -55,25 +56,28 @@ def test_entries_count_the_files_of_a_step_and_begin_with_the_longest_unused(sto
 
 def test_a_file_of_two_steps_counts_once_and_stays_while_one_of_them_does(store: Store) -> None:
     shared = add(store, "one", "s" * 1000, 3)
-    assert add(store, "two", "s" * 1000, 2) == shared
-    one, two = cache.entries(store.root, ["steps"])
+    other = Path(tempfile.mkdtemp(dir=store.root)) / "linked.keras"
+    other.hardlink_to(shared)
+    twin = store.add("two", StepResult(), {"artifact": other}).files["artifact"]
+    other.unlink()
+    age(store.root / "steps" / "two", 2)
+    one, two = sorted(cache.entries(store.root, ["steps"]), key=lambda entry: entry.path.name)
     both = manifest_bytes(store, "one") + manifest_bytes(store, "two") + 1000
-    assert cache.bytes_of(store.root, [one, two]) == cache.total_bytes(store.root) == both
+    assert cache.bytes_of([one.path, two.path]) == cache.total_bytes(store.root) == both
     freed = manifest_bytes(store, "one")
     assert cache.freed_bytes(store.root, [one]) == freed
     assert cache.remove(store.root, [one]) == freed
     assert store.find("one") is None
     assert store.find("two") is not None
-    cache.remove(store.root, [two])
-    assert not shared.exists()
+    assert cache.remove(store.root, [two]) == both - freed
+    assert not twin.exists()
 
 
-def test_a_file_that_a_lineage_names_stays(store: Store) -> None:
+def test_a_file_that_is_kept_for_later_runs_stays_when_its_step_goes(store: Store) -> None:
     file = add(store, "step", "scores", 1)
-    named = {"origin": {"scores": file.name}}
-    (store.root / "lineages" / "model.json").write_text(json.dumps(named), encoding="utf-8")
+    store.keep(file)
     cache.remove(store.root, cache.entries(store.root, ["steps"]))
-    assert file.exists()
+    assert store.kept(file.name).read_text() == "scores"
 
 
 def test_outdated_goes_by_age_then_by_size_and_keeps_what_is_small(store: Store) -> None:
@@ -126,7 +130,7 @@ def test_what_is_used_stays(store: Store) -> None:
 
 def test_logs_of_stages_that_failed_are_known_and_go(store: Store, tmp_path: Path) -> None:
     (tmp_path / "worker.log").write_text("all of it")
-    log = keep_log(tmp_path / "worker.log", store.root / FAILED_LOGS, "quantize-ab12.log")
+    log = keep_log(tmp_path / "worker.log", store.root / FAILED_LOGS / "quantize-ab12.log")
     assert [(one.kind, one.path) for one in cache.entries(store.root)] == [("logs", log)]
     age(log, 31)
     store.sweep()
@@ -140,7 +144,7 @@ def test_sweep_removes_what_expired_once_a_day(store: Store) -> None:
     assert store.contains("expired")
     store.sweep()
     assert not store.contains("expired")
-    assert list((store.root / "objects").rglob("*.keras")) == []
+    assert list((store.root / "steps").iterdir()) == []
     add(store, "again", "a", 100)
     store.sweep()
     assert store.contains("again")

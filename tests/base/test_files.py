@@ -125,12 +125,13 @@ def test_write_together_changes_nothing_when_one_cannot_be_written(tmp_path: Pat
     assert [(p.name, p.read_text(encoding="utf-8")) for p in tmp_path.iterdir()] == [("a", "old")]
 
 
-def test_copy_replaces_a_folder_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    for name, content in (("source", "new"), ("target", "old")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / content).write_text(content, encoding="utf-8")
-    files.copy(tmp_path / "source", tmp_path / "target")
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["source", "target"]
+def test_replacing_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "old").touch()
+    with files.replacing(tmp_path / "target") as temporary:
+        temporary.mkdir()
+        (temporary / "new").touch()
+    assert [p.name for p in tmp_path.iterdir()] == ["target"]
     assert [p.name for p in (tmp_path / "target").iterdir()] == ["new"]
 
 

@@ -100,7 +100,7 @@ def test_a_fork_finds_what_a_fresh_process_does(
 ) -> None:
     assert run("give(n=1)", environment, toy)[0] == {"n": 1}
     monkeypatch.chdir(tmp_path)
-    given = {**environment, "TMPDIR": "/tmp/elsewhere", "SHRINK_KILL_AT": "dü\udcff"}
+    given = {**environment, "TMPDIR": "/tmp/elsewhere", "SHRINK_OWN": "dü\udcff"}
     found = []
     for each in (toy, None):
         own = files.in_memory(b"its own")

@@ -50,7 +50,10 @@ def test_key_of_loss_has_what_is_no_default(given: str | dict[str, object], key:
         ({"name": "huber", "delta": 0}, "delta: must be a number above 0, not 0"),
         ({"name": "huber", "delta": "2"}, "delta: must be a number"),
         ({"name": "hinge", "delta": 1}, "it takes no arguments"),
-        ({"name": "categorical_crossentropy", "label_smoothing": 1.5}, "from 0 to 1, not 1.5"),
+        (
+            {"name": "categorical_crossentropy", "label_smoothing": 1.5},
+            "at most 1, not 1.5",
+        ),
         ({"name": "sparse_categorical_crossentropy", "ignore_class": 0.5}, "whole number"),
         ({"name": "binary_focal_crossentropy", "apply_class_balancing": 1}, "true or false"),
         ({"name": "categorical_focal_crossentropy", "alpha": []}, "list of numbers"),

@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import pytest
 from shrink.base import file_hashes as module
 from shrink.base.cache import cache_root
 from shrink.base.errors import DataError
-from shrink.base.file_hashes import KnownHashes, read_known_hashes
 from shrink.data.config import DataConfig
 from shrink.data.fingerprint import fingerprint
 from shrink.model.user_modules import function_of, imported
@@ -285,6 +285,7 @@ def test_fingerprint_of_a_function_depends_on_folders_that_a_declared_one_links_
 
 _READING = """
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 HERE = Path(__file__).parent
@@ -324,45 +325,62 @@ def test_fingerprint_without_data_is_one_constant() -> None:
 NAMES = ["a.png", "b.png", "größe.png"]
 
 
-def _digest(name: str) -> bytes:
-    return hashlib.sha256(name.encode()).digest()
+@pytest.fixture
+def hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Write files, and return those that `hash_files` reads for a list of names."""
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "_SETTLED_NS", -(10**12))
+    read: list[str] = []
 
+    def hash_file(path: str) -> str:
+        read.append(Path(path).name)
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
-def _known() -> KnownHashes:
-    known = KnownHashes()
+    monkeypatch.setattr(module, "hash_file", hash_file)
     for name in NAMES:
-        known.add(name, f"stamp of {name}", _digest(name))
-    return known
+        (tmp_path / name).write_text(name)
+
+    def run(names: list[str]) -> list[str]:
+        read.clear()
+        expected = b"".join(
+            hashlib.sha256((tmp_path / name).read_bytes()).digest() for name in names
+        )
+        assert module.hash_files(tmp_path, names, tmp_path) == expected
+        return sorted(read)
+
+    return run
 
 
-@pytest.mark.parametrize("order", [NAMES, NAMES[::-1], NAMES[1:], [*NAMES, *NAMES]])
-def test_find_returns_what_was_added_when_read_again(tmp_path: Path, order: list[str]) -> None:
-    (tmp_path / "memory").write_bytes(_known().content())
-    known = read_known_hashes(tmp_path / "memory")
-    assert [known.find(name, f"stamp of {name}") for name in order] == [_digest(n) for n in order]
+@pytest.mark.parametrize("order", [NAMES, NAMES[::-1], NAMES[1:], ["größe.png", "a.png"]])
+def test_hash_files_reads_no_file_again(hashed: Callable[..., list[str]], order: list[str]) -> None:
+    assert hashed(NAMES) == NAMES
+    assert hashed(order) == []
+    assert hashed(order) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "stamp"), [("c.png", "stamp of a.png"), ("a.png", "other"), ("a.png", None)]
-)
-def test_find_returns_none_when_the_file_is_another(name: str, stamp: str | None) -> None:
-    assert _known().find(name, stamp) is None
+def test_hash_files_reads_what_has_changed(
+    hashed: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    hashed(NAMES)
+    (tmp_path / "b.png").write_text("other")
+    assert hashed(NAMES) == ["b.png"]
+    (tmp_path / "a.png").replace(tmp_path / "b.png")
+    assert hashed(NAMES[1:]) == ["b.png"]
 
 
-def test_find_returns_none_when_nothing_tells_the_version() -> None:
-    known = KnownHashes()
-    known.add("a.png", None, _digest("a.png"))
-    assert known.find("a.png", "any") is None
+def test_hash_files_reads_again_what_changed_a_moment_ago(
+    hashed: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SETTLED_NS", 10**18)
+    assert hashed(NAMES) == hashed(NAMES) == NAMES
 
 
-def test_put_replaces_a_digest() -> None:
-    known = _known()
-    known.put(1, _digest("new"))
-    assert known.digests == _digest("a.png") + _digest("new") + _digest("größe.png")
-
-
-def test_read_known_hashes_takes_nothing_from_a_damaged_file(tmp_path: Path) -> None:
-    content = _known().content()
-    for damaged in (content[:-1], content[:-56], b"", content[:40] + b"\0" + content[41:]):
-        (tmp_path / "memory").write_bytes(damaged)
-        assert len(read_known_hashes(tmp_path / "memory")) == 0
+def test_hash_files_takes_nothing_from_a_damaged_file(
+    hashed: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    hashed(NAMES)
+    (memory,) = (tmp_path / "cache" / "fingerprints").iterdir()
+    content = memory.read_bytes()
+    for damaged in (content[:-1], content[:-48], b"", content[:40] + b"\0" + content[41:]):
+        memory.write_bytes(damaged)
+        assert hashed(NAMES) == NAMES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 
@@ -10,34 +9,40 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from shrink.base.files import KILL_VARIABLE
 from shrink.engine.checkpoint import CheckpointFolder
 from tests.forks import call
+from tests.run.killing import kill_at
 
 
-def write_twice(folder: str, killed_at: str) -> None:
-    """Write two checkpoints; this process is killed in the second."""
+def write_twice(folder: str, kill: int) -> int:
+    """Write two checkpoints; this process is killed at a change of a file by the second.
+
+    Returns:
+        How many changes there are.
+    """
     checkpoints = CheckpointFolder(Path(folder))
     checkpoints.write([("a", np.full((1000,), 1.0))], {"update": 1})
-    os.environ[KILL_VARIABLE] = killed_at
+    changes = kill_at(Path(folder), kill)
     checkpoints.write([("a", np.full((1000,), 2.0))], {"update": 2})
+    return changes()
 
 
-@pytest.mark.parametrize(
-    ("label", "update"), [("checkpoint-arrays-written", 1), ("checkpoint-written", 2)]
-)
-def test_read_returns_a_whole_checkpoint_when_killed_at(
-    label: str, update: int, tmp_path: Path
-) -> None:
-    with pytest.raises(RuntimeError, match=f"exit {-signal.SIGKILL}\n"):
-        call(__name__, "write_twice", folder=str(tmp_path), killed_at=label)
-    folder = CheckpointFolder(tmp_path)
-    checkpoint = folder.read()
-    assert checkpoint is not None
-    assert checkpoint.content == {"update": update}
-    np.testing.assert_array_equal(checkpoint.arrays["a"], np.full((1000,), float(update)))
-    folder.write([], {"update": 3})
-    assert len(list(tmp_path.iterdir())) == 2
+def test_read_returns_a_whole_checkpoint_whichever_change_was_the_last(tmp_path: Path) -> None:
+    found = []
+    for number in range(1, 1 + call(__name__, "write_twice", folder=str(tmp_path / "all"), kill=0)):
+        place = tmp_path / str(number)
+        with pytest.raises(RuntimeError, match=f"exit {-signal.SIGKILL}\n"):
+            call(__name__, "write_twice", folder=str(place), kill=number)
+        folder = CheckpointFolder(place)
+        checkpoint = folder.read()
+        assert checkpoint is not None
+        update = checkpoint.content["update"]
+        np.testing.assert_array_equal(checkpoint.arrays["a"], np.full((1000,), float(update)))
+        found.append(update)
+        folder.write([], {"update": 3})
+        assert len(list(place.iterdir())) == 2
+    assert found == sorted(found)
+    assert set(found) == {1, 2}
 
 
 def test_read_returns_what_was_written(tmp_path: Path) -> None:

@@ -47,5 +47,5 @@ def test_sweeps_of_the_same_name_are_kept_apart(
     assert len({row.name for row in found.rows}) == 6
     twice = compare_folders([first, first], None)
     assert [(one.name, len(one.rows)) for one in twice.repeats] == [
-        ("sweep: prune.sparsity = 0.5", 2)
+        ("v1/sweep: prune.sparsity = 0.5", 2)
     ]

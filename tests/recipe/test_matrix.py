@@ -48,10 +48,10 @@ def test_load_variants_makes_every_combination_the_last_key_fastest(tmp_path: Pa
     found = variants(tmp_path, matrix)
     rate = "training.optimizer.learning_rate"
     assert settings(found) == [
-        {"prune.sparsity": "0.3", rate: "1e-3"},
-        {"prune.sparsity": "0.3", rate: "1E-2"},
-        {"prune.sparsity": "0.50", rate: "1e-3"},
-        {"prune.sparsity": "0.50", rate: "1E-2"},
+        {"prune.sparsity": "0.3", rate: "0.001"},
+        {"prune.sparsity": "0.3", rate: "0.01"},
+        {"prune.sparsity": "0.5", rate: "0.001"},
+        {"prune.sparsity": "0.5", rate: "0.01"},
     ]
     rates = [one.loaded.recipe.training.optimizer.learning_rate for one in found.each]
     assert rates == [0.001, 0.01, 0.001, 0.01]

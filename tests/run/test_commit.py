@@ -41,3 +41,15 @@ def test_commit_of_a_folder_without_commits_is_none(tmp_path: Path) -> None:
     assert commit_of(tmp_path) is None
     (tmp_path / ".git/HEAD").write_text("ref: ../../../etc/passwd\n", encoding="utf-8")
     assert commit_of(tmp_path) is None
+
+
+def test_commit_is_that_of_the_folder_also_within_a_hook_of_git(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    git(other, "init")
+    head = git(repository, "rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    assert commit_of(repository) == head
+    monkeypatch.setenv("PATH", "")
+    assert commit_of(repository) is None

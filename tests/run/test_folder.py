@@ -36,7 +36,7 @@ def run(plan: Plan, path: Path, content: str | None, force: bool = False) -> dic
     else:
         source = path.parent / "made.keras"
         source.write_text(content)
-        artifact, digest = folder.take(step, source)
+        artifact, digest = folder.add(step, {"artifact": source})
         result = replace(result, artifact=artifact, sha256=digest)
     return dict(to_plain(folder.write([result], [step.name], {})))
 
@@ -71,7 +71,7 @@ def test_artifacts_of_a_finished_run_stay_until_the_next_is_written(
     artifact = path / run(plan, path, "first")["stages"][0]["artifact"]
     folder = RunFolder(path, plan, False)
     (tmp_path / "other.keras").write_text("second")
-    folder.take(plan.steps[0], tmp_path / "other.keras")
+    folder.add(plan.steps[0], {"artifact": tmp_path / "other.keras"})
     assert artifact.read_text() == "first"
 
 

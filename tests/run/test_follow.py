@@ -88,7 +88,7 @@ def test_followers_board_knows_no_life_of_a_chief_that_ended_before(tmp_path: Pa
     order = late.order()
     assert order is not None
     assert order.job == JOB
-    assert not late.is_alive(order)
+    assert not late.is_alive()
 
 
 def test_follower_gives_up_without_a_chief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

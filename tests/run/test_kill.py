@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import call
 from tests.run.tiny import (
     STAGES,
     TinyRun,
@@ -20,40 +21,26 @@ from tests.run.tiny import (
     wait_until_nobody_uses,
 )
 
-STAGE_FAILED = 4
-# Where the run dies; the stage that the store lacks then; how many stages the next run computes.
-PARENT = [
-    ("run-locked", None, 0),
-    ("folder-made", None, 0),
-    ("worker-started:prune", "prune", 1),
-    ("worker-ended:quantize", "quantize", 1),
-    ("object-moving", "train", 1),
-    ("objects-moved", "prune", 1),
-    ("manifest-written", "quantize", 0),
-    ("log-kept:prune", "prune", 0),
-    ("artifact-copied:prune", None, 0),
-    ("report-standing", None, 0),
-    ("report-withdrawn", None, 0),
-    ("recipe.resolved.yaml-written", None, 0),
-    ("report.md-written", None, 0),
-    ("report.json-written", None, 0),
-]
-WORKER = [
-    ("job-read:quantize", "quantize", 1),
-    ("stage-ran:train", "train", 1),
-    ("artifact-saved:prune", "prune", 1),
-    ("artifact-measured:quantize", "quantize", 1),
-]
-IN_DEFAULT_SUITE = ("manifest-written", "job-read:quantize")
 
-
-def cases() -> list[object]:
-    """Return label, missing stage, stages to compute, and the killed run's exit code."""
-    rows = [(*row, -signal.SIGKILL) for row in PARENT] + [(*row, STAGE_FAILED) for row in WORKER]
-    return [
-        pytest.param(*row, id=row[0], marks=() if row[0] in IN_DEFAULT_SUITE else pytest.mark.slow)
-        for row in rows
-    ]
+@pytest.mark.parametrize("every", [97, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("sparsity", "before"),
+    [("0.5", ""), ("0.6", "0.5"), ("0.3,0.5", "")],
+    ids=["run", "over a finished run", "sweep"],
+)
+def test_nothing_is_lost_whichever_change_of_a_file_is_the_last(
+    sparsity: str, before: str, every: int, tmp_path: Path
+) -> None:
+    found = call(
+        "tests.run.killing",
+        "kill_everywhere",
+        root=str(tmp_path),
+        sparsity=sparsity,
+        before=before,
+        every=every,
+    )
+    assert found["changes"] > 100
+    assert found["lost"] <= 1  # the stage whose worker had just ended
 
 
 def check_completes(run: TinyRun, reference: TinyRun) -> int:
@@ -64,20 +51,6 @@ def check_completes(run: TinyRun, reference: TinyRun) -> int:
     check_whole(run)
     check_same_artifacts(run, reference)
     return list(run.statuses().values()).count("done")
-
-
-@pytest.mark.parametrize(("label", "missing", "computed", "code"), cases())
-def test_run_is_completed_when_killed_at(
-    reference: TinyRun,
-    tmp_path: Path,
-    label: str,
-    missing: str | None,
-    computed: int,
-    code: int,
-) -> None:
-    run = reference.copy_without(missing, tmp_path / "run")
-    assert finish(run.start(kill_at=label)) == code
-    assert check_completes(run, reference) == computed
 
 
 @pytest.mark.slow

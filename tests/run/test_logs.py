@@ -13,7 +13,7 @@ import pytest
 
 from shrink.base.cache import cache_root
 from shrink.base.console import Console
-from shrink.base.errors import ConversionError, ModelError, ShrinkError, StageError
+from shrink.base.errors import ConversionError, ModelError, ResourceError, ShrinkError, StageError
 from shrink.base.progress import Printed
 from shrink.contract.job import DoctorJob, StepJob
 from shrink.recipe.load import load_recipe
@@ -82,13 +82,13 @@ def test_run_keeps_a_log_of_every_stage_that_ran(go: Callable[..., RunResult]) -
     assert logs(folder) == {"00-train.log": "first train\n"}
 
 
-def test_run_removes_the_log_of_an_artifact_that_another_run_made(
+def test_a_stage_from_the_cache_brings_its_log(
     go: Callable[..., RunResult], tmp_path: Path
 ) -> None:
-    folder = go(worker()).folder
-    (folder / "artifacts" / "01-prune.keras").write_text("of another run")
     go(worker())
-    assert logs(folder) == {"00-train.log": "first train\n"}
+    shutil.rmtree(tmp_path / "out")
+    folder = go(worker("never")).folder
+    assert logs(folder) == {"00-train.log": "first train\n", "01-prune.log": "first prune\n"}
 
 
 def test_error_names_the_log_that_it_leaves(go: Callable[..., RunResult]) -> None:
@@ -114,25 +114,15 @@ def test_error_names_the_log_beside_a_finished_run(go: Callable[..., RunResult])
     assert not failed.folder.exists()
 
 
-def test_log_that_cannot_be_kept_hides_neither_artifact_nor_error(
-    go: Callable[..., RunResult], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_file_in_the_place_of_the_logs_is_refused_before_anything_runs(
+    go: Callable[..., RunResult], tmp_path: Path
 ) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "logs").write_text("a file")
-    finished = go(worker(), Console(), force=True)
-    assert finished.error is None
-    assert "the log of train is not kept" in capsys.readouterr().err
-
-
-def test_log_that_cannot_be_replaced_does_not_cost_the_report(
-    go: Callable[..., RunResult], tmp_path: Path
-) -> None:
-    go(worker())
-    shutil.rmtree(tmp_path / "out" / "logs")
-    (tmp_path / "out" / "logs").write_text("a file")
-    finished = go(worker("second"), first="train")
-    assert finished.error is None
-    assert (tmp_path / "out" / "report.json").is_file()
+    made = worker()
+    with pytest.raises(ResourceError, match="File exists"):
+        go(made, force=True)
+    assert made.jobs == []
 
 
 def test_log_that_cannot_be_removed_does_not_cost_the_report(
@@ -149,7 +139,7 @@ def test_log_is_kept_by_its_begin_and_end_where_it_is_long(tmp_path: Path) -> No
     source, line = tmp_path / "worker.log", b"a line of thirty-one bytes, full\n"
     source.write_bytes(b"begin\n" + line * 1_000_000 + b"end\n")
     left_out = source.stat().st_size - (4 << 20)
-    kept = keep_log(source, tmp_path / "logs", "q.log").read_bytes()
+    kept = keep_log(source, tmp_path / "q.log").read_bytes()
     gap = f"\n--- {left_out} bytes are left out here ---\n".encode()
     before, found, after = kept.partition(gap)
     assert found
@@ -179,7 +169,8 @@ def test_verbose_shows_what_workers_print_by_stage(
 def test_keep_log_keeps_the_newest_twenty(tmp_path: Path) -> None:
     source = tmp_path / "worker.log"
     source.write_text("all of it")
-    kept = [keep_log(source, tmp_path / "logs", f"q-{number:02d}.log") for number in range(25)]
+    paths = [tmp_path / "logs" / f"q-{number:02d}.log" for number in range(25)]
+    kept = [keep_log(source, path, newest=20) for path in paths]
     assert len(list((tmp_path / "logs").iterdir())) == 20
     assert kept[-1].read_text() == "all of it"
 
@@ -200,7 +191,7 @@ def test_with_log_names_it_where_more_than_the_error_may_stand(
 
 
 def test_with_names_of_the_user_names_no_file_of_the_store() -> None:
-    stored = "/cache/objects/f9/f9aa.tflite"
+    stored = "/cache/steps/f9/f9aa.tflite"
     error = ModelError(f"{stored} is bad", subject=stored, hint=f"look at {stored}")
     renamed = with_names_of_the_user(error, {stored: "/home/me/my.tflite"})
     assert str(renamed) == (

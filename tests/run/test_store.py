@@ -64,7 +64,7 @@ def test_find_warns_and_misses_when_the_manifest_is_damaged(
     store: Store, warnings: list[str], damage: str
 ) -> None:
     artifact = add(store)
-    manifest = store.root / "steps" / "k1.json"
+    manifest = artifact.with_name("manifest.json")
     text = manifest.read_text(encoding="utf-8")
     damaged = {
         "truncated": text[:40],
@@ -80,15 +80,25 @@ def test_find_warns_and_misses_when_the_manifest_is_damaged(
     assert len(warnings) == 1
 
 
-def test_add_shares_equal_files(store: Store) -> None:
-    assert add(store, "k1") == add(store, "k2")
+def test_entries_with_the_same_file_share_it(store: Store) -> None:
+    first = store.add("k1", StepResult(), {"artifact": add(store, "k0")})
+    again = store.add("k2", StepResult(), first.files)
+    assert again.files["artifact"].samefile(first.files["artifact"])
+
+
+def test_sweep_removes_a_step_that_was_never_finished(store: Store) -> None:
+    whole, torn = add(store), store.root / "steps" / "torn" / "ab.keras"
+    torn.parent.mkdir()
+    torn.touch()
+    store.sweep()
+    assert (whole.exists(), torn.exists()) == (True, False)
 
 
 def test_sweep_removes_dead_work_and_keeps_live_work(store: Store) -> None:
     dead = store.root / "work" / "dead"
     dead.mkdir()
     (dead / ".lock").touch()
-    torn = store.root / "steps" / f"{files.TEMPORARY_PREFIX}x"
+    torn = add(store).with_name(f"{files.TEMPORARY_PREFIX}x")
     torn.mkdir()
     with store.work_folder() as live:
         store.sweep()
@@ -135,7 +145,9 @@ def test_add_leaves_only_whole_entries_when_killed(store: Store, warnings: list[
     for round_ in range(8):
         process = subprocess.Popen([sys.executable, "-c", _ADD_FOREVER, str(store.root)])
         deadline = time.monotonic() + 20
-        while not list((store.root / "steps").glob("*.json")) and time.monotonic() < deadline:
+        while (
+            not list((store.root / "steps").glob("*/manifest.json")) and time.monotonic() < deadline
+        ):
             time.sleep(0.01)
         time.sleep(0.013 * round_)
         os.kill(process.pid, signal.SIGKILL)
@@ -144,8 +156,8 @@ def test_add_leaves_only_whole_entries_when_killed(store: Store, warnings: list[
         manifests = list((store.root / "steps").iterdir())
         assert manifests
         for manifest in manifests:
-            entry = json.loads(manifest.read_text(encoding="utf-8"))
-            found = store.find(manifest.stem)
+            entry = json.loads((manifest / "manifest.json").read_text(encoding="utf-8"))
+            found = store.find(manifest.name)
             assert found is not None
             content = found.files["artifact"].read_bytes()
             assert content == bytes([entry["result"]["examples"] % 256]) * 20000

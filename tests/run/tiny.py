@@ -16,7 +16,7 @@ import numpy as np
 import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 
-from shrink.base.files import KILL_VARIABLE, TEMPORARY_PREFIX
+from shrink.base.files import TEMPORARY_PREFIX
 from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
 from shrink.report.run_files import RENDERED
@@ -75,12 +75,12 @@ class TinyRun:
         recipe = self.root / "recipe.yaml"
         return ["run", str(recipe), "--output", str(self.folder), "--quiet"]
 
-    def start(self, kill_at: str = "") -> subprocess.Popen[str]:
-        """Start a run, which is killed where it reaches `kill_at`."""
+    def start(self) -> subprocess.Popen[str]:
+        """Start a run."""
         return subprocess.Popen(
             command(*self.words),
             cwd=self.root,
-            env=environment(self.store, {KILL_VARIABLE: kill_at}),
+            env=environment(self.store),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -93,8 +93,9 @@ class TinyRun:
         if stage is not None:
             digest = next(s["sha256"] for s in self.report["stages"] if s["name"] == stage)
             for manifest in (copied.store / "steps").iterdir():
-                if json.loads(manifest.read_text("utf-8"))["files"]["artifact"]["sha256"] == digest:
-                    manifest.unlink()
+                text = (manifest / "manifest.json").read_text("utf-8")
+                if json.loads(text)["files"]["artifact"]["sha256"] == digest:
+                    shutil.rmtree(manifest)
         return copied
 
 
@@ -156,9 +157,8 @@ def check_whole(run: TinyRun) -> None:
     assert run.report["passed"] is True
     names = {str(p.relative_to(run.folder)) for p in run.folder.rglob("*") if p.is_file()}
     (splits,) = (name for name in names if name.startswith("splits/"))
-    assert names - LOGS == {*RUN_FILES, splits}
-    # A run that takes a stage from the store has no log of it.
-    for name in names & LOGS:
+    assert names == {*RUN_FILES, *LOGS, splits}
+    for name in LOGS:
         assert (run.folder / name).read_text(encoding="utf-8").startswith("--- ")
     assert hash_of(run.folder / splits) == Path(splits).stem
     check_no_report_of_other_artifacts(run)
@@ -166,18 +166,18 @@ def check_whole(run: TinyRun) -> None:
 
 
 def check_store(store: Path) -> None:
-    """Every object is what its name says, every manifest is whole, nothing temporary is left."""
+    """Every file is what its name says, every manifest is whole, nothing temporary is left."""
     assert not list(store.rglob(f"{TEMPORARY_PREFIX}*"))
     assert list((store / "work").iterdir()) == []
-    objects = [p for p in (store / "objects").rglob("*") if p.is_file()]
-    assert objects
-    assert all(hash_of(path) == path.stem for path in objects)
+    kept = [p for p in (store / "steps").rglob("*") if p.is_file() and p.suffix != ".json"]
+    assert kept
+    assert all(hash_of(path) == path.stem for path in kept)
     warnings: list[str] = []
     opened = Store(store, warnings.append)
     manifests = list((store / "steps").iterdir())
-    found = [opened.find(manifest.stem) for manifest in manifests]
+    found = [opened.find(manifest.name) for manifest in manifests]
     # A step may stand under several keys: its own, the resolved recipe's, and its measurement's.
-    assert len({step.files["artifact"] for step in found if step is not None}) == len(STAGES)
+    assert len({step.files["artifact"].stem for step in found if step is not None}) == len(STAGES)
     assert None not in found
     assert warnings == []
 

@@ -117,7 +117,7 @@ def search(
     value["model"] = str(root / "model.py:build")
     value["search"] = {"space": SPACE, **config}
     value |= {} if gates is None else {"gates": gates}
-    candidates = Candidates.read(RawRecipe(value, {}, {}), Path("r"), ())
+    candidates = Candidates.read(RawRecipe(value, {}), Path("r"), ())
     given = RunOptions(options.pop("output", root / "out"), **options)
     found = Search(candidates, given, Console(quiet=True))
     found.runs.attempt = attempt

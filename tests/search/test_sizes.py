@@ -58,7 +58,7 @@ def test_a_file_has_the_bytes_that_were_known_of_it_untrained(
     given = {"name": "r", "data": {"source": "digits"}, "stages": stages}
     recipe: Any = {**given, "model": f"{tmp_path / 'model.py'}:build"}
     searched = {**recipe, "search": {"trials": 1, "space": {"training.seed": [0]}}}
-    candidates = Candidates.read(RawRecipe(searched, {}, {}), Path("r"), ())
+    candidates = Candidates.read(RawRecipe(searched, {}), Path("r"), ())
     store = Store(cache_root(), lambda text: None)
     with preloading(), store.in_use():
         known = Sizes(Steps(store)).of(candidates.plan({}))

@@ -99,7 +99,7 @@ def test_points_read_no_test_example_with_control_sensitivities_and_gates(
         "trials": 1,
         "objectives": ["accuracy"],
     }
-    candidates = Candidates.read(RawRecipe(value, {}, {}), Path("r"), ())
+    candidates = Candidates.read(RawRecipe(value, {}), Path("r"), ())
     made = Search(candidates, RunOptions(tmp_path / "out"), Console(quiet=True))
     made.runs.attempt, made.make_sizes = attempt, FakeSizes
     assert made.run() == 0

@@ -197,11 +197,7 @@ def alias_bomb() -> str:
     return "\n".join(lines)
 
 
-def test_loads_refuses_an_alias_bomb_before_expanding_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*args: Any) -> None:
-        raise AssertionError("the bomb was expanded")
-
-    monkeypatch.setattr("shrink.base.yaml._expand", never)
+def test_loads_refuses_an_alias_bomb_before_it_is_expanded_beyond_the_limit() -> None:
     text = alias_bomb()
     assert len(text) < 500
     assert "aliases counted in full" in refusal(text).message
