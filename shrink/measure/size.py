@@ -55,7 +55,8 @@ def measure_sizes(
     if model is None:
         total, nonzero = parameters(content), nonzero_parameters(content)
     else:
-        total, nonzero = int(model.count_params()), _nonzero(model)
+        total = int(model.count_params())
+        nonzero = sum(int(np.count_nonzero(array)) for array in model.get_weights())
     return {
         **file_sizes(artifact, compressed),
         "tflite_bytes": Measured(len(content)),
@@ -103,10 +104,6 @@ def gzip_bytes(path: Path) -> int:
     return size + len(compressor.flush())
 
 
-def _nonzero(model: keras.Model) -> int:
-    return sum(int(np.count_nonzero(array)) for array in model.get_weights())
-
-
 def _chunks(path: Path) -> Iterator[bytes]:
     files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
     for file in files:
@@ -131,6 +128,7 @@ def operator_table(graphs: tuple[Subgraph, ...], layers: Collection[str] = ()) -
     rows: list[OperatorRow] = []
     for operator in graph.operators:
         weights = _weights(graphs, graph, operator)
+        written = [graph.tensors[index] for index in operator.outputs if index >= 0]
         rows.append(
             OperatorRow(
                 name=operator.name,
@@ -140,7 +138,7 @@ def operator_table(graphs: tuple[Subgraph, ...], layers: Collection[str] = ()) -
                 outputs=tuple(_dtypes(graph, operator.outputs)),
                 parameters=sum(tensor.elements for tensor in weights),
                 macs=counter.operator(operator),
-                activation_bytes=_written_bytes(graph, operator),
+                activation_bytes=sum(tensor.size_bytes for tensor in written),
                 sparsity=_zeros(weights),
             )
         )
@@ -206,10 +204,6 @@ def _weights(
                 for tensor in _weights(graphs, graphs[index], inner, depth + 1):
                     tensors.setdefault(tensor.buffer, tensor)
     return list(tensors.values())
-
-
-def _written_bytes(graph: Subgraph, operator: Operator) -> int:
-    return sum(graph.tensors[i].size_bytes for i in operator.outputs if i >= 0)
 
 
 def _zeros(weights: list[Tensor]) -> float | None:

@@ -21,7 +21,7 @@ from shrink.graph.network import Call, Network, Ref, is_batch_norm, read_network
 from shrink.graph.rebuild import connect
 from shrink.quantization.calibration import Batches, Ranges, least_squares_of, values_of_few
 from shrink.quantization.source import FloatModel
-from shrink.tflite.names import ordered, signature_names
+from shrink.tflite.names import Named, ordered, signature_names
 
 L = keras.layers
 
@@ -179,13 +179,7 @@ class AwareModel:
         source = FloatModel(self.trained())
         few = {name: array[:N_PROBE] for name, array in next(iter(batches)).items()}
         (ours,) = _activations(read_network(self.plain), self.aware, [few])
-        theirs = values_of_few(source.float32.content, few)
-        indices = {name: same_values(array, ours) for name, array in theirs.items()}
-        source.ranges = {
-            name: self.ranges[index]
-            for name, index in indices.items()
-            if index and index in self.ranges
-        }
+        source.ranges = ranges_by_value(source.float32.content, few, ours, self.ranges)
         return source
 
 
@@ -345,7 +339,9 @@ def flat_model(network: Network) -> Flat:
         for ref in call.outputs
         if id(call.layer) in second
     }
-    model = connect(network, built, then=lambda ref, x: after.get(ref.index, _same)(x))
+    model = connect(
+        network, built, then=lambda ref, x: after[ref.index](x) if ref.index in after else x
+    )
     for layer in network.layers():
         built[id(layer)].set_weights(layer.get_weights())
     return Flat(model, named)
@@ -358,10 +354,6 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-def _same(tensor: tf.Tensor) -> tf.Tensor:
-    return tensor
-
-
 def _parts(
     layer: keras.layers.Layer, config: JsonObject
 ) -> tuple[type, JsonObject, JsonObject] | None:
@@ -369,14 +361,12 @@ def _parts(
     if isinstance(layer, L.Rescaling) and np.any(layer.offset):
         moved = {"offset": config["offset"], "dtype": config["dtype"], "scale": 1.0}
         return L.Rescaling, {"offset": 0.0}, moved
-    if not quantizes_kernel(layer) or _is_linear(layer) or _is_fused_function(layer):
+    if not quantizes_kernel(layer) or _is_linear(layer):
+        return None
+    if layer.activation in _FUSED or isinstance(layer.activation, L.ReLU):
         return None
     moved = {key: config[key] for key in ("activation", "activity_regularizer", "dtype")}
     return L.Activation, {"activation": "linear", "activity_regularizer": None}, moved
-
-
-def _is_fused_function(layer: keras.layers.Layer) -> bool:
-    return layer.activation in _FUSED or isinstance(layer.activation, L.ReLU)
 
 
 def _copy(
@@ -447,17 +437,29 @@ def _activations(
         }
 
 
-def same_values(array: np.ndarray, known: Mapping[str, np.ndarray]) -> str | None:
-    """Return the name of the array that holds the same numbers in the same order, if any."""
-    errors = {
-        name: float(np.abs(other.ravel() - array.ravel()).max(initial=0))
-        for name, other in known.items()
-        if other.size == array.size
-    }
-    nearest = min(errors, key=lambda name: errors[name], default=None)
-    if nearest is None or errors[nearest] > _SAME * float(np.abs(array).max(initial=0)):
-        return None
-    return nearest
+def ranges_by_value(
+    content: bytes, few: Named, known: Mapping[str, np.ndarray], ranges: Ranges
+) -> Ranges:
+    """Return ranges by the tensors of a file that hold the same numbers in the same order.
+
+    Args:
+        content: a float .tflite model.
+        few: examples, by the names of the model's inputs.
+        known: values of activations on these, by names of their own.
+        ranges: of some of these.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for tensor, array in values_of_few(content, few).items():
+        errors = {
+            name: float(np.abs(other.ravel() - array.ravel()).max(initial=0))
+            for name, other in known.items()
+            if other.size == array.size
+        }
+        nearest = min(errors, key=lambda name: errors[name], default="")
+        near = nearest in ranges and errors[nearest] <= _SAME * np.abs(array).max(initial=0)
+        if near:
+            found[tensor] = ranges[nearest]
+    return found
 
 
 def _quantize(ranges: Ranges) -> Callable[[Ref, tf.Tensor], tf.Tensor]:

@@ -45,7 +45,8 @@ def layer_errors(
     operators = list(pairs)
     changed = [graph.operators[o].outputs[0] for o in operators]
     signals = [pairs[o] for o in operators]
-    count = _examples(original, signals, row_count(inputs))
+    each = 4 * sum(original.tensors[i].elements for i in signals)
+    count = max(1, min(row_count(inputs), _MOST_BYTES // max(each, 1)))
     try:
         first, second = load(exposing(reference, signals)), load(exposing(content, changed))
         totals = np.zeros((len(operators), 4))
@@ -81,11 +82,6 @@ def _pairs(graph: Subgraph, original: Subgraph) -> Iterator[tuple[int, int]]:
         if same and other not in seen:
             seen.add(other)
             yield number, other
-
-
-def _examples(graph: Subgraph, tensors: list[int], most: int) -> int:
-    each = 4 * sum(graph.tensors[i].elements for i in tensors)
-    return max(1, min(most, _MOST_BYTES // max(each, 1)))
 
 
 def noise_sums(signal: np.ndarray, other: np.ndarray) -> list[float]:

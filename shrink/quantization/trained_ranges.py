@@ -11,8 +11,8 @@ import tf_keras as keras
 from shrink.base.errors import InternalError
 from shrink.contract.trained_range import TrainedRange
 from shrink.graph.network import read_network
-from shrink.quantization.aware_model import N_PROBE, Flat, flat_model, same_values
-from shrink.quantization.calibration import Batches, Ranges, values_of_few
+from shrink.quantization.aware_model import N_PROBE, Flat, flat_model, ranges_by_value
+from shrink.quantization.calibration import Batches, Ranges
 from shrink.quantization.source import FloatModel
 from shrink.tflite.names import ordered, signature_names
 
@@ -38,13 +38,8 @@ def ranges_of_file(source: FloatModel, trained: Sequence[TrainedRange], batches:
         return {}
     few = {name: array[:N_PROBE] for name, array in next(iter(batches)).items()}
     ours = _outputs(plain, list(by_layer), few)
-    theirs = values_of_few(source.float32.content, few)
-    found = {tensor: same_values(array, ours) for tensor, array in theirs.items()}
-    return {
-        tensor: (min(by_layer[name].low, 0.0), max(by_layer[name].high, 0.0))
-        for tensor, name in found.items()
-        if name is not None
-    }
+    ranges = {name: (min(one.low, 0.0), max(one.high, 0.0)) for name, one in by_layer.items()}
+    return ranges_by_value(source.float32.content, few, ours, ranges)
 
 
 def _name(one: TrainedRange, flat: Flat) -> str | None:

@@ -106,37 +106,26 @@ def _cmsis_nn_scratch(graph: Subgraph, operator: Operator) -> Sequence[int]:
     Source: arm_convolve_get_buffer_sizes_s8.c, arm_depthwise_conv_get_buffer_sizes_s8.c,
     arm_avgpool_get_buffer_sizes_s8.c, arm_transpose_conv_get_buffer_sizes_s8.c.
     """
-    sizes = {
-        "AVERAGE_POOL_2D": _average_pool,
-        "CONV_2D": _convolution,
-        "DEPTHWISE_CONV_2D": _depthwise,
-        "TRANSPOSE_CONV": _transposed,
-    }
-    if (own := sizes.get(operator.name)) is None:
+    pools = operator.name == "AVERAGE_POOL_2D"
+    if not pools and operator.name not in ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"):
         return _reference_scratch(graph, operator)
-    weights = _read(graph, operator, 0 if operator.name == "AVERAGE_POOL_2D" else 1)
+    weights = _read(graph, operator, 0 if pools else 1)
     if weights is None or weights.dtype != "INT8" or len(weights.shape) != 4:
         return ()
-    return own(graph, operator, weights.shape)
-
-
-def _average_pool(_: Subgraph, __: Operator, source: Sequence[int]) -> Sequence[int]:
-    return (4 * source[-1],)
+    _, height, width, channels = weights.shape
+    if pools:
+        return (4 * channels,)
+    if operator.name == "CONV_2D":
+        return () if (height, width) == (1, 1) else (_columns_bytes(weights.shape),)
+    if operator.name == "TRANSPOSE_CONV":
+        return _transposed(graph, operator, weights.shape)
+    several = graph.tensors[operator.inputs[0]].shape[-1] != channels
+    return () if several or (height, width) == (3, 3) else (2 * height * width * channels,)
 
 
 def _columns_bytes(kernel: Sequence[int]) -> int:
     """Return the bytes of two columns of int16 values of what a kernel reads."""
     return 16 * -(-kernel[1] * kernel[2] * kernel[3] // 4)
-
-
-def _convolution(_: Subgraph, __: Operator, kernel: Sequence[int]) -> Sequence[int]:
-    return () if tuple(kernel[1:3]) == (1, 1) else (_columns_bytes(kernel),)
-
-
-def _depthwise(graph: Subgraph, operator: Operator, kernel: Sequence[int]) -> Sequence[int]:
-    _, height, width, channels = kernel
-    several = graph.tensors[operator.inputs[0]].shape[-1] != channels
-    return () if several or (height, width) == (3, 3) else (2 * height * width * channels,)
 
 
 def _transposed(graph: Subgraph, operator: Operator, kernel: Sequence[int]) -> Sequence[int]:

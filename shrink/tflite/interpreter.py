@@ -101,7 +101,8 @@ class Session:
         """
         count = len(arrays[0])
         for index, array, detail in zip(self._input_indices, arrays, self.inputs, strict=True):
-            self._interpreter.set_tensor(index, _padded(quantize(array, detail), self.batch))
+            rows = np.minimum(np.arange(self.batch), count - 1)  # the last one again and again
+            self._interpreter.set_tensor(index, quantize(array, detail)[rows])
         # Recurrent layers keep their state between invocations, and examples are independent.
         self._interpreter.reset_all_variables()
         try:
@@ -222,11 +223,6 @@ def _in_model_order(details: list[_Stored], names: dict[str, int]) -> list[int]:
     if {detail["index"] for detail in details} != set(numbers):
         return positions
     return sorted(positions, key=lambda position: numbers[details[position]["index"]])
-
-
-def _padded(array: Array, batch: int) -> Array:
-    missing = batch - len(array)
-    return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array
 
 
 def _brief(error: Exception) -> str:

@@ -16,7 +16,7 @@ from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
-from shrink.tflite.model import MALFORMED, Tensor, add_buffer, packed, read, text, unpacked
+from shrink.tflite.model import MALFORMED, add_buffer, packed, read, text, unpacked
 
 DECODE = "TFLM_DECODE"
 """The name of the custom operator; a firmware's resolver registers it by `AddDecode`."""
@@ -78,11 +78,11 @@ def in_rank(
 
 
 def _is_out_of_rank(content: bytes) -> bool:
-    return any(_lies_outside(tensor) for graph in read(content) for tensor in graph.tensors)
-
-
-def _lies_outside(tensor: Tensor) -> bool:
-    return bool(tensor.scales) and tensor.quantized_dimension >= max(1, len(tensor.shape))
+    return any(
+        bool(tensor.scales) and tensor.quantized_dimension >= max(1, len(tensor.shape))
+        for graph in read(content)
+        for tensor in graph.tensors
+    )
 
 
 def decoded(stored: Array, ancillary: Array, shape: Sequence[int], scales: int, axis: int) -> Array:

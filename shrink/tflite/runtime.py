@@ -552,7 +552,9 @@ def guard(request: GuardRequest, _: Channel) -> None:
         if request.must_be_float:
             _check_float(path)
         if request.in_litert:
-            limit = _in_use_bytes() + _ROOM_BYTES + 4 * needed
+            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+            in_use = pages * os.sysconf("SC_PAGE_SIZE")
+            limit = in_use + _ROOM_BYTES + 4 * needed
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
             _run_on_zeros(path, request.as_it_is)
     except (ModelError, MemoryError) as error:
@@ -609,11 +611,6 @@ def _run_on_zeros(path: Path, as_it_is: bool) -> None:
     content = path.read_bytes()
     session = Session(content if as_it_is else litert_twin(content))
     session.run([np.zeros((1, *one.shape[1:]), np.float32) for one in session.inputs])
-
-
-def _in_use_bytes() -> int:
-    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[0]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def main() -> None:

@@ -50,8 +50,14 @@ def with_sparse_constants(content: bytes) -> bytes:
         dense = _constant(model, graph, index)
         if dense is None:
             continue
-        sparse = min(_encodings(dense), key=lambda encoding: encoding.size_bytes)
-        if sparse.size_bytes + _overhead_bytes(graph.tensors[index]) < dense.nbytes:
+        axes = range(dense.ndim)
+        orders = ((*(axis for axis in axes if axis != last), last) for last in axes)
+        encodings = (_encode(dense, order) for order in orders)
+        sparse = min(encodings, key=lambda encoding: encoding.size_bytes)
+        quantization = graph.tensors[index].quantization
+        scales = None if quantization is None else quantization.scale
+        overhead = _OVERHEAD_BYTES + _SCALE_BYTES * (0 if scales is None else len(scales))
+        if sparse.size_bytes + overhead < dense.nbytes:
             _make_sparse(model, graph, index, sparse)
     return packed(model)
 
@@ -67,11 +73,6 @@ class _Encoding:
     def size_bytes(self) -> int:
         """Bytes of the values and of their indices."""
         return self.values.nbytes + self.sparsity.indices.nbytes + self.sparsity.starts.nbytes
-
-
-def _encodings(dense: Array) -> list[_Encoding]:
-    axes = range(dense.ndim)
-    return [_encode(dense, (*(a for a in axes if a != last), last)) for last in axes]
 
 
 def _encode(dense: Array, order: tuple[int, ...]) -> _Encoding:
@@ -104,11 +105,6 @@ def _constant(model: schema.ModelT, graph: schema.SubGraphT, index: int) -> Arra
         return None
     dense = np.frombuffer(data.tobytes(), _STORED[tensor.type]).reshape(tensor.shape)
     return dense if dense.any() else None  # a tensor of no stored value would be no constant
-
-
-def _overhead_bytes(tensor: schema.TensorT) -> int:
-    scales = None if tensor.quantization is None else tensor.quantization.scale
-    return _OVERHEAD_BYTES + _SCALE_BYTES * (0 if scales is None else len(scales))
 
 
 def _reads_sparse(

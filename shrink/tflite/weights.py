@@ -134,12 +134,25 @@ def quantized_operators(content: bytes) -> int:
     Raises:
         ModelError: the content is no TFLite model.
     """
-    return sum(
-        _touches_integers(graph, operator, _dequantized_constants(graph))
-        for graph in read(content)
-        for operator in graph.operators
-        if operator.name not in _BORDERS
-    )
+    count = 0
+    for graph in read(content):
+        dequantized = {
+            index
+            for operator in graph.operators
+            if operator.name == "DEQUANTIZE"
+            for tensor in _stored_inputs(graph, operator.inputs)
+            if tensor.constant and _is_quantized(tensor, _INTEGERS)
+            for index in operator.outputs
+        }
+        integers = dequantized | {
+            index for index, tensor in enumerate(graph.tensors) if _is_quantized(tensor, _INTEGERS)
+        }
+        count += sum(
+            operator.name not in _BORDERS
+            and not integers.isdisjoint((*operator.inputs, *operator.outputs))
+            for operator in graph.operators
+        )
+    return count
 
 
 def check_float(content: bytes, subject: Path) -> None:
@@ -200,21 +213,3 @@ def _is_weight(tensor: Tensor) -> bool:
 
 def _is_quantized(tensor: Tensor, dtypes: set[str]) -> bool:
     return tensor.dtype in dtypes and bool(tensor.scales)
-
-
-def _dequantized_constants(graph: Subgraph) -> set[int]:
-    return {
-        index
-        for operator in graph.operators
-        if operator.name == "DEQUANTIZE"
-        for tensor in _stored_inputs(graph, operator.inputs)
-        if tensor.constant and _is_quantized(tensor, _INTEGERS)
-        for index in operator.outputs
-    }
-
-
-def _touches_integers(graph: Subgraph, operator: Operator, dequantized: set[int]) -> bool:
-    touched = [index for index in (*operator.inputs, *operator.outputs) if index >= 0]
-    return any(
-        index in dequantized or _is_quantized(graph.tensors[index], _INTEGERS) for index in touched
-    )
