@@ -223,8 +223,10 @@ def unpacked(content: bytes) -> schema.ModelT:
     if content[4:8] != _IDENTIFIER:
         raise ModelError("not a TFLite model: the identifier TFL3 is missing", hint=_AGAIN)
     try:
-        _check_lengths(schema.Model.GetRootAs(content, 0), _Budget(content))
-        model = schema.ModelT.InitFromPackedBuf(content, 0)
+        counted = _CountedStrings(content)
+        counted.budget = _Budget(content)
+        _check_lengths(schema.Model.GetRootAs(counted, 0), counted.budget)
+        model = schema.ModelT.InitFromPackedBuf(counted, 0)
         for buffer in model.buffers or []:
             if buffer.offset > 1:  # behind the flatbuffer, as ai-edge-quantizer and files > 2 GB do
                 if buffer.offset + buffer.size > len(content):
@@ -259,6 +261,17 @@ class _Budget:
             raise ValueError("its vectors are longer than the file")
 
 
+class _CountedStrings(bytes):
+    """A file of which strings alone are sliced, and copied: any number of tables can share one."""
+
+    budget: _Budget
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            self.budget.spend(len(range(*key.indices(len(self)))))
+        return super().__getitem__(key)
+
+
 _TABLES = {
     "Model": ("OperatorCodes", "Subgraphs", "Buffers", "Metadata", "SignatureDefs"),
     "SubGraph": ("Tensors", "Operators"),
@@ -280,8 +293,6 @@ def _check_lengths(table: Any, budget: _Budget) -> None:
                 _check_lengths(child, budget)
             if isinstance(child, schema.Tensor) and child.Sparsity() is not None:
                 _check_lengths(child.Sparsity(), budget)
-            if isinstance(child, schema.Tensor | schema.TensorMap | schema.Metadata):
-                budget.spend(len(child.Name() or b""))
 
 
 class _AlignedBuilder(flatbuffers.Builder):

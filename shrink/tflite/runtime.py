@@ -49,6 +49,8 @@ LEAST_S, _MOST_S, _LEAST_INVOKES = 0.3, 2.0, 50
 _IN_USE = re.compile(rb"Arena allocation (head|tail) (\d+) bytes")
 _ROOM_BYTES = 4 << 30
 """Address space beside what the file and its tensors take: libraries and their threads."""
+_READING = 20
+"""Address space for objects and copies of a file that is read, as a multiple of its size."""
 
 
 @dataclass(frozen=True)
@@ -547,19 +549,24 @@ def guard(request: GuardRequest, _: Channel) -> None:
         ModelError: it is refused.
     """
     path = Path(request.path)
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+
+    def limit(room: int) -> None:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        in_use = pages * os.sysconf("SC_PAGE_SIZE")
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + _ROOM_BYTES + room, most))
+
     try:
+        limit(_READING * path.stat().st_size)
         needed = check_artifact(path)
         if request.must_be_float:
             _check_float(path)
         if request.in_litert:
-            pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-            in_use = pages * os.sysconf("SC_PAGE_SIZE")
-            limit = in_use + _ROOM_BYTES + 4 * needed
-            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+            limit(4 * needed)
             _run_on_zeros(path, request.as_it_is)
     except (ModelError, MemoryError) as error:
         if isinstance(error, MemoryError):
-            error = ModelError("refused: running it once takes more memory than its tensors")
+            error = ModelError("refused: it takes more memory than its bytes and tensors")
         error.subject = error.subject or str(path)
         raise error
 

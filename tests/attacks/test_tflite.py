@@ -7,6 +7,7 @@ import random
 import struct
 from pathlib import Path
 
+import flatbuffers
 import numpy as np
 import pytest
 
@@ -104,6 +105,48 @@ def test_check_artifact_raises_only_model_errors_for_many_mutants(
     assert ends["ran"] > 10
 
 
+@pytest.mark.parametrize("shared", ["code", "subgraph"])
+def test_check_artifact_refuses_names_that_many_tables_share(shared: str, tmp_path: Path) -> None:
+    """100 MB of names once they are copied, in a file of 100 to 200 KB."""
+    builder = flatbuffers.Builder(0)
+    name = builder.CreateString("x" * 50_000)
+    tables = []
+    for _ in range(2000):
+        builder.StartObject(10)
+        builder.PrependUOffsetTRelativeSlot(1 if shared == "code" else 4, name, 0)
+        tables.append(builder.EndObject())
+    builder.StartVector(4, len(tables), 4)
+    for table in reversed(tables):
+        builder.PrependUOffsetTRelative(table)
+    vector = builder.EndVector()
+    builder.StartObject(8)
+    builder.PrependUOffsetTRelativeSlot(1 if shared == "code" else 2, vector, 0)
+    builder.Finish(builder.EndObject(), b"TFL3")
+    path = tmp_path / "shared.tflite"
+    path.write_bytes(bytes(builder.Output()))
+    assert path.stat().st_size < 200_000
+    with pytest.raises(ModelError, match="longer than the file"):
+        check_artifact(path)
+
+
+def test_guard_artifact_reads_a_file_in_bounded_memory(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.tflite"
+    path.write_bytes(content)
+    # The child runs this instead of the structure's check: 40 GB of address space are too much.
+    module = tmp_path / "greedy.py"
+    module.write_text(
+        "import numpy as np\n"
+        "from shrink.tflite import runtime\n"
+        "runtime.check_artifact = lambda path: np.empty(40 << 30, np.uint8).size\n"
+        "runtime.main()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[2]}")
+    with pytest.raises(ModelError, match="more memory than its bytes"):
+        guard_artifact(path, child="greedy", in_litert=False)
+
+
 def test_guard_artifact_is_silent_about_a_good_file(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(content)
     guard_artifact(tmp_path / "m.tflite")
@@ -136,7 +179,7 @@ def test_check_artifact_refuses_a_constant_of_another_size(content: bytes, tmp_p
         ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "died by SIGSEGV"),
         ("import os; os.abort()", "died by SIGABRT"),
         ("import time; time.sleep(60)", "took longer than 1 s"),
-        ("bytes(1 << 50)", "more memory than its tensors"),
+        ("bytes(1 << 50)", "more memory than its bytes and tensors"),
     ],
 )
 def test_guard_artifact_survives_what_a_kernel_may_do(
@@ -151,6 +194,7 @@ def test_guard_artifact_survives_what_a_kernel_may_do(
         encoding="utf-8",
     )
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[2]}")
+    (tmp_path / "m.tflite").touch()
     with pytest.raises(ModelError, match=words):
         guard_artifact(tmp_path / "m.tflite", 1 if "sleep" in act else 20, child="acting")
 
