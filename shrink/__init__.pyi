@@ -149,8 +149,7 @@ class _Prune(_Training, total=False):
     arena: Literal['converted', 'compacted']
     max_extra_macs: float | None
     allocation: Literal['auto', 'uniform', 'sensitivity', 'global']
-    sensitivity_metric: str | None
-    importance: Literal['auto'] | Literal['l2', 'l1', 'lamp', 'bn_scale', 'taylor', 'apoz', 'mean_activation', 'random', 'least_squares']
+    importance: Literal['auto'] | Literal['l2', 'l1', 'lamp', 'bn_scale', 'taylor', 'random', 'least_squares']
     samples: int
     blocks: int | None
     rebuild: bool

@@ -150,8 +150,8 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         autocompletion=models,
-        help="A .keras or .h5 file, a SavedModel, a run folder, or file.py:function; quantize and "
-        "evaluate take a .tflite file too, compact takes nothing else.",
+        help="A .keras or .h5 file, a SavedModel, a run folder, or file.py:function; of "
+        "quantize, evaluate and compact also a .tflite file.",
     ),
 ]
 AnyModelArgument = Annotated[

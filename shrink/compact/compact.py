@@ -25,7 +25,7 @@ from shrink.compact.passes import (
 from shrink.compact.plan import Plan, plan, plan_below
 from shrink.compact.result import Compacted
 from shrink.compact.schedule import Tiling
-from shrink.compact.search import Candidate, Search
+from shrink.compact.search import Search
 from shrink.compact.segment import GraphInfo
 from shrink.compact.verify import (
     compare,
@@ -245,7 +245,7 @@ def _versions(graph: Graph, shares: Sequence[float], target: Target) -> Iterator
 _UNPLACED = Plan({}, 1 << 62, 0)
 
 
-def _in_micro(graph: Graph, _: Candidate, limit: int) -> _Placed | None:
+def _in_micro(graph: Graph, limit: int) -> _Placed | None:
     """Plan a graph for TFLite Micro; hundreds of tensors take more while it plans than after."""
     tail, temporary = graph_tail(graph), temporary_bytes(graph)
     if tail + temporary >= limit:
@@ -254,7 +254,7 @@ def _in_micro(graph: Graph, _: Candidate, limit: int) -> _Placed | None:
     return None if found is None else _Placed(graph, found, max(found.size_bytes, temporary) + tail)
 
 
-def _in_litert(graph: Graph, _: Candidate, limit: int) -> _Placed | None:
+def _in_litert(graph: Graph, limit: int) -> _Placed | None:
     """Place a graph's tensors as LiteRT does.
 
     It reads no memory plan. It places tensors whole, the largest first, each as low as it can lie,
@@ -351,8 +351,11 @@ def _done(graph: Graph, version: Version) -> Iterator[str]:
     layers = zip(graph.operators, without_flattening(graph).operators, strict=True)
     if (flattens := sum(one is not other for one, other in layers)) and version.plan.offsets:
         yield f"{flattens} dense layers read their input without a RESHAPE before them"
-    if not version.tilings and version.graph.operators != graph.operators:
-        yield "operators in another order, those left out that no output depends on"
+    if unread := len(graph.operators) - len(without_unread(graph).operators):
+        yield f"{unread} operators left out that no output depends on"
+    given, made = ([o.outputs for o in one.operators] for one in (graph, version.graph))
+    if not version.tilings and made != [outputs for outputs in given if outputs in made]:
+        yield "operators in another order"
     for tiling in version.tilings:
         count = len(tiling.cuts) + 1
         yield f"operators {tiling.start} to {tiling.end - 1} in {count} row tiles"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from shrink.compact import compact as whole
 from shrink.compact.arena import allocated_bytes
 from shrink.compact.compact import compact
 from shrink.compact.graph import Graph, read_graph, write_graph
@@ -117,6 +118,19 @@ def test_a_pad_that_others_read_stays() -> None:
     padded = net.pad(net.conv(net.input, 4), (1, 1), (1, 1))
     graph = read_graph(net.file(net.conv(padded, 5, (3, 3), 1, VALID), net.relu(padded)))
     assert "PAD" in names(with_folded_pads(graph))
+
+
+def test_a_folded_pad_is_no_other_order_and_what_nothing_reads_is_counted() -> None:
+    net = Net((1, 12, 12, 3))
+    first = net.conv(net.input, 4)
+    net.relu(net.relu(first))
+    content = net.file(net.conv(net.pad(first, (1, 1), (1, 1)), 5, (3, 3), 1, VALID))
+    graph = read_graph(content)
+    untiled = next(whole._versions(graph, (0.05,), "tflm"))
+    assert list(whole._done(graph, untiled))[:-1] == [
+        "1 PADs folded into the convolutions that read them",
+        "2 operators left out that no output depends on",
+    ]
 
 
 def test_what_no_output_depends_on_is_without_unread() -> None:

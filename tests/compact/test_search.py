@@ -10,7 +10,7 @@ from shrink.compact import search
 from shrink.compact.cost import graph_macs
 from shrink.compact.graph import Graph, read_graph
 from shrink.compact.plan import plan_below
-from shrink.compact.search import Candidate, Found, Search
+from shrink.compact.search import Found, Search
 from shrink.compact.segment import GraphInfo
 from tests.compact.toys import chain
 
@@ -20,7 +20,7 @@ class Planned(NamedTuple):
     arena_bytes: int
 
 
-def planned(graph: Graph, _: Candidate, limit: int) -> Planned | None:
+def planned(graph: Graph, limit: int) -> Planned | None:
     found = plan_below(graph, 20, limit)
     return None if found is None else Planned(graph, found.size_bytes)
 

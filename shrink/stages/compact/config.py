@@ -25,7 +25,8 @@ class CompactConfig(StageConfig):
     arena_bytes: Bytes | None = None
     """The arena to fit, with the least extra work that is found; by default the smallest one."""
     max_extra_macs: Annotated[float, Field(ge=0, le=10)] = 0.05
-    """Share of multiply-accumulates that may come on top; where no arena is to fit."""
+    """Share of extra multiply-accumulates that is allowed: 0.05 is 5 %. Ignored where an arena is
+    to fit."""
     int8_io: bool = False
     """Make uint8 and float32 inputs and outputs int8, without the operators that convert them."""
     target: Literal["tflm", "litert"] | PlacedTarget = "tflm"

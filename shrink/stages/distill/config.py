@@ -83,7 +83,8 @@ class DistillConfig(StageConfig):
     """on: teacher outputs are cached, computed once for each example, which has no augmentation;
     off: computed on each batch; auto: cached where that saves time and fits."""
     cache_dtype: Literal["float32", "float16"] = "float32"
-    """Form of cached teacher outputs; float32 up to 1,024 of them."""
+    """Form of cached teacher outputs; more than 1,024 values an example are cached as float16
+    only."""
     control: bool = False
     """True: the student is trained again without its teacher, and the report compares both."""
 
