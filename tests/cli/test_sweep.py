@@ -81,7 +81,7 @@ def test_dry_run_lists_combinations_and_what_they_share(tmp_path: Path) -> None:
     first, second = json.loads(done.stdout)
     assert (first["settings"], second["settings"]) == (
         {"prune.sparsity": "0.3"},
-        {"prune.sparsity": "0.60"},
+        {"prune.sparsity": "0.6"},
     )
     assert [stage["status"] for stage in second["stages"]] == ["shared", "compute"]
-    assert second["folder"] == "runs/toy/prune.sparsity=0.60"
+    assert second["folder"] == "runs/toy/prune.sparsity=0.6"
