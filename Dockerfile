@@ -8,6 +8,8 @@ ENV PIP_NO_CACHE_DIR=1 \
     PYTHONDONTWRITEBYTECODE=1 \
     SHRINK_CACHE_DIR=/store
 
+# git names the commit of a recipe's folder in reports.
+RUN apt-get update && apt-get install --yes --no-install-recommends git && rm -rf /var/lib/apt/lists/*
 COPY . /src
 RUN python -m pip install "/src${EXTRAS}" \
     && rm -rf /src \

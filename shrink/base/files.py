@@ -169,7 +169,13 @@ def write_together(
             before()
         for name in contents:
             (folder / name).parent.mkdir(exist_ok=True)
-            (staged / name).replace(folder / name)
+            try:
+                (staged / name).replace(folder / name)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                with replacing(folder / name) as near:  # a subfolder that lies on another disk
+                    shutil.copyfile(staged / name, near)
         _sync_folder(folder)
 
 

@@ -125,6 +125,24 @@ def compact(
     equality = _equality(graph, bordered, version, examples_for(macs))
     if not equality.runtimes or (planned and MICRO not in equality.runtimes):
         raise does_not_run()
+    if equality.different and tiled is not None and kernels is not None and kernels.changed:
+        # Only the stored kernels may differ: then the rest of the work stays.
+        again = compact(
+            model,
+            arena_bytes=arena_bytes,
+            max_extra_macs=max_extra_macs,
+            int8_io=int8_io,
+            target=target,
+        )
+        why = f"stored kernels give other outputs in {', '.join(equality.different)}"
+        left = dataclasses.replace(
+            kernels,
+            changed=False,
+            reason=why,
+            file_bytes=kernels.file_bytes_before,
+            arena_after=kernels.arena_before,
+        )
+        return dataclasses.replace(again, decode=left)
     if equality.different:
         runtimes = ", ".join(equality.different)
         why = f"the rewritten file does not give the same outputs in {runtimes}"

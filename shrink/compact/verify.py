@@ -54,11 +54,32 @@ def with_output(graph: Graph, index: int | None) -> Graph:
 
 
 def random_examples(graph: Graph, count: int) -> list[Array]:
-    """Return inputs (count, ...) as they are stored; see `random_values`."""
-    rng, tensors = np.random.default_rng(0), [graph.tensors[index] for index in graph.inputs]
-    shapes = [(count, *tensor.shape[1:]) for tensor in tensors]
-    dtypes = [np.dtype(tensor.dtype.lower()) for tensor in tensors]
-    return [random_values(rng, *pair) for pair in zip(shapes, dtypes, strict=True)]
+    """Return inputs (count, ...) as they are stored; see `random_values`.
+
+    Floats that a QUANTIZE reads come from all of its range; others are drawn from N(0, 1).
+    """
+    rng, found = np.random.default_rng(0), []
+    for index in graph.inputs:
+        tensor = graph.tensors[index]
+        shape = (count, *tensor.shape[1:])
+        if tensor.dtype in ("FLOAT32", "FLOAT16"):
+            low, high = _quantized_range(graph, index) or (0.0, 0.0)
+            drawn = rng.uniform(low, high, shape) if low < high else rng.normal(size=shape)
+            found.append(drawn.astype(tensor.dtype.lower()))
+        else:
+            name = {"INT4": "int8", "UINT4": "uint8", "STRING": "int8"}.get(tensor.dtype)
+            found.append(random_values(rng, shape, np.dtype(name or tensor.dtype.lower())))
+    return found
+
+
+def _quantized_range(graph: Graph, index: int) -> tuple[float, float] | None:
+    for operator in graph.operators:
+        if operator.name == "QUANTIZE" and operator.inputs[0] == index:
+            to = graph.tensors[operator.outputs[0]]
+            if to.dtype in ("INT8", "UINT8", "INT16") and len(to.scales) == 1:
+                limits, zero = np.iinfo(to.dtype.lower()), to.zero_points[0]
+                return to.scales[0] * (limits.min - zero), to.scales[0] * (limits.max - zero)
+    return None
 
 
 def compare(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     BeforeValidator,
@@ -160,29 +160,32 @@ def source_of(name: str) -> Source:
     loaded = added.load()
     if not (isinstance(loaded, type) and issubclass(loaded, Source)):
         raise added.error(f"{added.point.value} is no class of shrink.data.config.Source")
-    source: Source = loaded(name)
+    source = _called(added, "class", loaded, name)
+    assert isinstance(source, Source), "its class made it"
     for method in ("content", "check", "fit", "open"):
-        setattr(source, method, functools.partial(_called, added, getattr(source, method)))
+        setattr(source, method, functools.partial(_called, added, method, getattr(source, method)))
     return source
 
 
-def _called(added: Extension, method: Callable[..., object], *arguments: object) -> object:
-    """Call a method of another package's source; what it raises names the package."""
-    name = method.__name__
+def _called(
+    added: Extension, name: str, method: Callable[..., object], *arguments: object
+) -> object:
+    """Call another package's source or its class; what it raises names the package."""
     try:
         answer = method(*arguments)
-        if not isinstance(answer, Iterator):
-            return answer
-        parts = list(answer)
+        if name == "content":
+            answer = list(cast(Iterable[object], answer))
+        elif name == "open" and not hasattr(answer, "train"):
+            raise TypeError(f"a {type(answer).__name__} in place of a Dataset")
     except (ShrinkError, MemoryError):
         raise
     except Exception as error:  # whatever foreign code raises
         message = f"its {name} raised {type(error).__name__}: {error}"
         raise DataError(added.error(message).message) from error
-    for part in parts:
+    for part in answer if isinstance(answer, list) else ():
         if not isinstance(part, str):
             raise DataError(added.error(f"its {name} yielded no str: {part!r:.40}").message)
-    return parts
+    return answer
 
 
 def source_code(name: str) -> dict[str, str]:

@@ -149,6 +149,8 @@ def check_gates(
             is_over = now.value is not None and gate.ratio is None and now.value > gate.limit
             if now.growing and (gate.against is not None or not is_over):
                 why = "the run did not finish, so there may be more to come"
+                if gate.ratio is not None and gate.against is None:
+                    result = _share(result, target, run)
                 result = _because(result, why, judged=False)
             elif then is not None:
                 result = _worse_than_saved(result, gate, target, now, then)

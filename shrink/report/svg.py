@@ -167,11 +167,17 @@ def numbered(x: Axis, y: Axis, names: Sequence[tuple[Point, str]]) -> tuple[tupl
 
     Places that cover each other share one text, such as `1, 2`.
     """
-    groups: dict[tuple[int, int], list[int]] = {}
+    groups: list[list[int]] = []
     for index, ((across, up), _) in enumerate(names):
-        groups.setdefault((round(x(across) / 3), round(y(up) / 6)), []).append(index)
+        for group in groups:
+            (near, height), _ = names[group[0]]
+            if abs(x(near) - x(across)) < 3 and abs(y(height) - y(up)) < 6:
+                group.append(index)
+                break
+        else:
+            groups.append([index])
     labels = []
-    for group in groups.values():
+    for group in groups:
         (across, up), _ = names[group[0]]
         text = ", ".join(str(index + 1) for index in group)
         kind, dx = ("label end", -8) if x(across) > 85 else ("label", 8)

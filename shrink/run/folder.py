@@ -136,7 +136,8 @@ class RunFolder:
         target = self._target(all(outcome.complete for outcome in outcomes))
         splits, lineages = splits or {}, lineages or {}
         if target != self.path:
-            self.path, self._before, self._may_clean = target, None, True
+            self.path, self._before = target, None
+            self._may_clean = not _holds_other_things(target)
             files.make_folder(target)
         named = {link.splits for one in lineages.values() for link in one.links}
         contents = {**self._contents}

@@ -118,7 +118,9 @@ class Pool:
         except (Interrupted, Terminated) as error:
             number = signal.SIGINT if isinstance(error, Interrupted) else signal.SIGTERM
             for _, process in self._running.values():
-                os.kill(process.ident or 0, number)
+                with contextlib.suppress(ProcessLookupError):
+                    if process.is_alive() and process.ident:
+                        os.kill(process.ident, number)
             while self._running:
                 yield from self._ended()
             raise

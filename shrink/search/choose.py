@@ -363,7 +363,9 @@ def gains_of(
         able += [(one.figures, cost) for one, cost in zip(running, believed, strict=True)]
     sizes = [name for name in goal.optimised if name != goal.metric]
     every = [*(figures for figures, _ in able), *(one.figures for one in points)]
-    ends = [goal.limits.get(n) or 2 * max(one.get(n) or 0.0 for one in every) for n in sizes]
+    # Beyond every candidate: `within` judges limits, which a size may equal or be predicted above.
+    most_of = {n: max(one.get(n) or 0.0 for one in every) for n in sizes}
+    ends = [2 * max(most_of[n], goal.limits.get(n) or 0.0) for n in sizes]
     is_judged = goal.metric in goal.optimised
 
     def place(figures: Figures) -> list[float]:

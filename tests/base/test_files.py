@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import resource
@@ -114,6 +115,22 @@ def test_write_together_calls_before_while_the_old_files_stand(tmp_path: Path) -
     assert {p.name: p.read_text(encoding="utf-8") for p in tmp_path.iterdir()} == {
         "a": "new ä", "b": "new",
     }  # fmt: skip
+
+
+def test_write_together_copies_to_a_subfolder_on_another_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.replace
+
+    def replace(path: Path, target: Path) -> Path:
+        if target.parent.name == "artifacts" and path.parent.parent != target.parent:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    files.write_together(tmp_path, {"artifacts/a": "model", "b": "report"})
+    assert (tmp_path / "artifacts" / "a").read_text() == "model"
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["a", "artifacts", "b"]
 
 
 def test_write_together_changes_nothing_when_one_cannot_be_written(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from shrink.compact.graph import read_graph, write_graph
 from shrink.compact.plan import plan
 from shrink.compact.verify import compare, examples_for, random_examples
 from shrink.tflite.runtime import MICRO
-from tests.compact.toys import Net, chain
+from tests.compact.toys import Net, chain, with_float_borders
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,14 @@ def test_an_error_in_one_of_several_examples_is_found() -> None:
     planned = write_graph(graph, plan(graph, 1).offsets)
     several = compare(chain(), [planned, chain(), planned], random_examples(graph, 3))
     assert (several.different, len(several.runtimes)) == ((), 4)
+
+
+def test_floats_are_drawn_from_all_that_the_file_quantizes_them_to() -> None:
+    content = with_float_borders()
+    (values,) = random_examples(read_graph(content), 20)
+    low, high = 0.37 * (-128 + 5), 0.37 * (127 + 5)
+    assert values.dtype == np.float32
+    assert low <= values.min() < 0.9 * low < 0.9 * high < values.max() <= high
 
 
 def test_tflite_micro_has_room_for_activations_that_are_far_larger_than_the_input() -> None:

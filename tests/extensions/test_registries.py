@@ -44,8 +44,9 @@ import numpy as np
 import tensorflow as tf
 
 from shrink.base.losses import LOSSES as TASK_LOSSES
-from shrink.base.losses import Argument, LossInfo
-from shrink.base.metrics import METRICS, MetricInfo, Parameter
+from shrink.base.arguments import Argument
+from shrink.base.losses import LossInfo
+from shrink.base.metrics import METRICS, MetricInfo
 from shrink.distillation.losses import SOFT_LOSSES
 from shrink.engine.losses import FUNCTIONS
 from shrink.pruning.importance import IMPORTANCES
@@ -83,7 +84,7 @@ def fourth_powers(y, outputs, from_logits, arguments):
 
 
 METRICS["within"] = MetricInfo(
-    True, frozenset({"values"}), "fraction", (0.0, 1.0), (Parameter("tolerance", 1.0),)
+    True, frozenset({"values"}), "fraction", (0.0, 1.0), (Argument("tolerance", 1.0),)
 )
 MEANS["within"] = within
 TASK_LOSSES["fourth"] = LossInfo("values", (Argument("factor", 1.0),))

@@ -173,7 +173,9 @@ def _fingerprint(path: Path) -> str:
     return fingerprint(DataConfig(source="rows", path=str(path)))
 
 
-def test_a_source_may_have_a_fingerprint_of_its_own(installed: Path) -> None:
+def test_a_source_may_have_a_fingerprint_of_its_own(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = DataConfig(source="stream")
     before = fingerprint(config)
     sys.modules["rowing.stream"].said = "second"  # type: ignore[attr-defined]
@@ -183,6 +185,13 @@ def test_a_source_may_have_a_fingerprint_of_its_own(installed: Path) -> None:
         fingerprint(config)
     with pytest.raises(DataError, match=r"rowing 1\.2 .* open raised KeyError"):
         open_dataset(config, seed=0)
+    stream = sys.modules["rowing.stream"].Stream
+    monkeypatch.setattr(stream, "open", lambda *_: None)
+    with pytest.raises(DataError, match=r"open raised TypeError: a NoneType in place of a Dataset"):
+        open_dataset(config, seed=0)
+    monkeypatch.setattr(stream, "content", lambda *_: None)
+    with pytest.raises(DataError, match=r"rowing 1\.2 .* content raised TypeError"):
+        fingerprint(config)
     with pytest.raises(ValidationError, match="source: rows needs a path"):
         DataConfig(source="rows")
 

@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -156,12 +157,22 @@ def test_nothing_is_expected_where_the_baselines_metric_is_undefined() -> None:
     assert gains_of(FRONT, bare, [trial(0, 50_000, 0.9)], looked) == [0.0]
 
 
-def test_limits_are_the_corner_that_a_front_is_measured_from() -> None:
+def test_a_size_may_equal_its_limit_and_be_predicted_above_it() -> None:
+    """Limits are judged elsewhere, with the error of a size that is no more than predicted."""
     goal = Goal("accuracy", {"tflite_bytes": 40_000}, 0.05, FRONT.objectives)
-    looked = [Point({}, {"tflite_bytes": s}) for s in (10_000.0, 45_000.0)]
-    inside, outside = gains_of(goal, BASELINE, [trial(0, 30_000, 0.98)], looked)
-    assert 0 < inside <= 0.05  # all of the box that a perfect file would have
-    assert outside == 0
+    looked = [Point({}, {"tflite_bytes": s}) for s in (10_000.0, 40_000.0, 43_000.0)]
+    small, equal, above = gains_of(goal, BASELINE, [], looked)
+    assert small > equal > above > 0
+
+
+def test_a_likelier_trial_is_worth_more_than_a_smaller_one_that_loses_too_much() -> None:
+    goal = Goal("accuracy", {"tflite_bytes": 40_000}, 0.02, smallest=True)
+    known = [
+        trial(n, size, 0.99 - (45_000 - size) * 4e-6) for n, size in enumerate((45_000, 20_000))
+    ]
+    looked = [Point({"size": s}, {"tflite_bytes": s}) for s in (39_900.0, 22_000.0)]
+    likely, unlikely = gains_of(goal, BASELINE, [replace(t, feasible=False) for t in known], looked)
+    assert likely > unlikely
 
 
 def test_what_others_train_promises_less() -> None:

@@ -42,6 +42,13 @@ def test_open_dataset_reads_a_table_of_labels(tmp_path: Path) -> None:
     assert parse_data_reference("t.csv", tmp_path)["source"] == "csv"
 
 
+def test_labels_may_have_zeros_in_front(tmp_path: Path) -> None:
+    path = table(tmp_path, "a,label", lambda i: f"{i},{i % 2:07}")
+    dataset = opened(path)
+    _, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    assert (dataset.num_classes, y.dtype) == (2, np.int64)
+
+
 @pytest.mark.parametrize("index", ["", "Unnamed: 0"])
 def test_row_numbers_of_pandas_are_no_input(tmp_path: Path, index: str) -> None:
     path = table(tmp_path, f"{index},a,label", lambda i: f"{i},{i / 4},{i % 2}")
