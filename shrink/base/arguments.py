@@ -59,8 +59,10 @@ class Argument:
         if not all(map(self._takes, values)):
             words = " or ".join(self.choices) or _WORDS.get(self.form, "a number")
             limits = [(self.low, "above" if self.is_open else "of at least")]
-            limits += [(self.high, "below" if self.is_open else "at most")]
+            limits += [(self.high, "below" if self.is_open else "of at most")]
             bounds = [f" {word} {end:g}" for end, word in limits if math.isfinite(end)]
+            if len(bounds) == 2 and not self.is_open:
+                bounds = [f" from {self.low:g} to {self.high:g}"]
             bounds = [] if self.choices or self.form in ("flag", "class") else bounds
             must = f"{words}{' and'.join(bounds)}"
             raise ValueError(f"{owner}.{self.name}: must be {must}, not {value!r}")

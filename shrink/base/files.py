@@ -147,7 +147,7 @@ def write_together(
     contents: Mapping[str, str | bytes | Path],
     before: Callable[[], None] | None = None,
 ) -> None:
-    """Write files that speak of each other, so that a full disk changes none of them.
+    """Write files that belong together, so that a full disk changes none of them.
 
     Args:
         folder: where they go.

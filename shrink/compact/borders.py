@@ -92,7 +92,11 @@ def _behind(graph: Graph, side: str, index: int) -> int | str:
         users = [operator for operator in graph.operators if index in operator.inputs]
         others = sorted({operator.name for operator in users} - {"QUANTIZE"})
         if others or len(users) != 1 or index in graph.outputs:
-            return f"{', '.join(others) or 'something beside one QUANTIZE, or nothing,'} reads it"
+            if others:
+                return f"{', '.join(others)} reads it"
+            if index in graph.outputs:
+                return "it is an output, too"
+            return "several operators read it" if users else "no operator reads it"
         inner = users[0].outputs[0]
     else:
         users = [operator for operator in graph.operators if index in operator.outputs]

@@ -218,7 +218,7 @@ def smallest_arena(model: bytes, enough: int, max_extra_macs: float = DEFAULT_EX
 
 
 def _shares(most: float) -> tuple[float, ...]:
-    """Return the shares to search with: what the largest finds is not all that less does."""
+    """Return the shares to search with: a search with less may find what one with more does not."""
     return (DEFAULT_EXTRA_MACS, most) if most > DEFAULT_EXTRA_MACS else (most,)
 
 

@@ -199,7 +199,7 @@ class RunFolder:
         return path.with_name(f"{path.name}-2") if _holds_other_things(path) else path
 
     def _make_way(self, kept: Collection[str]) -> None:
-        """Remove the last report, before the files that it speaks of change, and what goes."""
+        """Remove the last report first, then files that this run does not have."""
         for name in (REPORT_NAME, *RENDERED, VOCABULARY_NAME):
             (self.path / name).unlink(missing_ok=True)
         for path in self.path.glob("*/*") if self._may_clean else ():
@@ -283,7 +283,7 @@ def _holds_other_things(path: Path) -> bool:
     rows = files.read_mapping(path / COMPARE_NAME).get("rows")
     runs = [row.get("run") for row in rows if isinstance(row, dict)] if rows else []
     ours = _NAMES | ({*COMPARE_NAMES, *map(str, runs)} if runs else set())
-    # One that cannot be read may be of another version, whose run is nobody's to overwrite.
+    # A report that cannot be read may be of another version: its run must not be overwritten.
     ours -= set() if _read_report(path) else {REPORT_NAME}
     inside = [*path.iterdir()]
     for folder in (ARTIFACTS, LOGS, SPLITS):

@@ -1,8 +1,8 @@
 """Several runs of a sweep at a time: each in a fork of this process, with memory of its own.
 
-The light half is small and has no threads, so that a fork costs milliseconds and has every plan
-already. Stages that runs share are computed once: whoever comes first holds the lock of a stage in
-the store, the others wait for it and take what it stored.
+The command's process is small and has no threads: a fork costs milliseconds and has every plan
+already. Stages that runs share are computed once: the first run that needs a stage locks it in the
+store, the others wait and take what it stored.
 """
 
 from __future__ import annotations

@@ -287,7 +287,7 @@ class Runner:
         return [np.concatenate(column) for column in zip(*chunks, strict=True)]
 
     def _session(self, arrays: Arrays, batch: int) -> Session:
-        """Return a session of `batch` rows that is proven on these rows; of fewer if there is none.
+        """Return a session of `batch` rows that is proven on these rows; of fewer rows otherwise.
 
         How many it has depends on this call alone, not on earlier ones.
         """

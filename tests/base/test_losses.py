@@ -52,7 +52,7 @@ def test_key_of_loss_has_what_is_no_default(given: str | dict[str, object], key:
         ({"name": "hinge", "delta": 1}, "it takes no arguments"),
         (
             {"name": "categorical_crossentropy", "label_smoothing": 1.5},
-            "at most 1, not 1.5",
+            "from 0 to 1, not 1.5",
         ),
         ({"name": "sparse_categorical_crossentropy", "ignore_class": 0.5}, "whole number"),
         ({"name": "binary_focal_crossentropy", "apply_class_balancing": 1}, "true or false"),
