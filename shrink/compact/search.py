@@ -27,8 +27,6 @@ _TILES = (2, 3, 4, 6, 8, 12)
 """Numbers of tiles that every segment is tried in; changes find those between and beyond."""
 _LONGEST_SEGMENT = 40
 """Operators; longer ones compute too many rows twice."""
-_HIGH = 0.3
-"""Share of the graph's peak: segments all below it are not worth tiling at first."""
 _MOST_SCHEDULES = 3000
 """In the first pass, whose time grows with them."""
 _USUAL_STEPS = 120
@@ -53,8 +51,6 @@ _AT_PEAK = 0.5
 """Share of changes that are made where the peak of live bytes is."""
 _MOST_ALIKE, _MOST_PLANNED = 4, 60
 """Choices of the same segments, and of all, that are planned before some are starts."""
-_PROMISING = 1.1
-"""A path that takes more than the best so far by this factor is no start."""
 _UNLIMITED = 1 << 62
 
 
@@ -129,16 +125,15 @@ class Search:
 
     def _starts(self, candidates: Sequence[Candidate]) -> list[Found]:
         """Return the choices that take the least arena, one for each set of segments."""
-        limit, starts, planned = _UNLIMITED, dict[_Segments, Found](), 0
+        starts, planned = dict[_Segments, Found](), 0
         for one in candidates:
             if planned > _CHANGES:
                 break
             for candidate in self._both_directions(one):
                 planned += self._weight(candidate)
-                found = self._placed(candidate, limit)
+                found = self._placed(candidate, _UNLIMITED)
                 if found is None:
                     continue
-                limit = min(limit, int(_PROMISING * _arena(found)))
                 segments = _segments(candidate)
                 starts[segments] = min(starts.get(segments, found), found, key=_arena)
         return sorted(starts.values(), key=_arena)[:_STARTS]
@@ -278,7 +273,7 @@ class Search:
             for end in places:
                 if start < end <= start + _LONGEST_SEGMENT and (s := self._segment(start, end)):
                     inside = max(peaks[start:end])
-                    if inside > _HIGH * max(peaks) and s.least_bytes < inside:
+                    if s.least_bytes < inside:
                         found.append((-inside, end - start, start, s))
         return [entry[-1] for entry in sorted(found, key=lambda entry: entry[:3])]
 
