@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from tflite_micro import runtime
 
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
+from shrink.compact import compact as whole_module
 from shrink.compact.compact import compact
 from shrink.compact.decode.kernels import kernels, with_decode
 from shrink.compact.graph import read_graph, write_graph
@@ -21,6 +24,7 @@ from shrink.graph.macs import macs_figure
 from shrink.tflite.interpreter import load
 from shrink.tflite.litert_twin import DECODE, dense_twin, has_decode
 from shrink.tflite.model import packed, read, unpacked
+from shrink.tflite.runtime import MICRO
 from shrink.tflite.weights import nonzero_parameters, parameters
 from tests.compact.runs import allocates, outputs_of
 from tests.compact.toys import Net
@@ -311,13 +315,17 @@ def test_parts_of_an_operator_share_what_it_keeps_for_its_channels() -> None:
     assert in_micro(found.content) == outputs_of(content)[3]
 
 
-@pytest.mark.slow
-def test_tiles_and_stored_kernels_go_together() -> None:
+def deep() -> bytes:
     rng = np.random.default_rng(7)
     net = Net((1, 32, 32, 4))
     middle = net.conv(net.conv(net.input, 32), 16, stride=2)
-    deep = net.conv(net.conv(middle, 64, stride=4), 64)
-    content = with_values(net.file(deep), lambda v: np.where(rng.random(v.shape) < 0.8, 0, v))
+    output = net.conv(net.conv(middle, 64, stride=4), 64)
+    return with_values(net.file(output), lambda v: np.where(rng.random(v.shape) < 0.8, 0, v))
+
+
+@pytest.mark.slow
+def test_tiles_and_stored_kernels_go_together() -> None:
+    content = deep()
     untouched = compact(content)
     both = compact(content, arena_bytes=untouched.arena_after + 12_000, decode=True)
     alone = compact(content, decode=True, max_extra_macs=0)
@@ -330,3 +338,26 @@ def test_tiles_and_stored_kernels_go_together() -> None:
     assert both.arena_after <= 1.05 * both.bound_bytes
     assert in_micro(both.content) == outputs_of(content)[3]
     assert len(set(in_micro(both.content))) == 2
+
+
+@pytest.mark.slow
+def test_stored_kernels_with_other_outputs_leave_the_rest_of_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = deep()
+    fits = compact(content).arena_after + 12_000
+    tiled, compared = compact(content, arena_bytes=fits), whole_module._equality
+    assert tiled.changed
+    assert decode(content, fits)[1].changed
+
+    def different_where_kernels_are_stored(graph: Any, bordered: Any, version: Any, n: int) -> Any:
+        found = compared(graph, bordered, version, n)
+        return replace(found, different=(MICRO,)) if has_decode(version.content) else found
+
+    monkeypatch.setattr(whole_module, "_equality", different_where_kernels_are_stored)
+    found, kept = decode(content, fits)
+    assert (found.changed, found.content) == (True, tiled.content)
+    assert not kept.changed
+    assert kept.reason == "stored kernels give other outputs in TFLite Micro"
+    assert kept.file_bytes == kept.file_bytes_before == len(tiled.content)
+    assert kept.arena_after == kept.arena_before == tiled.arena_after

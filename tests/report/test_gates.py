@@ -222,6 +222,16 @@ def test_check_gates_compares_training_peaks_with_the_baselines_own() -> None:
     assert (result["value"], result["stage"], result["passed"]) == (0.25, "prune", True)
 
 
+def test_a_share_in_a_run_that_did_not_finish_is_shown_and_not_decided() -> None:
+    train, prune, quantize = outcomes()
+    half = with_result(prune, memory={**prune.result.memory, "training_peak_bytes": 20_000_000})
+    failed = replace(quantize, status="failed", result=StepResult())
+    result = gate("training_peak_bytes", {"ratio": 0.6}, [train, half, failed])
+    assert (result["value"], result["relative_to"], result["judged"]) == (0.5, "train", False)
+    assert (result["current"], result["reference"]) == (20_000_000, 40_000_000)
+    assert "did not finish" in result["reason"]
+
+
 def test_gates_of_a_run_that_was_to_stop_early_are_not_decided_on_what_ran() -> None:
     built = build_report(
         recipe_name="digits",

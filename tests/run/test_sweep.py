@@ -19,7 +19,7 @@ from shrink.cli.reports import compare
 from shrink.recipe.matrix import load_variants
 from shrink.recipe.plan import build_plan
 from shrink.run.options import RunOptions
-from shrink.run.parallel import share_of_memory
+from shrink.run.parallel import Pool, share_of_memory
 from shrink.run.sweep import Sweep, SweepResult, plan_sweep
 from tests.run.fake_worker import FakeWorker
 
@@ -277,3 +277,20 @@ def test_share_of_memory_refuses_what_the_host_has_not(
     with pytest.raises(RecipeError, match="2 runs at a time need") as caught:
         share_of_memory([plan], 2, host)
     assert "use --jobs 1" in str(caught.value)
+
+
+def test_an_interrupt_just_after_a_run_has_ended_is_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = Pool(2, 0, print)
+
+    def interrupted_beside_an_ended_run() -> bool:
+        for _, process in pool._running.values():
+            process.join()
+        if pool._running:
+            raise Interrupted("Ctrl-C")
+        return True
+
+    monkeypatch.setattr(pool, "_has_room", interrupted_beside_an_ended_run)
+    with pytest.raises(Interrupted):
+        list(pool.run(2, lambda number: number))
