@@ -454,6 +454,13 @@ def escape(text: str) -> str:
     return line.replace("@", f"@{_ZERO_WIDTH_SPACE}").replace("\\#", f"\\#{_ZERO_WIDTH_SPACE}")
 
 
+def _in_tag(text: str) -> Markup:
+    """Return text for within an HTML tag of Markdown, where backslashes are shown."""
+    from markupsafe import Markup
+
+    return Markup(re.sub(r"\\(.)", r"\1", escape(text)))
+
+
 def _marked(text: str) -> Markup:
     """Return a text with what stands between backticks set as code; all of it is escaped."""
     from markupsafe import Markup
@@ -475,5 +482,6 @@ def template(name: str, finalize: Callable[[object], object] = _printable) -> Te
         lstrip_blocks=True,
         finalize=finalize,
     )
-    environment.filters |= {"kind": lambda block: type(block).__name__, "marked": _marked}
+    environment.filters |= {"kind": lambda block: type(block).__name__}
+    environment.filters |= {"marked": _marked, "in_tag": _in_tag}
     return environment.get_template(name)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shrink.recipe.resolution import recipe_text
+from shrink.report import page
 from tests.report.plain import recipe_of
 from tests.report.toys import report
 
@@ -24,3 +25,10 @@ from tests.report.toys import report
 )
 def test_recipe_of_reads_what_can_be_shown(text: str | None, expected: dict[str, Any]) -> None:
     assert dict(recipe_of(report() | {"resolved_recipe": text})) == expected
+
+
+def test_titles_of_folds_are_text_within_an_html_tag() -> None:
+    fold = page.Fold("quantize_int8 \\ <b> @me: losses", ("shown_here",))
+    shown = page.to_markdown(page.Page("", "", "fine", "good", (page.Section("", (fold,)),)))
+    assert "<summary>quantize_int8 \\ &lt;b&gt; @\u200bme: losses</summary>" in shown
+    assert "shown\\_here" in shown
