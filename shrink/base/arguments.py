@@ -53,6 +53,8 @@ class Argument:
         Raises:
             ValueError: it cannot have this one.
         """
+        if self.form == "whole" and isinstance(value, float) and value.is_integer():
+            value = int(value)
         values = [value]
         if self.form == "numbers" and isinstance(value, list | tuple) and value:
             values, value = list(value), tuple(value)

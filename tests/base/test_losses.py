@@ -33,6 +33,10 @@ from shrink.base.losses import (
             {"name": "sparse_categorical_crossentropy", "ignore_class": 255},
             "sparse_categorical_crossentropy(ignore_class=255)",
         ),
+        (
+            {"name": "sparse_categorical_crossentropy", "ignore_class": 255.0},
+            "sparse_categorical_crossentropy(ignore_class=255)",
+        ),
         ("losses.py:own", "losses.py:own"),
         ({"name": "a (1)/losses.py:own", "of": "labels"}, "a (1)/losses.py:own(of=labels)"),
     ],
