@@ -41,7 +41,15 @@ from shrink.run.steps import step_job
 from shrink.run.store import Store, StoredStep
 from shrink.run.stored_step import ARTIFACT, made_before
 from shrink.search.candidates import Candidates
-from shrink.search.goal import SIZE, UNTRAINED, Goal, cost_of, tolerance_of, undominated
+from shrink.search.goal import (
+    SIZE,
+    TOLERANCE,
+    UNTRAINED,
+    Goal,
+    cost_of,
+    tolerance_of,
+    undominated,
+)
 from shrink.search.space import AS_WRITTEN, CHAIN, Settings
 
 if TYPE_CHECKING:
@@ -363,9 +371,13 @@ def gains_of(
         able += [(one.figures, cost) for one, cost in zip(running, believed, strict=True)]
     sizes = [name for name in goal.optimised if name != goal.metric]
     every = [*(figures for figures, _ in able), *(one.figures for one in points)]
-    # Beyond every candidate: `within` judges limits, which a size may equal or be predicted above.
-    most_of = {n: max(one.get(n) or 0.0 for one in every) for n in sizes}
-    ends = [2 * max(most_of[n], goal.limits.get(n) or 0.0) for n in sizes]
+    # A little beyond a limit, which a size may equal, or be predicted above.
+    ends = [
+        (1 + TOLERANCE) * goal.limits[n]
+        if goal.limits.get(n)
+        else 2 * max(one.get(n) or 0.0 for one in every)
+        for n in sizes
+    ]
     is_judged = goal.metric in goal.optimised
 
     def place(figures: Figures) -> list[float]:

@@ -31,7 +31,7 @@ MAX_DROP = "max_drop"
 LATENCIES = (LATENCY, "p90_ms")
 UNTRAINED = (SIZE, ARENA, "macs", "parameters", "arena_estimate_bytes")
 """Figures that are known of a model before it is trained."""
-_TOLERANCE = 0.1
+TOLERANCE = 0.1
 """Fraction by which training may reduce sizes that are not exact before it."""
 CONFIDENCE = 0.95
 """One-sided, of the bound on a drop."""
@@ -260,7 +260,7 @@ def missed_gates(results: Sequence[GateResult]) -> list[str]:
 
 def tolerance_of(outline: Outline | None) -> float:
     """Return the fraction by which training may still reduce the sizes of an outline."""
-    return 0.0 if outline is None or outline.exact else _TOLERANCE
+    return 0.0 if outline is None or outline.exact else TOLERANCE
 
 
 def _excess(value: float | None, limit: float) -> float:
