@@ -383,11 +383,14 @@ def render_comparison_html(found: Comparison) -> str:
 
 
 def render_comparison(found: Comparison) -> dict[str, str]:
-    """Return compare.md, compare.html and compare.json, each made from the comparison alone."""
+    """Return compare.json, compare.md and compare.html, each made from the comparison alone.
+
+    They are written in this order: compare.json shows `check_overwritten` whose files these are.
+    """
     return {
+        COMPARE_NAME: files.json_text(to_plain(found)),
         MARKDOWN_NAME: render_comparison_markdown(found),
         HTML_NAME: render_comparison_html(found),
-        COMPARE_NAME: files.json_text(to_plain(found)),
     }
 
 

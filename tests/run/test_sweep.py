@@ -180,6 +180,29 @@ def test_files_of_the_user_are_not_overwritten(tmp_path: Path, name: str) -> Non
     compare(runs, tmp_path / "page", quiet=True)
 
 
+@pytest.mark.parametrize("published", [1, 2])
+def test_a_sweep_that_was_killed_between_its_pages_continues(
+    tmp_path: Path, published: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = list[Path]()
+    replace = Path.replace
+
+    def end(self: Path, target: Path) -> Path:
+        if target.name.startswith("compare."):
+            if len(pages) == published:
+                raise KeyboardInterrupt
+            pages.append(target)
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", end)
+        with pytest.raises((KeyboardInterrupt, Interrupted)):
+            sweep(tmp_path, "prune.sparsity=0.3,0.5")
+    assert {path.name for path in (tmp_path / "out").glob("compare.*")} == {p.name for p in pages}
+    assert sweep(tmp_path, "prune.sparsity=0.3,0.5").exit_code == 0
+    assert len([*(tmp_path / "out").glob("compare.*")]) == 3
+
+
 def test_plan_sweep_refuses_one_file_for_several_artifacts(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text(RECIPE, encoding="utf-8")
     found = load_variants(tmp_path / "r.yaml", ["prune.sparsity=0.3,0.5"])
