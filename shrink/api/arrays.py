@@ -99,7 +99,7 @@ def _splits(data: object) -> dict[str, object]:
         return {"train": data[0], "test": data[1]}
     if _is_pair(data) or _is_dataset(data):
         return {"": data}
-    raise DataError(f"a {type(data).__name__} is no data that can be used", hint=_FORMS)
+    raise DataError(f"a {type(data).__name__} is not a supported kind of data", hint=_FORMS)
 
 
 def _is_pair(value: object) -> bool:
@@ -146,7 +146,7 @@ def _array(name: str, value: object) -> np.ndarray:
     try:
         array = np.asarray(value)
     except Exception as error:  # foreign tensors raise their own
-        raise DataError(f"{name} is no array: {error}", subject=name, hint=_FORMS) from error
+        raise DataError(f"{name} is not an array: {error}", subject=name, hint=_FORMS) from error
     if array.dtype.kind not in "biufUS" or not array.shape:
         raise DataError(
             f"{name} holds {array.dtype} of shape {array.shape}, not a number for each element",
@@ -190,7 +190,7 @@ def _of_dataset(
                     stream.write(np.ascontiguousarray(array).tobytes())
                 rows[role, name] += len(array)
     if not first:
-        raise DataError("the data set is empty", hint="give one with a batch at least")
+        raise DataError("the data set is empty", hint="give one with at least one batch")
     found: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] = ({}, {})
     for number, ((role, name), known) in enumerate(first.items()):
         shape = (rows[role, name], *known.shape[1:])
@@ -208,21 +208,21 @@ def _check_dataset(dataset: _Dataset) -> None:
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) != 2:
         raise DataError(
-            f"an element of the data set has {len(spec) if isinstance(spec, tuple) else 1} parts, "
-            "not inputs and targets",
-            hint="map it to (x, y); weights of examples are not taken",
+            f"an element of the data set has {len(spec) if isinstance(spec, tuple) else 1} parts; "
+            "expected (x, y)",
+            hint="map it to (x, y); sample weights are not supported",
         )
     flat = [one for part in spec for one in (part.values() if isinstance(part, dict) else [part])]
     shapes = [getattr(one, "shape", None) for one in flat]
     if any(shape is None or shape.rank is None for shape in shapes):
-        raise DataError("elements of the data set are no dense tensors", hint=_FORMS)
+        raise DataError("the elements of the data set are not dense tensors", hint=_FORMS)
     if any(cast("Json", shape).rank == 0 for shape in shapes):
         raise DataError(
-            "the data set gives single examples",
+            "the data set is not batched",
             hint="give batches, as for `fit`: dataset.batch(64)",
         )
     if int(dataset.cardinality()) == -1:  # tf.data.INFINITE_CARDINALITY
-        raise DataError("the data set never ends", hint="give it before .repeat()")
+        raise DataError("the data set is infinite", hint="give it before .repeat()")
 
 
 def _pieces(array: np.ndarray) -> Iterator[bytes]:

@@ -55,7 +55,7 @@ def model_text(model: ModelGiven | object) -> str:
             hint="call it, or name it as text: 'file.py:function'",
         )
     raise ModelError(
-        f"a {type(model).__name__} is no model",
+        f"a {type(model).__name__} is not a model",
         hint="give a Keras model, a path, 'file.py:function' or a Run",
     )
 
@@ -94,7 +94,7 @@ def path_of(path: object, key: str = "output") -> Path | None:
     if path is None:
         return None
     if not isinstance(path, str | os.PathLike):
-        raise RecipeError(f"a {type(path).__name__} is no path", subject=key)
+        raise RecipeError(f"a {type(path).__name__} is not a path", subject=key)
     return Path(expand_user(os.fspath(path)))
 
 
@@ -103,7 +103,7 @@ def settings_of(keys: Keys) -> Mapping[str, object]:
     given = keys.get("set") or {}
     if not isinstance(given, Mapping):
         raise RecipeError(
-            "a mapping of keys is wanted", subject="set", hint='for example {"train.epochs": 5}'
+            "expected a mapping of keys", subject="set", hint='for example {"train.epochs": 5}'
         )
     return given
 
@@ -113,7 +113,7 @@ def count_of(jobs: object) -> int:
     if jobs is None:
         return 1
     if not isinstance(jobs, int) or jobs < 1:
-        raise RecipeError(f"a whole number from 1 is wanted, not {jobs!r}", subject="jobs")
+        raise RecipeError(f"must be a whole number from 1, not {jobs!r}", subject="jobs")
     return jobs
 
 
@@ -148,7 +148,7 @@ def sections_of(kind: str, keys: Keys, *, skip: tuple[str, ...] = ()) -> Section
     for key in (key for key in whole if key in keys):
         value = plain(keys[key])
         if not isinstance(value, dict):
-            raise RecipeError(f"a mapping is wanted, not a {type(value).__name__}", subject=key)
+            raise RecipeError(f"expected a mapping, not a {type(value).__name__}", subject=key)
         (found.gates if key == "gates" else found.task).update(value)
     return found
 

@@ -119,7 +119,7 @@ def _several(value: object) -> str:
 
 
 def compare(*runs: Run | Comparison | PathGiven, output: PathGiven | None = None) -> Comparison:
-    """Put runs and sweeps side by side: a table, Pareto fronts, settings that differ.
+    """Compare runs and sweeps: a table, Pareto fronts, settings that differ.
 
     Args:
         runs: what calls returned, or run folders, `report.json` files and folders of sweeps.

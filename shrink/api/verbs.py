@@ -64,7 +64,7 @@ def quantize(model: ModelGiven, data: DataGiven = None, **keys: object) -> Run:
 
 
 def compact(model: ModelGiven, data: DataGiven = None, **keys: object) -> Run:
-    """Rewrite a .tflite file to take less memory, its outputs equal to the byte.
+    """Rewrite a .tflite file to need less RAM, with outputs equal to the byte.
 
     Arguments are those of `train`. It always measures a run; `shrink compact` also writes a file
     alone.
@@ -167,7 +167,7 @@ def run_of(plan: Plan, options: RunOptions, console: Console) -> Run:
     result = perform(plan, options, console)
     if isinstance(result, int):
         raise ResourceError(
-            "this machine trains along with another, which has the run",
+            "this machine is not the chief, which has the run",
             subject="TF_CONFIG",
             hint="use the command line on all machines: `shrink run RECIPE`",
         )

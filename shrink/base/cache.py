@@ -41,7 +41,7 @@ def _home() -> Path:
         return Path.home()
     except RuntimeError as error:
         raise ResourceError(
-            "there is no home folder to keep finished stages in: HOME is not set",
+            "no folder for the cache: HOME is not set",
             subject="~/.cache/shrink",
             hint="name a folder with SHRINK_CACHE_DIR",
         ) from error
@@ -72,7 +72,7 @@ KINDS = {
     "steps": Kind("finished stages", 90, is_large=True),
     "checkpoints": Kind("stages whose run was killed", 7, is_large=True),
     "teachers": Kind("cached teacher outputs", 7, is_large=True),
-    "sensitivities": Kind("what pruning each group of channels costs", 7),
+    "sensitivities": Kind("sensitivity of channel groups", 7),
     "spool": Kind("decoded examples", 30, is_large=True),
     "records": Kind("unpacked record files", 30, is_large=True),
     "labels": Kind("labels of record files", 90),
@@ -84,8 +84,8 @@ KINDS = {
     "inputs": Kind("models and arrays that Python code gave", 90, is_large=True),
     "timings": Kind("how long the last stage of each kind took", 365),
     "lineages": Kind("where artifacts come from", 365),
-    "earlier-runs": Kind("splits and scores of runs that others go on from", 365),
-    FAILED_LOGS: Kind("logs of stages that failed beside no run folder", 30),
+    "earlier-runs": Kind("splits and scores of runs that later runs start from", 365),
+    FAILED_LOGS: Kind("logs of failed stages without a run folder", 30),
 }
 """By the name of its folder."""
 

@@ -69,7 +69,7 @@ def parse_quotient(value: object) -> object:
     """Return the number that text such as `1/255` stands for; anything else as it is.
 
     Raises:
-        ValueError: a division by zero, or by what is no number.
+        ValueError: a division by zero, or by what is not a number.
     """
     found = _QUOTIENT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
@@ -77,7 +77,7 @@ def parse_quotient(value: object) -> object:
     try:
         return float(found[1]) / float(found[2])
     except (ValueError, ZeroDivisionError) as error:
-        raise ValueError(f"{value!r} is no number") from error
+        raise ValueError(f"{value!r} is not a number") from error
 
 
 Bytes = Annotated[

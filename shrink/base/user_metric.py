@@ -112,7 +112,7 @@ def _user_metric(file: str, function: str, better: object, unit: object) -> User
     metric = UserMetric(file, function, way, shown)
     if metric_of(metric.key) is not None:
         raise ValueError(
-            f"the function {function} would be called {metric.key}, which is a metric of shrink's; "
-            "call it by another name"
+            f"the function {function} would be called {metric.key}, which is a metric of shrink; "
+            "rename the function"
         )
     return metric

@@ -38,16 +38,16 @@ _ENVIRONMENT = {
 COMMANDS = {
     "run": (
         "run",
-        "Run a recipe: every stage, its report, its gates; or a sweep of it, and a comparison.",
+        "Run a recipe: its stages, report and gates; or a sweep with a comparison.",
     ),
     "train": ("verbs", "Train a model, or continue from its weights."),
     "distill": ("verbs", "Train a student to follow a teacher."),
     "prune": ("verbs", "Remove the weights that matter least, then fine-tune."),
-    "cluster": ("verbs", "Let the weights of each kernel share a few values, then fine-tune."),
+    "cluster": ("verbs", "Cluster the weights of each kernel to a few values, then fine-tune."),
     "quantize": ("verbs", "Convert to TFLite under a quantization scheme."),
     "compact": (
         "verbs",
-        "Rewrite a .tflite file to take less memory, its outputs equal to the byte.",
+        "Rewrite a .tflite file to need less RAM, with outputs equal to the byte.",
     ),
     "evaluate": ("verbs", "Measure a model on the test split: accuracy, size, memory, latency."),
     "search": (
@@ -58,27 +58,30 @@ COMMANDS = {
     "inspect": ("tools", "Show layers or operators with their dtypes, shapes and sparsity."),
     "export": (
         "tools",
-        "Write a model as a file of tf-keras or Keras 3 or a SavedModel, an artifact as a C array.",
+        "Export a model to tf-keras, Keras 3 or a SavedModel, or an artifact to a C array.",
     ),
     "bench": (
         "tools",
         "Measure a .tflite artifact's latency and memory in LiteRT on this machine, batch size 1.",
     ),
-    "report": ("reports", "Show a run's report again, and write its files anew, from report.json."),
+    "report": (
+        "reports",
+        "Print a run's report again, and write its files again from report.json.",
+    ),
     "diff": ("reports", "Show what changed between two runs: stages, figures, gates."),
     "compare": (
         "reports",
-        "Put runs and sweeps side by side: a table, Pareto fronts, settings that differ.",
+        "Compare runs and sweeps: a table, Pareto fronts, settings that differ.",
     ),
-    "data": ("data", "Look at data before training on it."),
-    "cache": ("cache", "See what is kept between runs, and remove it."),
+    "data": ("data", "Inspect data before training on it."),
+    "cache": ("cache", "List and clean the cache."),
     "validate": (
         "recipes",
-        "Check recipes without running them; every one is looked at, whatever the others hold.",
+        "Check recipes without running them; an error in one does not skip the others.",
     ),
     "schema": ("recipes", "Print the JSON Schema of a recipe, for editors."),
     "recipes": ("recipes", "List the bundled recipes, each runnable by its name."),
-    "init": ("recipes", "Look at a model and its data, and write a first recipe with gates."),
+    "init": ("recipes", "Write a first recipe with gates for a model and its data."),
     "doctor": (
         "tools",
         "Check the installation; the output belongs in a bug report. Exit code 5 on a problem.",
@@ -110,7 +113,7 @@ def _options(
             "-V",
             callback=_print_version,
             is_eager=True,
-            help="Print the version, and end.",
+            help="Print the version and exit.",
         ),
     ] = False,
 ) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 _UNITS_S = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
-DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only print what would be removed.")]
 
 
 def command(name: str, words: Sequence[str]) -> typer.Typer:
@@ -76,9 +76,9 @@ def _refuse_before(command: str, flags: Mapping[str, bool]) -> None:
 
     for flag in (flag for flag, given in flags.items() if given):
         raise RecipeError(
-            f"it does nothing before {command}",
+            f"has no effect before {command}",
             subject=flag,
-            hint=f"write it behind: shrink cache {command} {flag}",
+            hint=f"write it after the command: shrink cache {command} {flag}",
         )
 
 
@@ -104,13 +104,15 @@ def prune(
         typer.Option(
             "--older-than",
             metavar="AGE",
-            help="Remove what was unused for so long: 12h, 30d.",
+            help="Remove entries unused for longer than this: 12h, 30d.",
         ),
     ] = None,
     max_size: Annotated[
         str | None,
         typer.Option(
-            "--max-size", metavar="SIZE", help="Then what was unused longest, down to this: 5GB."
+            "--max-size",
+            metavar="SIZE",
+            help="Then remove the least recently used entries until the cache has this size: 5GB.",
         ),
     ] = None,
     dry_run: DryRunFlag = False,

@@ -23,9 +23,7 @@ AlwaysJsonFlag = Annotated[
     bool,
     typer.Option("--json", help="Accepted; the output is always JSON.", show_default=False),
 ]
-QuietFlag = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Nothing but errors and the result.")
-]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the result.")]
 VerboseFlag = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also print the output of each stage's worker.")
 ]
@@ -41,10 +39,10 @@ OutputOption = Annotated[
 ]
 ForceFlag = Annotated[
     bool,
-    typer.Option("--force", help="Write over another recipe's run, or over other files."),
+    typer.Option("--force", help="Overwrite another recipe's run, or other files."),
 ]
 NoCacheFlag = Annotated[
-    bool, typer.Option("--no-cache", help="Compute every stage again and store it anew.")
+    bool, typer.Option("--no-cache", help="Compute every stage again and replace it in the cache.")
 ]
 TensorboardOption = Annotated[
     Path | None,
@@ -68,7 +66,7 @@ TrustFlag = Annotated[
     bool,
     typer.Option(
         "--trust-model",
-        help="Load the model files whatever they hold, Lambda layers too; the report says so.",
+        help="Load model files even if they contain code (Lambda layers); the report says so.",
     ),
 ]
 CustomObjectsOption = Annotated[
@@ -84,7 +82,7 @@ DryRunFlag = Annotated[
     bool,
     typer.Option(
         "--dry-run",
-        help="Say what would be computed, why, and how long such a stage last took; run nothing.",
+        help="Print what would be computed, why, and how long such a stage last took; run nothing.",
     ),
 ]
 FromOption = Annotated[
@@ -114,8 +112,7 @@ JobsOption = Annotated[
         "-j",
         metavar="N",
         min=1,
-        help="Runs of a sweep at a time, each in a process of its own. Stages that they share are "
-        "computed once.",
+        help="Sweep runs in parallel, each in its own process. Shared stages are computed once.",
     ),
 ]
 SetOption = Annotated[

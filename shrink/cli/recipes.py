@@ -135,7 +135,7 @@ def init(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Look at a model and its data, and write a first recipe with gates."""
+    """Write a first recipe with gates for a model and its data."""
     from shrink.contract.codec import to_plain
     from shrink.recipe.load import load_recipe
     from shrink.recipe.plan import build_plan

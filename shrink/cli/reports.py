@@ -111,7 +111,7 @@ def compare(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Put runs and sweeps side by side: a table, Pareto fronts, settings that differ."""
+    """Compare runs and sweeps: a table, Pareto fronts, settings that differ."""
 
     console = Console(as_json=json_, quiet=quiet)
     _check_one_form(markdown, json_)
@@ -136,4 +136,4 @@ def _check_one_form(markdown: bool, json_: bool) -> None:
     """Raise `RecipeError` where a command is asked to print two things."""
 
     if markdown and json_:
-        raise RecipeError("it does nothing beside --json: give one", subject="--markdown")
+        raise RecipeError("cannot be combined with --json", subject="--markdown")

@@ -44,7 +44,7 @@ SetOption = Annotated[
 JobsOption = Annotated[
     int,
     typer.Option(
-        "--jobs", "-j", metavar="N", min=1, help="Trials at a time, each in a process of its own."
+        "--jobs", "-j", metavar="N", min=1, help="Trials in parallel, each in its own process."
     ),
 ]
 
@@ -66,7 +66,7 @@ def search(
         str,
         typer.Argument(
             metavar="MODEL|RECIPE",
-            help="A model with --data, or a recipe, whose baseline, data and training are taken.",
+            help="A model with --data, or a recipe, whose baseline, data and training are used.",
         ),
     ],
     *,

@@ -43,7 +43,7 @@ def profile(
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option("--trace", metavar="DIR", help="Write a profile there, for TensorBoard."),
+        typer.Option("--trace", metavar="DIR", help="Write a TensorBoard profile to this folder."),
     ] = None,
     trust_model: TrustFlag = False,
     custom_objects: CustomObjectsOption = None,
@@ -86,7 +86,7 @@ def inspect(
 def export(
     model: AnyModelArgument,
     *,
-    format_: Annotated[ExportFormat, typer.Option("--format", help="The form to write.")],
+    format_: Annotated[ExportFormat, typer.Option("--format", help="The format to write.")],
     output: Annotated[
         Path | None,
         typer.Option(
@@ -98,15 +98,15 @@ def export(
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option("--name", help="Name of a C array; by default that of the run."),
+        typer.Option("--name", help="Name of the C array; by default the run's name."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
     trust_model: TrustFlag = False,
     custom_objects: CustomObjectsOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Write a model as a file of tf-keras or Keras 3 or a SavedModel, an artifact as a C array."""
+    """Export a model to tf-keras, Keras 3 or a SavedModel, or an artifact to a C array."""
 
     console = Console(as_json=json_, quiet=quiet)
     reference = parse_model_reference(model, Path.cwd())

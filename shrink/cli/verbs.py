@@ -188,7 +188,7 @@ def _refuse_what_needs_a_run(sections: Sections, common: _Common) -> None:
     given += ["--no-cache"] * common.no_cache
     if given:
         raise RecipeError(
-            "it does nothing here: without --data, --output FILE.tflite writes that file alone, "
+            "has no effect: without --data, --output FILE.tflite writes that file alone, "
             "reads no examples and caches nothing",
             subject=given[0],
             hint=f"leave {given[0]} out, or name a run folder with --output",

@@ -135,7 +135,7 @@ def picture_file(folder: Path, name: str, where: str) -> Path:
         where: it stands, for messages.
 
     Raises:
-        DataError: it leads out of the folder, or is no name of a file.
+        DataError: it leads out of the folder, or is not a file name.
     """
     try:
         out = Path(name).is_absolute() or Path(os.path.normpath(name)).parts[:1] == (os.pardir,)
@@ -143,7 +143,7 @@ def picture_file(folder: Path, name: str, where: str) -> Path:
     except UnicodeEncodeError:
         out, unfit = False, True
     if out or unfit:
-        why = "leaves the folder of the pictures" if out else "is no name of a file"
+        why = "leaves the folder of the pictures" if out else "is not a file name"
         raise DataError(
             f"the picture's name {name!r} {why}",
             subject=where,

@@ -236,7 +236,7 @@ def check_not_constant(path: Path, name: str, y: Rows) -> None:
     """Raise `DataError` where all labels are the same."""
     if are_labels(y) and len(y) and (only := int(y[0])) == int(y[:].min()) == int(y[:].max()):
         raise DataError(
-            f"all labels in {name} are {only}: nothing to tell apart",
+            f"all labels in {name} are {only}; a classifier needs at least two classes",
             subject=path,
             hint="add examples of other classes, or set data.target: input for an autoencoder",
         )
@@ -348,7 +348,7 @@ def check_finite(
 def _check_numbers(path: Path, name: str, array: Rows) -> None:
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         raise DataError(
-            f"{name} is of dtype {array.dtype}; integers, floats and bool are taken",
+            f"{name} is of dtype {array.dtype}; integers, floats and bool are supported",
             subject=path,
             hint="store numbers in an array of one shape",
         )

@@ -274,12 +274,12 @@ class Augmentation:
         self._has_boxes = has_boxes
         if has_boxes:
             for key, why in (
-                ("rotate", "a turned box fits no longer"),
+                ("rotate", "a rotated box is not aligned with the axes"),
                 ("mixup", "boxes cannot be mixed"),
             ):
                 if getattr(config, key) is not None:
                     raise DataError(
-                        f"{key} and boxes do not go together: {why}",
+                        f"{key} is not supported with boxes: {why}",
                         subject="data.augment",
                         hint=f"leave {key} out; flip, crop and changes of colour work",
                     )

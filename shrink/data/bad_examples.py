@@ -56,7 +56,7 @@ def good_rows(
             f"{len(bad)} of {len(every):,} images cannot be decoded, more than "
             f"{config.bad_examples_limit:.2%}: {named}{more}",
             subject=shown(config.path or ""),
-            hint=f"shrink data check {shown(config.path or '')} says why; mend them, or raise "
+            hint=f"shrink data check {shown(config.path or '')} shows why; repair them, or raise "
             "data.bad_examples_limit",
         )
     note = f"skipped {len(bad)} of {len(every):,} images that cannot be decoded: {named}{more}"

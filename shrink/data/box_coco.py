@@ -57,7 +57,7 @@ def _labels(path: Path, content: Mapping[str, Json]) -> dict[int | str, str]:
         own, name = _new_id(row, labels, where), str(_value(row, "name", where))
         if name in labels.values():
             raise DataError(
-                f"the name {name!r} is there twice",
+                f"the name {name!r} occurs twice",
                 subject=where,
                 hint="give the category another name, or its annotations the id of the other",
             )
@@ -86,7 +86,7 @@ def _new_id(row: Mapping[str, Json], taken: Container[int | str], where: str) ->
     """Return a row's id, which no row before it has."""
     value = _value(row, "id", where)
     if value in taken:
-        raise DataError(f"the id {value!r} is there twice", subject=where, hint="give ids once")
+        raise DataError(f"the id {value!r} occurs twice", subject=where, hint="give ids once")
     return value
 
 
@@ -153,7 +153,9 @@ def _number(value: Json, key: str, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         held = "is" if key == "area" else "holds"
         hint = "leave area out for width times height" if key == "area" else None
-        raise DataError(f"{key} {held} {value!r:.60}, which is no number", subject=where, hint=hint)
+        raise DataError(
+            f"{key} {held} {value!r:.60}, which is not a number", subject=where, hint=hint
+        )
     try:
         number = float(value)
     except OverflowError:

@@ -52,7 +52,7 @@ def _listed(path: Path) -> list[str]:
     names = [line.strip() for line in text_of(path).rstrip().splitlines()]
     for number, name in enumerate(names, 1):
         if not name or name in names[: number - 1]:
-            why = f"the name {name!r} is there twice" if name else "the line is empty"
+            why = f"the name {name!r} occurs twice" if name else "the line is empty"
             raise DataError(
                 why, subject=f"{shown(path)}:{number}", hint="the line is the class's number"
             )

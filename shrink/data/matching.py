@@ -94,7 +94,7 @@ def _order(arrays: Sequence[str], wanted: Sequence[Aliases], kind: str) -> tuple
                 f"{aliases[0]} is fed; the {kind}s are {', '.join(names)}, the arrays "
                 f"{', '.join(arrays)}",
                 subject=f"data.{_KEYS[kind]}",
-                hint=f"call every array as its {kind}, in any order, or none, in the model's order",
+                hint=f"name all arrays like the {kind}s, or none and use the model's order",
             )
     pairs = ", ".join(f"{name} to {one}" for name, one in zip(arrays, names, strict=True))
     key = _KEYS[kind]

@@ -137,7 +137,7 @@ def prepared_folder(path: Path) -> Path:
         raise DataError("no such folder", subject=shown(path), hint=_PREPARED_HINT)
     folders = [path] if is_prepared(path) else sorted(_below(path, _DEPTH))
     if not folders:
-        raise DataError("no prepared data set is there", subject=shown(path), hint=_PREPARED_HINT)
+        raise DataError("no prepared data set found", subject=shown(path), hint=_PREPARED_HINT)
     if len(folders) > 1:
         some = ", ".join(shown(folder.relative_to(path)) for folder in folders[:_MOST_SHOWN])
         more = ", ..." if len(folders) > _MOST_SHOWN else ""

@@ -121,9 +121,9 @@ _ADDED = (
     "whether a loss of its own (add_loss) is a sum or a mean over the batch is unknown; it is"
     " taken for a mean, which is exact"
 )
-_RANGES = "its quantization ranges move with every forward pass"
-_STATE = "its state moves with every forward pass"
-_PYTHON = "what its Python code computes of a part of a batch is not known"
+_RANGES = "its quantization ranges are updated in every forward pass"
+_STATE = "its state is updated in every forward pass"
+_PYTHON = "its Python code may depend on how the batch is split"
 
 _QUANTIZED = {"QuantizeWrapper", "QuantizeWrapperV2", "QuantizeLayer"}
 _PRUNED = {"PruneLowMagnitude"}

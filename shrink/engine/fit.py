@@ -238,14 +238,14 @@ def _inexact_because(
         if not known:
             with frozen_statistics(model):
                 mixed = mixes_examples(lambda p: trainer(p, training=True), x, config.precision)
-            why = "the outputs of an example depend on the others of its batch"
+            why = "the outputs of an example depend on other examples of its batch"
             found += [f"{model.name}: {why}"] if mixed else []
         named = setup.objective.user_losses()
         if named and mixes_examples(losses, (x, y), config.precision):
-            why = "the loss of an example depends on the others of its batch"
+            why = "the loss of an example depends on other examples of its batch"
             found.append(f"{', '.join(named)}: {why}")
     except Exception as error:  # layers and losses of one's own raise anything; so does memory
-        why = f"unknown whether an example depends on the others of its batch: {error}"
+        why = f"unknown whether an example depends on other examples of its batch: {error}"
         found.append(f"{model.name}: {' '.join(why.split())[:300]}")
     return tuple(found)
 

@@ -153,8 +153,8 @@ def _crossing_bytes(steps: Sequence[Step], outputs: Sequence[str]) -> list[int]:
 
 
 _NOTHING = (
-    "training.recompute: no part of the model can be computed twice; parts with masks, integers, a"
-    " state or random numbers of their own cannot"
+    "training.recompute: no segment of the model can be recomputed; segments with masks, integers, "
+    "state or random numbers cannot"
 )
 
 

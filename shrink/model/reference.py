@@ -145,8 +145,7 @@ def refuse_idle_trust(trust: Trust, references: Iterable[ModelReference]) -> Non
     flags += ["--custom-objects"] * (trust.custom_objects is not None)
     if flags and all(reference.kind == "tflite" for reference in references):
         raise RecipeError(
-            "it does nothing here: a .tflite file has operators alone, and no layers or functions "
-            "of Python that could be code",
+            "has no effect: .tflite files cannot contain code",
             subject=flags[0],
             hint=f"leave {flags[0]} out",
         )
@@ -221,8 +220,8 @@ def _last_artifact(run: Path) -> ModelReference:
         raise ModelError("the run's last artifact is missing", subject=artifact)
     if files.sha256(artifact) != made[-1][1]:
         raise ModelError(
-            "this is not the file that the run's report speaks of: it was changed since",
+            "the file was changed after the run's report was written",
             subject=artifact,
-            hint="name the file itself to take it as any other model, or run the recipe again",
+            hint="name the file itself to use it like any other model, or run the recipe again",
         )
     return ModelReference(_SUFFIXES[artifact.suffix], artifact)

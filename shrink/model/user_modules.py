@@ -129,7 +129,7 @@ def custom_objects(path: Path | None) -> dict[str, CustomObject]:
     for stored, name in declared_objects(path).items():
         item = getattr(module, name, None)
         if not callable(item):
-            raise ModelError(f"{name} is not there once the file has run", subject=path)
+            raise ModelError(f"{name} is not defined by the file", subject=path)
         objects[stored] = item
     return objects
 

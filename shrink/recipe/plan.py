@@ -323,7 +323,7 @@ class _Builder:
             reference is not None and reference.kind == "tflite"
         ):
             raise ModelError(
-                "a .tflite file cannot be a teacher, which is asked as TensorFlow runs it",
+                "a .tflite file cannot be a teacher, which TensorFlow has to run",
                 subject=reference.path if reference else teacher.step,
                 hint="give the Keras model, or the SavedModel, that it was made from",
             )

@@ -85,7 +85,7 @@ def _kind(look: FirstLook) -> str:
     if look.kind == "boxes":
         return f"boxes of {len(look.class_names)} classes"
     if look.kind == "forecast":
-        return "numbers to come of a time series"
+        return "future values of a time series"
     if look.kind == "reconstruction":
         return "the input itself (an autoencoder)"
     metric = metric_of(look.metric)

@@ -292,8 +292,8 @@ def _warnings(
         )
     if titled.jobs > 1:
         yield (
-            f"{titled.jobs} runs went at a time: latencies that were measured meanwhile are those "
-            "of a busy machine; `--jobs 1 --no-cache` measures them alone"
+            f"{titled.jobs} runs ran in parallel, so their latencies were measured on a busy "
+            "machine; `--jobs 1 --no-cache` measures them alone"
         )
 
 
@@ -309,8 +309,7 @@ def _other_examples(rows: Sequence[ComparedRow]) -> Iterator[str]:
             examples[name] = examples.get(name, frozenset()) | {row.tested_on}
     if any(len(one) > 1 for one in examples.values()):
         yield (
-            "each seed draws test examples of its own from this data: the deviation over seeds "
-            "holds that, too"
+            "each seed splits off other test examples, so the deviation over seeds includes that"
         )
     combinations = {row.combination for row in rows}
     largest = max(examples.values(), key=len, default=frozenset())

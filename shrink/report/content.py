@@ -225,7 +225,7 @@ def caption(report: Report) -> str:
     return f"{metric}{on}; {change_word(metric)} [95 % interval] and ratio against {base}"
 
 
-_TRUSTED = "--trust-model: the model files were loaded without a look at the code they may hold"
+_TRUSTED = "--trust-model: the model files were loaded without scanning them for code"
 
 
 def notes_of(report: Report, *, routine: bool) -> list[tuple[str, str]]:

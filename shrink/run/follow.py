@@ -186,9 +186,9 @@ class Follower:
                 return order
             if silence_s > PATIENCE_S:
                 raise ResourceError(
-                    f"no sign of life of the chief (worker 0) in {silence_s:.0f} s",
+                    f"no heartbeat from the chief (worker 0) for {silence_s:.0f} s",
                     subject="SHRINK_CACHE_DIR",
-                    hint="all workers need the same store on a shared disk, and the same recipe",
+                    hint="all workers need the same cache on a shared disk, and the same recipe",
                 )
             time.sleep(_POLL_S)
 

@@ -159,7 +159,7 @@ def perform(
     refuse_idle_trust(Trust(everything=options.trust_model), _references(plan))
     guard_models(plan, Trust(plan.custom_objects, options.trust_model))
     if options.trust_model:
-        console.warn("--trust-model: the model files are loaded whatever they hold")
+        console.warn("--trust-model: the model files are loaded without scanning them for code")
     place = membership(os.environ)
     if place is not None and not place.is_chief:
         return follow(store.root, place, console)

@@ -77,7 +77,7 @@ class Candidates:
         measures = config.constraints.p50_ms is not None or LATENCY in config.objectives
         if config.latency is not None and not measures:
             raise RecipeError(
-                "the latency that it measures is neither limited nor an objective",
+                "latency is neither limited nor an objective",
                 subject="search.latency.command",
                 hint=f"give --latency 5ms, or {LATENCY} among search.objectives",
             )

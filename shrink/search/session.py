@@ -360,7 +360,7 @@ class Search:
         self.console.say("the baseline, on validation examples")
         folder = self.folder / TRIALS / BASELINE
         late = StageError(
-            "the time was over before the baseline was measured",
+            "the time ran out before the baseline was measured",
             subject="--time",
             hint="allow more: the same command goes on from where this one was",
         )

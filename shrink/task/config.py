@@ -84,7 +84,7 @@ class TaskConfig(Config):
                 check_metric(name)
             key = name if own is None else own.key
             if key in seen:
-                raise ValueError(f"{key} is there twice")
+                raise ValueError(f"{key} is listed twice")
             seen.add(key)
         return names
 

@@ -96,7 +96,7 @@ def _check_config(config: TaskConfig, dataset: Dataset) -> None:
     for key in ("loss", "loss_weights", "from_logits"):
         if getattr(config, key) is not None:
             raise RecipeError(
-                f"task.{key} means nothing beside task.decode",
+                f"task.{key} has no effect with task.decode",
                 subject=f"task.{key}",
                 hint="a detector's loss is task.decode.loss",
             )

@@ -294,7 +294,7 @@ class _Resolver:
                 "probabilities or logits: its last operator is neither, and its values lie between "
                 "0 and 1",
                 subject="task.from_logits",
-                hint=f"say it: task: {{from_logits: {{{name}: false}}}} for probabilities, true "
+                hint=f"set it: task: {{from_logits: {{{name}: false}}}} for probabilities, true "
                 "for logits",
             )
         computed = None if kind is None else described(kind, shapes[index])

@@ -118,7 +118,7 @@ def first_look(job: FirstLookJob, send: Send) -> FirstLook:
     send(Phase("reading the data"))
     image = functools.partial(image_input, job.model)
     stored = open_dataset_for(DataConfig.model_validate(job.data), job.seed, image)
-    send(Phase("looking at the model"))
+    send(Phase("reading the model"))
     look = _looked_at(job.model, stored, TaskConfig.model_validate(job.task))
     send(Phase("quantizing"))
     scheme, content = _quantized(look.source, look.dataset)

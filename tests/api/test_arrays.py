@@ -97,9 +97,9 @@ def test_a_file_is_the_one_that_numpy_writes(tmp_path: Path) -> None:
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a typo": (lambda: {"trian": (X, Y)}, "trian"),
     "no train": (lambda: {"test": (X, Y)}, "splits are train"),
-    "a number": (lambda: 3, "a int is no data"),
+    "a number": (lambda: 3, "a int is not a supported kind of data"),
     "objects": (lambda: (np.array([object()] * 6), Y), "x holds object"),
-    "ragged": (lambda: ([[1], [2, 3]], Y), "x is no array"),
+    "ragged": (lambda: ([[1], [2, 3]], Y), "x is not an array"),
     "triples": (lambda: {"train": (X, Y, Y)}, "no pair"),
     "single examples": (lambda: tf.data.Dataset.from_tensor_slices((X, Y)), "dataset.batch"),
     "one-hot examples": (
@@ -107,7 +107,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         "dataset.batch",
     ),
     "weights": (lambda: tf.data.Dataset.from_tensors((X, Y, Y)), "3 parts"),
-    "no end": (lambda: batches().repeat(), "never ends"),
+    "no end": (lambda: batches().repeat(), "is infinite"),
     "nothing": (lambda: batches().take(0), "is empty"),
     "other shapes": (
         lambda: batches().map(lambda x, y: (x[:, : tf.shape(x)[0] // 2], y)),
@@ -115,7 +115,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "ragged tensors": (
         lambda: tf.data.Dataset.from_tensors((tf.ragged.constant([[1], [2, 3]]), Y)),
-        "examples of x differ|is no array|no dense|x holds",
+        "examples of x differ|is not an array|not dense|x holds",
     ),
 }
 

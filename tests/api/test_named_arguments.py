@@ -35,7 +35,7 @@ def test_data_errors_name_the_argument(
 
 def test_only_evaluate_takes_gates() -> None:
     assert sections_of("evaluate", {"gates": {"accuracy": 0.9}}).gates == {"accuracy": 0.9}
-    with pytest.raises(shrink.ShrinkError, match="a mapping is wanted, not a float"):
+    with pytest.raises(shrink.ShrinkError, match="expected a mapping, not a float"):
         sections_of("evaluate", {"gates": 0.9})
     with pytest.raises(shrink.ShrinkError, match="unknown key 'gates'"):
         sections_of("prune", {"gates": {"accuracy": 0.9}})

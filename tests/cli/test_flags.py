@@ -171,6 +171,6 @@ def test_help_says_what_the_flags_do(tmp_path: Path) -> None:
     told = " ".join(shrink("run", "--help", cwd=tmp_path, store=tmp_path / "store").stdout.split())
     assert "Compute this stage and all after it again" in told
     assert "Stop after this stage." in told
-    assert "Compute every stage again and store it anew." in told
-    assert "Say what would be computed, why, and how long such a stage last took;" in told
-    assert "Write over another recipe's run, or over other files." in told
+    assert "Compute every stage again and replace it in the cache." in told
+    assert "Print what would be computed, why, and how long such a stage last took;" in told
+    assert "Overwrite another recipe's run, or other files." in told

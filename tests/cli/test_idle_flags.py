@@ -183,7 +183,7 @@ def test_every_flag_of_a_command_does_something(
 def test_a_flag_that_would_do_nothing_is_refused_by_its_name(
     words: str, flag: str, outcome: Callable[[Sequence[str]], str]
 ) -> None:
-    assert outcome(words.split()).startswith(f"RecipeError: {flag}: it does nothing here")
+    assert outcome(words.split()).startswith(f"RecipeError: {flag}: has no effect")
 
 
 def test_what_is_about_examples_needs_some(outcome: Callable[[Sequence[str]], str]) -> None:
@@ -206,8 +206,8 @@ def test_a_file_that_is_there_is_overwritten_by_force_alone(
     [
         ("cache --json list", "shrink cache list --json"),
         ("cache --quiet clear", "shrink cache clear --quiet"),
-        ("diff a b --json --markdown", "--markdown: it does nothing beside --json"),
-        ("compare a b --json --markdown", "--markdown: it does nothing beside --json"),
+        ("diff a b --json --markdown", "--markdown: cannot be combined with --json"),
+        ("compare a b --json --markdown", "--markdown: cannot be combined with --json"),
     ],
 )
 def test_flags_that_others_would_hide_are_refused(

@@ -250,5 +250,7 @@ def test_train_keeps_its_result_when_the_model_fails_afterwards() -> None:
     assert record.updates == 3
     assert not record.exact
     (reason,) = record.inexact_because
-    assert reason.startswith("own: unknown whether an example depends on the others of its batch")
+    assert reason.startswith(
+        "own: unknown whether an example depends on other examples of its batch"
+    )
     assert "not eagerly" in reason

@@ -121,7 +121,7 @@ def test_first_recipe_leaves_a_tenth_above_what_was_measured(
     [
         ("masks", ("mean_iou", "pixel_accuracy"), 0, "mean_iou_drop", "a class for each pixel, of"),
         ("clips", ("balanced_accuracy",), 3, "balanced_accuracy_drop", "3 classes of sounds"),
-        ("forecast", ("rmse", "mae", "r2"), 0, "rmse", "numbers to come of a time series"),
+        ("forecast", ("rmse", "mae", "r2"), 0, "rmse", "future values of a time series"),
         ("reconstruction", (), 0, "mean_squared_error", "the input itself"),
     ],
 )
@@ -216,7 +216,7 @@ def test_single_recipe_takes_nothing_of_a_run_for_another_file_in_its_folder(run
     (run / "artifacts" / "00-train.keras").write_bytes(b"somebody else's")
     with pytest.raises(RecipeError, match="no data was named"):
         single_recipe("evaluate", "run/artifacts/00-train.keras", None, [], Sections(), run.parent)
-    with pytest.raises(ModelError, match="not the file that the run's report speaks of"):
+    with pytest.raises(ModelError, match="changed after the run's report was written"):
         single_recipe("evaluate", "run", "digits", [], Sections(), run.parent)
 
 

@@ -93,7 +93,7 @@ def test_followers_board_knows_no_life_of_a_chief_that_ended_before(tmp_path: Pa
 
 def test_follower_gives_up_without_a_chief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow_module, "PATIENCE_S", 0.05)
-    with pytest.raises(ResourceError, match="no sign of life") as caught:
+    with pytest.raises(ResourceError, match="no heartbeat from the chief") as caught:
         Follower(FollowersBoard(tmp_path, 1), OTHER, Console(quiet=True)).follow()
     assert "shared disk" in str(caught.value.hint)
 

@@ -81,7 +81,7 @@ def _listed(path: Path, config: DataConfig) -> FileTable:
     names, values = listed_targets(path, table, targets, config.classes)
     if values.ndim == 1 and len(np.unique(values)) == 1:
         raise DataError(
-            f"all labels are {names[int(values[0])]}: nothing to tell apart",
+            f"all labels are {names[int(values[0])]}; a classifier needs at least two classes",
             subject=path,
             hint="list images of other classes",
         )
@@ -137,7 +137,7 @@ def _in_folders(path: Path, config: DataConfig, kind: FileKind) -> FileTable:
                 )
     if needs_two and len(present) == 1:
         raise DataError(
-            f"a single class, {shown(present[0])!r}: nothing to tell apart",
+            f"a single class, {shown(present[0])!r}; a classifier needs at least two classes",
             subject=root,
             hint="add a folder for each class, or set data.target: input for an autoencoder",
         )

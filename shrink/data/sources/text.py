@@ -211,9 +211,10 @@ def _check_labels(
     trained = np.unique(labels[rows["train"]])
     if len(trained) < 2:
         raise DataError(
-            "all training texts have one label: nothing to tell apart", subject=path,
+            "all training texts have one label; a classifier needs at least two classes",
+            subject=path,
             hint="add texts of another label",
-        )  # fmt: skip
+        )
     others = np.concatenate([labels[rows["validation"]], labels[rows["test"]]])
     unseen = np.setdiff1d(others, trained)
     if unseen.size:

@@ -186,7 +186,7 @@ def check_outputs(expected: Sequence[Shape], model: keras.Model, role: str) -> N
         raise ModelError(
             f"the teacher gives outputs of shape {shown[0]}, the {role} {shown[1]}",
             subject="distill",
-            hint="teacher and student must tell the same classes apart",
+            hint="teacher and student must have the same classes",
         )
 
 

@@ -147,7 +147,9 @@ def test_open_dataset_takes_a_single_class_for_an_autoencoder(tmp_path: Path) ->
 
 
 def test_open_dataset_raises_data_error_when_there_is_a_single_class(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="a single class, 'cat': nothing to tell apart") as caught:
+    with pytest.raises(
+        DataError, match="a single class, 'cat'; a classifier needs at least two classes"
+    ) as caught:
         _open(write_folders(tmp_path, classes=("cat",)))
     assert caught.value.subject == str(tmp_path)
 
