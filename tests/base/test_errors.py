@@ -24,21 +24,8 @@ def test_did_you_mean_finds_the_nearest_word(word: str, expected: str | None) ->
     assert did_you_mean(word, KEYS) == expected
 
 
-def test_did_you_mean_prefers_the_nearer_of_two() -> None:
-    assert did_you_mean("prune", ["tune", "prune-2", "pruned"]) == "pruned"
-
-
 def test_hint_for_asks_when_a_word_is_near() -> None:
     assert hint_for("epoch", KEYS) == "did you mean epochs?"
-
-
-def test_hint_for_lists_the_choice_when_none_is_near() -> None:
-    assert hint_for("xyz", ["b", "a"]) == "choose one of a, b"
-
-
-def test_hint_for_cuts_a_long_list() -> None:
-    hint = hint_for("?", [f"key{index:02}" for index in range(20)])
-    assert hint.endswith("key11 and 8 more")
 
 
 def test_hint_for_is_empty_when_there_is_nothing_to_choose_from() -> None:

@@ -1,4 +1,4 @@
-"""What the planner's benchmarks run in fresh processes: probes, and training of some steps."""
+"""Training of some steps in a fresh process, and how long each takes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Any
 
 import tf_keras as keras
 
-from shrink.base.errors import ResourceError
 from shrink.data.pipeline import training_batches
 from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.plan_training import plan_step
-from shrink.engine.planner import BatchPlan, predict, search
-from shrink.engine.probe import TrainingStep, ZeroExamples
+from shrink.engine.planner import BatchPlan
+from shrink.engine.probe import ZeroExamples
 from shrink.engine.recovery import Retries
 from shrink.engine.small_tensors_watch import SmallTensorsWatch
 from shrink.engine.trainer import build_trainer
@@ -38,27 +36,6 @@ class StepClock(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self.step_s.append(time.perf_counter() - self._began)
-
-
-def predictions(
-    architecture: str, optimizer: str, batch_size: int, sizes: list[int], memory_limit: int | None
-) -> dict[str, Any]:
-    """Return the predicted peak of each micro-batch, from probes of at most half of it."""
-    step = training_step(architecture, optimizer, batch_size, memory_limit)
-    probed = search(step.looped_peak, max(sizes) // 2, None)
-    predicted = {size: predict(probed, size) for size in sizes}
-    return {"predicted": predicted, "probed": probed}
-
-
-def plan(architecture: str, optimizer: str, batch_size: int, memory_limit: int | None) -> Any:
-    """Return the planner's choice for a limit: micro-batch and predicted peak; None if none."""
-    try:
-        chosen = plan_step(
-            training_step(architecture, optimizer, batch_size, memory_limit), memory_limit
-        )
-    except ResourceError:
-        return None
-    return [chosen.micro_batch_size, chosen.predicted_bytes]
 
 
 def train(
@@ -98,15 +75,6 @@ def train(
     recovering = trainer.recovering_step
     undisturbed = recovering is not None and not recovering.events
     return [memory.parts().total, undisturbed]
-
-
-def training_step(
-    architecture: str, optimizer: str, batch_size: int, memory_limit: int | None
-) -> TrainingStep:
-    """Return the training step of one of the architectures, on zeros."""
-    config, devices, model, examples = _setup(architecture, optimizer, batch_size, memory_limit)
-    objective = SupervisedObjective(loss_of(architecture), from_logits=True)
-    return TrainingStep(TrainingSetup(model, objective, config, devices), examples)
 
 
 def _setup(

@@ -59,15 +59,10 @@ def test_run_prints_no_banner(toy: Toy) -> None:
     ("script", "exit_code"),
     [
         ("$SHRINK run toy.yaml --output out | head -1; exit ${PIPESTATUS[0]}", 0),
-        ("$SHRINK run toy.yaml --output out --json | head -c 1; exit ${PIPESTATUS[0]}", 0),
-        ("$SHRINK run toy.yaml --output out >&-", 0),
         ("$SHRINK run toy.yaml --output out <&- >&- 2>&-", 0),
-        ("$SHRINK run toy.yaml --output out 2>/dev/full", 0),
         ("$SHRINK run toy.yaml --output out --set gates.file_bytes=1 >&-", 1),
         ("$SHRINK run toy.yaml --output out > /dev/full", 5),
         ("$SHRINK run toy.yaml --output out --json > /dev/full", 5),
-        ("$SHRINK recipes > /dev/full", 5),
-        ("$SHRINK --help > /dev/full", 5),
         ("$SHRINK run gone.yaml >&- 2>&-", 2),
     ],
 )
@@ -85,9 +80,8 @@ def test_run_survives_its_streams(toy: Toy, script: str, exit_code: int) -> None
     [
         {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
         {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"TERM": "dumb", "COLUMNS": "40"},
     ],
-    ids=["ascii", "no UTF-8 anywhere", "dumb and narrow"],
+    ids=["ascii", "no UTF-8 anywhere"],
 )
 def test_run_survives_its_terminal(toy: Toy, env: dict[str, str]) -> None:
     done = toy.shell("$SHRINK run toy.yaml --output 'größer'", **env)
@@ -107,19 +101,8 @@ def test_run_takes_paths_of_any_name(toy: Toy) -> None:
         assert read_report(toy.folder / f"{name}-out")["passed"] is True
 
 
-def test_quiet_says_nothing_but_the_folder(toy: Toy) -> None:
-    done = shrink(*ARGUMENTS, "--quiet", cwd=toy.folder, store=toy.store)
-    assert done.stdout == "out\n"
-    assert done.stderr == ""
-
-
-def test_run_needs_no_home(toy: Toy) -> None:
-    done = toy.shell("unset HOME; $SHRINK run toy.yaml --output homeless")
-    assert done.returncode == 0, done.stderr
-
-
 def test_run_refuses_a_store_that_cannot_be_written(toy: Toy) -> None:
-    for place in ("/proc/shrink", "/sys/shrink", "toy.yaml"):
+    for place in ("/proc/shrink", "toy.yaml"):
         done = toy.shell(f"SHRINK_CACHE_DIR={place} $SHRINK run toy.yaml --output unstored")
         assert done.returncode == 5
         assert "the cache cannot be written to" in done.stderr
@@ -149,20 +132,6 @@ def test_two_runs_into_one_folder_leave_one_whole_run(toy: Toy) -> None:
     assert [run.returncode for run in runs] == [0, 0], said
     assert read_report(toy.folder / "both")["passed"] is True
     assert contents(toy.folder / "both").keys() == contents(toy.folder / "out").keys()
-
-
-def test_a_full_disk_is_named_and_the_last_run_stays_whole(toy: Toy) -> None:
-    before = contents(toy.folder / "out")
-    # The limit is one on each file: the worker's job is the first that does not fit.
-    done = limited(toy, 200, *ARGUMENTS, "--set", "train.epochs=2")
-    assert done.returncode == 5, done.stderr
-    assert "cannot write: File too large" in done.stderr
-    assert "free some space" in done.stderr
-    after = contents(toy.folder / "out")
-    assert after.get("report.json") in (None, before["report.json"])
-    assert after["artifacts/00-train.keras"] == before["artifacts/00-train.keras"]
-    shrink(*ARGUMENTS, cwd=toy.folder, store=toy.store)
-    assert list((toy.store / "work").iterdir()) == []
 
 
 def test_a_full_disk_in_a_stage_is_a_failed_stage(toy: Toy) -> None:

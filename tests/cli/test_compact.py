@@ -11,14 +11,10 @@ import numpy as np
 import pytest
 
 from shrink.base.files import sha256
-from shrink.cli.compact import lines_of
-from shrink.contract.compaction import MemoryMap, RuntimeEquality, StoredKernels
-from shrink.contract.findings import Rewriting
 from shrink.tflite.interpreter import load
-from shrink.tflite.model import packed, unpacked
 from tests.cli.shell import shrink
 from tests.compact.test_compact import wide
-from tests.compact.toys import Net, chain
+from tests.compact.toys import Net
 from tests.forks import ARENA
 
 SMALL = ("--output", "small.tflite")
@@ -71,43 +67,6 @@ def test_compact_leaves_a_file_that_is_no_record(model: Path) -> None:
     assert (model.parent / "small.tflite").is_file()
 
 
-@pytest.mark.parametrize(
-    ("changed", "line"),
-    [(False, "kernels     all dense: too few zeros"), (True, "runtime     TFLite Micro alone")],
-)
-def test_compact_says_what_became_of_kernels(changed: bool, line: str) -> None:
-    told = Rewriting(
-        path="small.tflite",
-        file_bytes_before=9,
-        file_bytes=8,
-        changed=True,
-        reason="",
-        done=(),
-        new_operators=(),
-        memory_before=MemoryMap(),
-        memory_after=None,
-        borders=(),
-        borders_left=(),
-        target="tflm",
-        macs_before=1,
-        macs_after=1,
-        arena_before=2,
-        arena_after=1,
-        bound_bytes=1,
-        equality=RuntimeEquality(examples=4, runtimes=("TFLite Micro",), distinct=True),
-        decode=StoredKernels(
-            changed=changed,
-            reason="" if changed else "too few zeros",
-            file_bytes_before=9,
-            file_bytes=8,
-            arena_before=1,
-            arena_after=1,
-            layers=(),
-        ),
-    )
-    assert any(one.startswith(line) for one in lines_of(told))
-
-
 def test_compact_leaves_a_run_folder_as_other_verbs_do(model: Path) -> None:
     net = Net((1, 2, 2, 4))
     model.write_bytes(net.file(net.conv(net.input, 4, (1, 1))))
@@ -149,31 +108,6 @@ def test_compact_refuses_flags_that_contradict(model: Path) -> None:
         assert "give one of the two" in done.stderr
         none = run("compact", model, "--max-extra-macs", "nan", *output, model=model, expect=2)
         assert "max_extra_macs" in none.stderr
-
-
-def test_compact_leaves_a_folder_where_it_is(model: Path) -> None:
-    folder = model.parent / "folder.tflite"
-    folder.mkdir()
-    (folder / "notes").write_text("kept")
-    done = run("compact", model, "--output", folder, model=model, expect=2)
-    assert "folder.tflite" in done.stderr
-    assert (folder / "notes").read_text() == "kept"
-
-
-def test_compact_names_what_it_cannot_rewrite(model: Path) -> None:
-    several = unpacked(chain())
-    several.subgraphs = several.subgraphs * 2
-    model.write_bytes(packed(several))
-    done = run("compact", model, *SMALL, model=model, expect=3)
-    assert "2 subgraphs" in done.stderr
-
-
-@pytest.mark.slow  # tests/compact asks the same in process
-def test_compact_says_what_arena_is_possible(model: Path) -> None:
-    model.write_bytes(chain())
-    done = run("compact", model, "--arena-bytes", "1KB", *SMALL, model=model, expect=4)
-    assert "the smallest takes" in done.stderr
-    assert not (model.parent / "small.tflite").exists()
 
 
 BUILDER = """

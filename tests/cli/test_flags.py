@@ -84,12 +84,6 @@ def test_until_only_warns_of_a_gate_on_a_later_stage(finished: FinishedRun, tmp_
     assert report["passed"] is True
 
 
-def test_until_exits_1_when_what_ran_misses_a_gate(finished: FinishedRun, tmp_path: Path) -> None:
-    limit = ("--set", "gates.tflite_bytes={limit: 1KB, stage: train}")
-    run(finished, tmp_path / "out", "--until", "train", *limit, expect=1)
-    assert read_report(tmp_path / "out")["passed"] is False
-
-
 def test_until_leaves_later_stages_unknown_to_the_next_preview(
     finished: FinishedRun, tmp_path: Path
 ) -> None:
@@ -123,18 +117,6 @@ def test_from_and_no_cache_force_the_stages_they_name(
     assert one == {"train": "cached", "distill": "compute"}
 
 
-def test_no_cache_computes_again(finished: FinishedRun, tmp_path: Path) -> None:
-    run(finished, tmp_path / "out", "--no-cache", "--until", "train")
-    assert statuses(tmp_path / "out") == {"train": "done"}
-    before, after = read_report(finished.folder), read_report(tmp_path / "out")
-    assert stage(before, "train")["metrics"] == stage(after, "train")["metrics"]
-
-
-def test_dry_run_writes_no_folder(finished: FinishedRun, tmp_path: Path) -> None:
-    run(finished, tmp_path / "out", "--dry-run")
-    assert not (tmp_path / "out").exists()
-
-
 def test_force_takes_a_folder_of_other_files_and_keeps_them(
     finished: FinishedRun, tmp_path: Path
 ) -> None:
@@ -165,12 +147,3 @@ def test_run_refuses_stages_that_it_cannot_stop_at(
         done = run(finished, tmp_path / "out", *flags, *more, expect=2)
         assert all(word in done.stderr for word in words)
     assert not (tmp_path / "out").exists()
-
-
-def test_help_says_what_the_flags_do(tmp_path: Path) -> None:
-    told = " ".join(shrink("run", "--help", cwd=tmp_path, store=tmp_path / "store").stdout.split())
-    assert "Compute this stage and all after it again" in told
-    assert "Stop after this stage." in told
-    assert "Compute every stage again and replace it in the cache." in told
-    assert "Print what would be computed, why, and how long such a stage last took;" in told
-    assert "Overwrite another recipe's run, or other files." in told

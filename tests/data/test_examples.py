@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from shrink.base.errors import DataError
 from shrink.base.types import Spec
 from shrink.data.arrays import ArrayExamples
-from shrink.data.examples import example_bytes, reading_batch
+from shrink.data.examples import example_bytes
 
 LABEL = Spec((), np.dtype(np.int64))
 
@@ -14,11 +13,6 @@ LABEL = Spec((), np.dtype(np.int64))
 def test_example_bytes_adds_up_any_structure() -> None:
     image = Spec((4, 3, 2), np.dtype(np.uint8))
     assert example_bytes((image, {"a": Spec((5,), np.dtype(np.float32))}), LABEL) == 24 + 20 + 8
-
-
-@pytest.mark.parametrize(("side", "count"), [(1, 512), (1000, 15), (9000, 1), (10**9, 1)])
-def test_reading_batch_is_bounded_by_bytes(side: int, count: int) -> None:
-    assert reading_batch(Spec((side, 1000), np.dtype(np.uint8)), LABEL) == count
 
 
 class _OneBad(ArrayExamples):

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from sklearn.datasets import load_digits
 
-from recipes.data.digit_scenes import COUNTS, SIDE, digit_pools, enlarged, with_masks
-from shrink.data.config import DataConfig
-from shrink.data.opening import open_dataset
-from shrink.recipe.bundle import bundled_root
+from recipes.data.digit_scenes import digit_pools, enlarged, with_masks
 
 HELD = load_digits()
 
@@ -54,19 +50,3 @@ def test_enlarged_is_scipys_bilinear_zoom() -> None:
     at = np.linspace(0, 7, 15)
     expected = map_coordinates(digit, np.meshgrid(at, at, indexing="ij"), order=1)
     np.testing.assert_allclose(enlarged(digit, 15), expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("seed", [0, 7])
-def test_open_dataset_gives_the_same_scenes_whatever_the_seed(seed: int) -> None:
-    path = f"{bundled_root()}/recipes/data/digit_scenes.py:masks"
-    classes = ["background", *map(str, range(10))]
-    section = {"source": "python", "path": path, "classes": classes}
-    dataset = open_dataset(DataConfig.model_validate(section), seed)
-    x, y = dataset.test.arrays(np.arange(8))
-    assert {n: len(getattr(dataset, n)) for n in COUNTS} == COUNTS
-    assert (x.dtype, x.shape, y.dtype, y.shape) == (
-        np.uint8, (8, SIDE, SIDE, 1), np.uint8, (8, SIDE, SIDE),
-    )  # fmt: skip
-    expected = with_masks(HELD.images, HELD.target, digit_pools(1_797)["test"], 8, 2)
-    np.testing.assert_array_equal(x[:8], expected.images)
-    assert dataset.class_names[:2] == ("background", "0")

@@ -216,8 +216,7 @@ def test_run_trains_in_the_largest_micro_batch_that_fits(
 
 
 def test_run_predicts_a_peak_of_the_right_size(planned: tuple[Path, dict[str, Any]]) -> None:
-    # How near it comes is measured by tests/benchmarks/bench_planner.py; on so small a network one
-    # rounded tensor is a sixth of the peak.
+    # On so small a network one rounded tensor is a sixth of the peak.
     memory = planned[1]["memory"]
     ratio = memory["training_peak_predicted_bytes"] / memory["training_peak_bytes"]
     assert 0.5 < ratio < 2

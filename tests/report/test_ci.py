@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from shrink.base.errors import ModelError, Position, RecipeError
+from shrink.base.errors import Position, RecipeError
 from shrink.contract.result import StepResult
 from shrink.report.ci import SUMMARY_BYTES, error_annotations
 from tests.report.plain import (
@@ -63,14 +63,6 @@ def test_render_junit_fails_a_missed_gate_and_skips_one_that_warns() -> None:
     assert skipped.attrib["message"].startswith("warning: 24.0 KB")
 
 
-def test_render_junit_says_which_interval_decided() -> None:
-    stages = [outcome("train", 98, 10, None), outcome("quantize", 60, 10, "train")]
-    _, gates = suites(stages=stages, gates={"accuracy_drop": {"limit": 0.1, "confidence": 0.95}})
-    failure = gates.find(".//failure")
-    assert failure is not None
-    assert "lies beyond 10 points" in failure.attrib["message"]
-
-
 def test_render_junit_reports_a_failed_stage_as_an_error() -> None:
     train, prune, quantize = outcomes()
     error = failure(type="StageError", message="the loss is NaN", hint="lower the rate")
@@ -117,11 +109,6 @@ def test_render_junit_survives_names_that_xml_cannot_hold() -> None:
     assert case.attrib["name"].endswith("\U0001f600")
 
 
-def test_render_junit_is_dated_when_nothing_was_measured() -> None:
-    stages, _ = suites(stages=[replace(outcomes()[0], status="skipped", result=StepResult())])
-    assert stages.attrib["timestamp"] == "1970-01-01T00:00:00"
-
-
 ACTIONS = {"GITHUB_ACTIONS": "true"}
 
 
@@ -161,15 +148,6 @@ def test_publish_warns_where_it_cannot_write(tmp_path: Path) -> None:
     assert warning.startswith(f"GITHUB_OUTPUT: cannot write to {tmp_path}")
 
 
-def test_publish_keeps_the_summary_below_the_limit_of_a_step(tmp_path: Path) -> None:
-    place = tmp_path / "summary"
-    place.write_bytes(b"x" * (SUMMARY_BYTES - 700))
-    publish(report(), Path("out"), {"GITHUB_STEP_SUMMARY": str(place)})
-    text = place.read_bytes()
-    assert SUMMARY_BYTES - 700 < len(text) <= SUMMARY_BYTES
-    assert text.endswith(b"report.md holds all of it.*\n")
-
-
 @pytest.mark.parametrize("room", [-5, 0, 10, 60, 200, 600])
 def test_summary_fits_and_ends_with_a_whole_line(room: int) -> None:
     base = with_result(outcomes()[0], notes=["ü" * 100] * 20)
@@ -188,12 +166,6 @@ def test_output_lines_name_the_result() -> None:
     ]
 
 
-def test_output_lines_are_empty_where_nothing_is_known() -> None:
-    failed = replace(outcomes()[0], status="failed", result=StepResult(), artifact=None)
-    lines = output_lines(report([failed]), Path("out")).splitlines()
-    assert lines == ["passed=false", "outcome=failed", "artifact=", "tflite_bytes=", "accuracy="]
-
-
 def test_output_lines_hold_a_path_that_would_forge_an_output() -> None:
     built = report([replace(outcome("a", 98, 10, None), artifact="x\npassed=true\nend")])
     text = output_lines(built, Path("o"))
@@ -210,11 +182,6 @@ def test_error_annotations_point_into_the_recipe(tmp_path: Path) -> None:
         "unknown key 'epoch'%0A100%25%0Ahint: did you mean epochs?",
         "::error title=shrink,file=r.yaml,line=2,col=1::another",
     ]
-
-
-def test_error_annotations_name_the_subject_without_a_place() -> None:
-    error = ModelError("is damaged", subject="m.h5")
-    assert error_annotations(error, ACTIONS) == ["::error title=shrink::m.h5: is damaged"]
 
 
 def test_annotations_are_for_runners_only() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import math
@@ -14,7 +13,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-from rich.console import Console
 
 from docs.report_schema import compare_schema, compare_schema_text
 from shrink.base.figures import figure_of
@@ -29,7 +27,6 @@ from shrink.contract.slices import Slice, SliceTest, Slicing
 from shrink.report.comparison import (
     comparison_table,
     render_comparison,
-    render_comparison_terminal,
 )
 from shrink.report.comparison_rows import (
     RunToCompare,
@@ -77,14 +74,6 @@ def test_compare_runs_has_a_row_for_each_run_with_its_own_differences() -> None:
     assert change is not None
     assert change.value == pytest.approx(0.95 - 0.98)
     assert found.metric == "accuracy"
-
-
-def test_compare_runs_names_every_branch() -> None:
-    stages = [outcome("train", 98, 100_000, None)]
-    stages += [outcome(name, 90, 10_000, "train", training=False) for name in ("small", "tiny")]
-    made = report_of(report(stages, finals=("small", "tiny")))
-    rows = compare_runs([replace(run("0.3", 9, 9), report=made)], SWEEP).rows
-    assert [row.name for row in rows] == [f"prune.sparsity = 0.3 / {n}" for n in ("small", "tiny")]
 
 
 def test_page_tells_the_worst_outcome_of_a_run_with_branches() -> None:
@@ -151,12 +140,6 @@ def test_front_points_are_those_that_nothing_beats() -> None:
         found = front_points(points, x, y)
         assert {p.name for p in found} == {name for name, beaten in better.items() if not beaten}
         assert all(sign[1] * (b.y - a.y) >= 0 for a, b in itertools.pairwise(found))
-
-
-def test_fronts_begin_with_the_metric_against_the_size() -> None:
-    first = three().fronts[0]
-    assert (first.x, first.y) == ("tflite_bytes", "accuracy")
-    assert first.rows == ("prune.sparsity = 0.5", "prune.sparsity = 0.3")
 
 
 def test_spread_of_is_students_interval() -> None:
@@ -299,22 +282,6 @@ def test_runs_without_repeats_stand_beside_combinations() -> None:
     assert "of single runs on the test examples" in plot.caption
 
 
-def test_a_figure_that_only_single_runs_change_is_drawn() -> None:
-    seeds = [run(f"s{n}", 90, 50_000, combination="c") for n in range(2)]
-    found = compare_runs(
-        [*seeds, run("alone", 90, 40_000)], Comparison(rows=(), title="3 runs", repeat=2)
-    )
-    assert [(f.x, f.y, f.rows) for f in found.fronts[:1]] == [
-        ("tflite_bytes", "accuracy", ("prune.sparsity = alone",))
-    ]
-
-
-def test_comparison_is_read_as_it_was_written() -> None:
-    found = repeated()
-    plain = json.loads(json_text(to_plain(found)))
-    assert to_plain(from_plain(Comparison, plain)) == plain
-
-
 def test_schema_file_is_current_and_accepts_a_comparison() -> None:
     path = Path(__file__).parents[2] / "docs" / "compare.schema.json"
     assert path.read_text("utf-8") == compare_schema_text(), "run `python -m docs.refresh schema`"
@@ -332,25 +299,6 @@ def test_page_closes_its_tags_and_has_no_script() -> None:
     assert not any(value.startswith(("http", "//")) for value in page.values("href"))
     assert "accuracy (%)" in page.text
     assert "TFLite file size (bytes)" in page.text
-
-
-def test_page_draws_the_metric_against_each_cost() -> None:
-    found = three()
-    page = render_comparison(found)["compare.html"]
-    assert [front.y for front in found.fronts] == ["accuracy"] * len(found.fronts)
-    titles = [f"Accuracy against {figure_of(one.x).title}" for one in found.fronts]
-    assert titles[0] == "Accuracy against TFLite file size"
-    assert page.count("<figure>") == len(titles)
-
-
-def test_terminal_shows_settings_whole() -> None:
-    console = Console(file=io.StringIO(), width=100)
-    runs = [run("0.3, training.optimizer.learning_rate = 1e-3", 97, 50_000), run("0.5", 95, 70_000)]
-    render_comparison_terminal(compare_runs(runs, SWEEP), console)
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
-    assert "prune.sparsity = 0.3, training.optimizer.learning_rate = 1e-3" in text
-    assert "On the Pareto front of accuracy against tflite_bytes" in text
 
 
 def sliced(name: str, *changes: tuple[str, float, Verdict]) -> RunToCompare:

@@ -141,62 +141,6 @@ def test_render_html_stays_below_a_megabyte_and_says_what_it_cut() -> None:
     assert "1000 more in report.json" in found.text
 
 
-def _luminance(colour: str) -> float:
-    """Relative luminance, WCAG 2.2."""
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def _contrast(a: str, b: str) -> float:
-    low, high = sorted((_luminance(a), _luminance(b)))
-    return (high + 0.05) / (low + 0.05)
-
-
-@pytest.mark.parametrize("theme", ["light", "dark", "print"])
-def test_style_has_the_contrast_of_aa(full: Page, theme: str) -> None:
-    before_dark, after = full.style.split("@media (prefers-color-scheme: dark)")
-    blocks = {
-        "light": before_dark,
-        "dark": after.split("\n}")[0],
-        "print": after.split("@media print")[1],
-    }
-    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[theme]))
-    assert len(colours) == 14
-    texts = [("text", "bg"), ("muted", "bg"), ("text", "panel"), ("muted", "panel")]
-    texts += [(name, f"{name}-bg") for name in ("pass", "fail", "warn")]
-    texts += [("text", "fail-bg"), ("first", "bg")]
-    for front, back in texts:
-        assert _contrast(colours[front], colours[back]) >= AA_TEXT, (front, back)
-    for front in ("first", "second", "limit"):
-        assert _contrast(colours[front], colours["bg"]) >= AA_GRAPHIC, front
-
-
-def test_contrast_of_black_and_white_is_21() -> None:
-    assert _contrast("#000000", "#ffffff") == pytest.approx(21)
-
-
-def test_render_html_puts_what_most_runs_say_behind_what_this_one_says() -> None:
-    told = [
-        "arena_bytes: measured by TFLite Micro's allocator",
-        "two layers gave `sparse: true` up",
-    ]
-    shown = page([with_result(one, notes=told) for one in outcomes()])
-    assert "<code>sparse: true</code>" in shown.source
-    assert "`" not in shown.source.partition("<main>")[2]
-    places = [shown.source.index(words) for words in ("two layers", "How figures", "measured by")]
-    assert places == sorted(places)
-
-
-def test_render_html_keeps_the_note_of_a_figure_that_is_missing_in_sight() -> None:
-    train, prune, quantize = outcomes()
-    memory = {**quantize.result.memory, "arena_bytes": None}
-    blind = with_result(quantize, memory=memory, notes=["arena_bytes: no kernel for `X` <b>"])
-    shown = page([train, prune, blind])
-    start, rest = shown.source.index(">Notes</h2>"), shown.source.index("How figures were")
-    assert start < shown.source.index("no kernel for <code>X</code> &lt;b&gt;") < rest
-
-
 def sweep(count: int) -> Page:
     ends = [outcome(f"s{n}", 97 - n, 1000 - 50 * n, "train") for n in range(count)]
     return page([outcome("train", 98, 1000, None), *ends], finals=tuple(e.name for e in ends))
@@ -214,43 +158,8 @@ def test_render_html_shows_every_result_and_the_plot_before_them() -> None:
     assert "more:" not in sweep(4).text
 
 
-def test_render_html_says_when_and_of_what_the_report_is() -> None:
-    built = report()
-    assert "Data" not in [data for tag, data in Page(render_html(built)).texts if tag == "h3"]
-    built["data"] = {
-        "source": "npz",
-        "path": "pics.npz",
-        "fingerprint": "ab" * 32,
-        "examples": {"train": 1_200, "validation": None, "test": 100},
-        "classes": ["cat", "dog"],
-    }
-    built["source"] = {"commit": "cd" * 20}
-    for stage in built["stages"]:
-        output = {"name": "y", "loss": "mse", "from_logits": stage["name"] == "train"}
-        stage["details"] = {"task": {"outputs": [output], "metrics": ["mean_absolute_error"]}}
-    shown = Page(render_html(built))
-    for words in (
-        *("shrink report · 2026-01-02", "source npz", "classes cat, dog"),
-        *("examples train 1,200, validation unknown, test 100", "ab" * 32, "cd" * 20),
-        "prune, quantize outputs name y, loss mse",
-        "from_logits no",
-        "metrics mean_absolute_error",
-    ):
-        assert words in shown.text, words
-
-
 @pytest.mark.parametrize("path", ["/elsewhere/a.tflite", "../a.tflite"])
 def test_render_html_links_only_to_what_lies_beside_the_page(path: str) -> None:
     shown = page([outcome("train", 98, 1000, None, artifact=path)], finals=("train",))
     assert set(shown.values("href")) == {"data:,", "#content"}
     assert path in shown.text
-
-
-def test_style_leaves_the_figures_of_a_long_table_in_sight_on_a_phone(full: Page) -> None:
-    narrow = full.style.split("@media screen and (max-width: 52rem)")[1]
-    rule = re.search(r"\.dense th:first-child {([^}]*)}", narrow)
-    assert rule is not None
-    width = re.search(r"max-width: (\d+)vw", rule[1])
-    assert width is not None
-    assert int(width[1]) <= 40
-    assert "white-space: normal" in rule[1]

@@ -98,39 +98,6 @@ def test_memory_map_plots_show_the_peak_of_a_file_that_stayed() -> None:
     assert plot.caption.endswith("; the file is as it was given.")
 
 
-def test_memory_map_plots_keep_the_peak_of_a_thousand_operators() -> None:
-    live = [100] * 1_000
-    live[777] = 9_000
-    after = {**AFTER, "live_bytes": live, "origins": [n % 4 for n in range(1_000)]}
-    (plot,) = memory_map_plots(compacted(memory_before=BEFORE, memory_after=after))
-    found = lines(markup(plot))
-    tallest = max(y for _, y in found["curve val_loss"])
-    assert len(found["curve loss"]) <= 400
-    assert max(y for _, y in found["curve loss"]) == pytest.approx(tallest * 9 / 110, abs=0.02)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        None,
-        {},
-        {"memory_before": {"live_bytes": []}},
-    ],
-)
-def test_memory_map_plots_ignore_what_is_no_map(wrong: Any) -> None:
-    train = with_result(outcomes()[0], details={"compact": wrong})
-    assert memory_map_plots(report([train], finals=("train",))) == []
-
-
-@pytest.mark.parametrize("origins", [[], [0, 99], [-5] * 10, [None] * 10, [3, 2, 1, 0] * 3])
-def test_memory_map_plots_draw_a_map_whose_origins_say_nothing(origins: list[Any]) -> None:
-    after = {**AFTER, "origins": origins, "holders": []}
-    (plot,) = memory_map_plots(compacted(memory_before=BEFORE, memory_after=after))
-    across = [x for x, _ in lines(markup(plot))["curve loss"]]
-    assert across == sorted(across)
-    assert (across[0], across[-1]) == (0, 100)
-
-
 def test_every_report_names_what_holds_the_peak() -> None:
     document = built()
     (plot,) = memory_map_plots(document)

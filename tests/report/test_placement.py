@@ -51,11 +51,6 @@ def test_sentences_of_name_each_reason_once() -> None:
     assert "DRAM" not in found[1]
 
 
-def test_sentences_of_say_where_all_are_taken() -> None:
-    told = from_plain(Placement, {"target": "xnnpack", "by": "LiteRT", "operators": 3})
-    assert sentences_of(told) == ["xnnpack takes all 3 operators, by LiteRT."]
-
-
 def test_every_rendering_shows_what_stays_on_the_cpu() -> None:
     built = placed()
     jsonschema.validate(built, report_schema())

@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree
 
-import pytest
-
-from shrink.base.figures import MEMORY_BARS, PICTURE
+from shrink.base.figures import PICTURE
 from shrink.contract.result import StageOutcome
 from shrink.report.comparison_rows import Point, front_points
 from shrink.report.svg import Plot
@@ -17,7 +15,6 @@ from tests.report.plain import (
     headlines,
     loss_plots,
     markup,
-    other_tradeoffs,
     sensitivity_tables,
     tradeoff_plot,
 )
@@ -88,24 +85,6 @@ def test_tradeoff_plot_takes_what_differs_where_the_files_are_equally_large() ->
     assert texts(plot, "title") == ["nonzero parameters, logarithmic", "accuracy (%)"]
 
 
-def test_tradeoff_plot_has_ticks_on_either_side_of_its_marks() -> None:
-    sizes = {"train": 416_000, "keep75": 311_000, "keep10": 51_000}
-    stages = [sized(name, 98 - n, size) for n, (name, size) in enumerate(sizes.items())]
-    plot = tradeoff_plot(report(stages, finals=("keep75", "keep10")))
-    assert texts(plot, "title")[0] == "TFLite file size (bytes), logarithmic"
-    ticks = [t for t in texts(plot, "tick") if t.endswith("KB")]
-    assert (ticks[0], ticks[-1]) == ("50 KB", "500 KB")
-
-
-def test_tradeoff_plot_draws_the_front_from_its_first_mark_to_its_last() -> None:
-    stages = [sized("train", 98, 400), sized("a", 99, 100), sized("b", 90, 50)]
-    root = drawn(tradeoff_plot(report(stages, finals=("a", "b"))))
-    (front,) = root.iter("polyline")
-    across = [float(point.split(",")[0]) for point in front.attrib["points"].split()]
-    marks = [float(c.attrib["cx"][:-1]) for c in root.iter("circle")]
-    assert (across[0], across[-1]) == (marks[2], marks[1])
-
-
 def test_tradeoff_plot_shows_marks_of_one_size_at_their_true_values() -> None:
     stages = [sized("train", 98, 400), sized("a", 99, 100), sized("b", 99, 100)]
     plot = tradeoff_plot(report(stages, finals=("a", "b")))
@@ -113,13 +92,6 @@ def test_tradeoff_plot_shows_marks_of_one_size_at_their_true_values() -> None:
     places = [(c.attrib["cx"], c.attrib["cy"]) for c in drawn(plot).iter("circle")]
     assert places[1] == places[2]
     assert texts(plot, "label") == ["1", "2, 3"]
-
-
-def test_other_tradeoffs_show_what_else_tells_stages_apart() -> None:
-    assert other_tradeoffs(report()) == []
-    stages = [sized("train", 98, 400, macs=900), sized("a", 97, 100, macs=100)]
-    (plot,) = other_tradeoffs(report(stages, finals=("a",)))
-    assert plot.title == "accuracy against MACs per example"
 
 
 def test_tradeoff_plot_is_left_out_below_two_points() -> None:
@@ -140,26 +112,6 @@ def test_bars_scale_to_the_longest_and_place_a_near_limit() -> None:
     assert device.caption == "Limit 50.0 MB, the tick"
 
 
-def test_bars_say_how_far_a_distant_limit_is() -> None:
-    limited = with_result(outcomes()[0], training={"memory_limit_bytes": 4_100_000_000})
-    device = bar_groups(report([limited]), PICTURE)[0]
-    assert device.caption == "Limit 4.10 GB, 100 times the longest bar"
-    assert [bar.limit_percent for bar in device.bars] == [None, None]
-
-
-def test_bars_mark_what_is_over_its_limit() -> None:
-    limited = with_result(outcomes()[0], training={"memory_limit_bytes": 40_500_000})
-    kinds = [bar.kind for bar in bar_groups(report([limited]), PICTURE)[0].bars]
-    assert kinds == ["measured", "over"]
-
-
-def test_bars_leave_out_what_was_not_measured_or_does_not_differ() -> None:
-    titles = [group.title for group in bar_groups(report(), PICTURE)]
-    assert titles == ["TFLite file size", "Training peak"]
-    assert bar_groups(report(), MEMORY_BARS) == []
-    assert bar_groups(report(outcomes()[:1]), ("tflite_bytes",)) == []
-
-
 def test_loss_plots_draw_a_curve_per_split() -> None:
     history = {"loss": [3.0, 2.0, 1.0], "val_loss": [3.0, None, 2.5], "accuracy": [0, 0, 0]}
     train, _, quantize = outcomes()
@@ -169,16 +121,6 @@ def test_loss_plots_draw_a_curve_per_split() -> None:
     curves = list(ElementTree.fromstring(markup(shown[0])).iter("polyline"))
     assert [c.attrib["class"] for c in curves] == ["curve loss", "curve val_loss"]
     assert [p.split(",")[0] for p in curves[1].attrib["points"].split()] == ["0.00", "100.00"]
-
-
-@pytest.mark.parametrize("history", [{}, {"loss": []}, {"loss": [None]}])
-def test_loss_plots_ignore_a_history_without_numbers(history: dict[str, Any]) -> None:
-    assert loss_plots(report([with_result(outcomes()[0], training={"history": history})])) == []
-
-
-def test_loss_plots_mark_a_single_epoch() -> None:
-    stage = with_result(outcomes()[0], training={"history": {"loss": [0.5]}})
-    assert "<circle" in markup(loss_plots(report([stage]))[0])
 
 
 def test_headlines_say_when_a_loss_is_proven() -> None:
@@ -198,14 +140,6 @@ def test_headlines_say_when_a_result_grew_or_stayed() -> None:
         assert words in headlines(report(stages, finals=("q",)))[0].sentence
 
 
-def test_headlines_compare_every_tile_with_the_baseline() -> None:
-    tiles = {tile.label: (tile.value, tile.before) for tile in headlines(report())[0].tiles}
-    assert tiles["TFLite file size"] == ("7.14x smaller", "14.0 KB instead of 100 KB")
-    assert tiles["Tensor arena"] == ("24.0 KB", "baseline: 24.0 KB")
-    assert tiles["accuracy"] == ("96.00 %", "-2.00 points, baseline: 98.00 %")
-    assert tiles["Training memory"] == ("40.0 MB", "largest of all stages")
-
-
 def test_headlines_tell_what_zeros_saved_where_the_file_stays_as_large() -> None:
     stages = [sparse("train", 98, 300_000, 104_000), sparse("s50", 97, 180_000, 52_000)]
     tiles = {
@@ -214,17 +148,6 @@ def test_headlines_tell_what_zeros_saved_where_the_file_stays_as_large() -> None
     assert tiles["Nonzero parameters"] == ("2x fewer", "52.0 K instead of 104 K")
     assert tiles["Size under gzip -9"] == ("1.67x smaller", "180 KB instead of 300 KB")
     assert "Nonzero parameters" not in {t.label for t in headlines(report())[0].tiles}
-
-
-def test_every_plot_says_what_its_axes_are() -> None:
-    (loss,) = loss_plots(report(outcomes()[:1], finals=("train",)))
-    assert texts(loss, "title") == ["epoch", "loss"]
-
-
-def test_headlines_of_a_baseline_alone_claim_no_change() -> None:
-    (headline,) = headlines(report(outcomes()[:1], finals=("train",)))
-    assert headline.sentence == ""
-    assert headline.tiles[0].before == "the baseline"
 
 
 def sensitivity(*curves: Any) -> list[Any]:
@@ -241,8 +164,3 @@ def test_sensitivity_tables_have_a_row_per_group() -> None:
     assert found.title == "prune: groups"
     assert found.heads == ("layers", "0%", "50%", "90%")
     assert found.rows == (("conv<1>", "1", "1", "1"), ("conv_2", "1", "1.5", "-"))
-
-
-@pytest.mark.parametrize("curve", [{}, {"ratios": [0, 1], "losses": [None, None]}])
-def test_sensitivity_tables_ignore_what_is_no_curve(curve: Any) -> None:
-    assert sensitivity(curve) == []

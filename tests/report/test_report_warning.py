@@ -10,7 +10,6 @@ from tests.report.plain import (
     render_html,
     render_markdown,
     shape_problem,
-    warnings_of,
 )
 
 GUESSING = ReportWarning("baseline-at-chance", "no better than guessing", "check data.normalize")
@@ -54,13 +53,6 @@ def test_renderings_show_warnings_with_stage_and_hint() -> None:
         assert "no better than guessing" in text
         assert "check data.normalize" in text
         assert "the test examples may have been trained on" in text
-
-
-def test_warnings_of_is_empty_for_a_report_of_before() -> None:
-    report = _report()
-    del report["warnings"]
-    assert warnings_of(report) == []
-    assert shape_problem(report) is None
 
 
 def test_shape_problem_names_a_warning_that_is_none() -> None:

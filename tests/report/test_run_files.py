@@ -37,12 +37,6 @@ def test_metadata_tells_what_an_application_needs() -> None:
     assert artifact["metrics"]["accuracy"] == 0.96
 
 
-def test_metadata_of_an_artifact_from_an_older_run_has_nulls() -> None:
-    artifact, *_ = metadata(built(), "ef" * 32)["artifacts"]
-    assert artifact["labels"] is None
-    assert artifact["inputs"] is None
-
-
 def test_metadata_of_a_compacted_artifact_tells_what_firmware_needs() -> None:
     rows = [
         {"name": name, "parameters": 0, "activation_bytes": 0}
@@ -70,15 +64,3 @@ def test_card_has_measured_figures_and_their_origin() -> None:
         *("- prune: sparsity 0.5\n", "- data: source digits", "ef" * 32, "shrink run digits"),
     ):
         assert words in card, words
-
-
-def test_card_leaves_out_what_was_not_measured() -> None:
-    train, prune, quantize = outcomes()
-    unknown = {**quantize.result.memory, "arena_bytes": None}
-    found = report([train, prune, with_result(quantize, memory=unknown)])
-    assert "arena" not in render_card(found, "").partition("### Notes")[0]
-    assert "Nothing is known." in render_card(found, "")
-
-
-def test_card_of_a_run_without_a_result_says_so() -> None:
-    assert "The run has no result." in render_card(report([], finals=()), "")

@@ -11,7 +11,6 @@ from rich.console import Console
 from shrink.contract.codec import to_plain
 from shrink.contract.report_file import report_of
 from shrink.contract.result import StageOutcome
-from shrink.report.sections import cut
 from shrink.report.tables import output_tables
 from tests.report.page import Page
 from tests.report.plain import (
@@ -22,7 +21,6 @@ from tests.report.plain import (
     render_html,
     render_markdown,
     render_report,
-    timeline_plots,
 )
 from tests.report.toys import outcome, outcomes, report, with_result
 
@@ -52,14 +50,6 @@ def test_control_tables_show_alone_taught_teacher_and_difference() -> None:
         ("teacher", "83.19 %", "-"),
         ("difference", "+5.29 [+3.90, +6.70]", "-0.25 [-, -]"),
     )
-
-
-def test_page_shows_the_table() -> None:
-    train, *rest = outcomes()
-    page = render_html(report([with_result(train, details={"control": CONTROL}), *rest]))
-    assert "Effect of the teacher" in page
-    assert "+5.29 [+3.90, +6.70]" in page
-    assert "Effect of the teacher" not in render_html(report())
 
 
 def test_metrics_of_each_output_stand_in_page_text_and_terminal() -> None:
@@ -129,12 +119,6 @@ def test_layer_tables_lead_from_the_baseline_to_the_stage() -> None:
     assert rows["conv2 (Conv2D)"] == ("removed", "-", "-", "-")
 
 
-def test_layer_tables_show_the_baseline_where_it_is_all_there_is() -> None:
-    train = with_result(outcomes()[0], details={"layers": [layer("conv0", 10, None)]})
-    (table,) = layer_tables(report([train], finals=("train",)))
-    assert table.rows == (("conv0 (Conv2D)", "10", "100", "40 B", "-"),)
-
-
 def test_operator_tables_tell_types_and_error() -> None:
     (table,) = operator_tables(built())
     assert table.rows[0] == (
@@ -146,29 +130,6 @@ def test_operator_tables_tell_types_and_error() -> None:
     assert "2 operators, 2 of them on integers, 1 conversions" in sentence
     assert "Float islands: ELU. Custom operators: none." in sentence
     assert sentence.endswith("The least signal to noise is 39.0 dB, at 2 conv1.")
-
-
-def test_tables_are_cut_with_a_word_about_it() -> None:
-    (table,) = cut(layer_tables(built(layers=50)), 10)
-    assert len(table.rows) == 10
-    assert "The first 10 of 50 rows; all in report.json." in table.caption
-
-
-def test_timeline_plots_tell_the_highest_point() -> None:
-    device, process = timeline_plots(built())
-    assert device.title == "train, device"
-    assert device.caption == "At most 30.0 MB, over 3 updates."
-    assert process.caption == "At most 650 MB, over 3 updates."
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [{}, {"update": [1, 2]}, {"update": [2, 1], "device_bytes": [1, 2]}],
-)
-def test_timeline_plots_leave_out_what_is_no_timeline(columns: Any) -> None:
-    train = outcomes()[0]
-    training = to_plain(train.result.training) | {"memory_timeline": columns}
-    assert timeline_plots(report([with_result(train, training=training)], finals=())) == []
 
 
 def test_page_holds_every_table_and_stays_valid() -> None:

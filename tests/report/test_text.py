@@ -13,7 +13,7 @@ from rich.console import Console
 
 from shrink.base.intervals import wilson_limits
 from shrink.contract.result import StepResult
-from shrink.report.page import Page, Section, Table, escape, fitting, printable, to_markdown
+from shrink.report.page import escape, printable
 from tests.report.plain import render_markdown, render_report
 from tests.report.toys import failure, outcomes, report, with_result
 
@@ -57,12 +57,6 @@ def test_render_report_shows_the_size_of_the_int8_file_that_a_budget_was_of() ->
     assert "int8" not in shown(report())
 
 
-def test_render_report_names_the_columns_that_do_not_fit() -> None:
-    text = shown(report(), 60)
-    assert "more in report.html: arena" in text
-    assert "more in report.html" not in shown(report(), 200)
-
-
 def test_render_report_shows_points_against_the_baseline_with_their_interval() -> None:
     train, _, quantize = shown(report()).splitlines()[3:6]
     assert "98.00 %" in train
@@ -86,45 +80,10 @@ def test_render_report_marks_gates_without_colour_the_missed_first() -> None:
     assert "\x1b" not in text
 
 
-def test_render_report_prints_whole_numbers_when_rounded_ones_are_equal() -> None:
-    assert "14,000 > 13,999" in shown(report(gates=GATES))
-
-
-def test_render_report_says_that_the_interval_decided() -> None:
-    text = shown(report(gates=GATES), 200)
-    assert "2.00 points, 95 % [-2.28, 7.24] reaches 1 point" in text
-    lax = {"accuracy_drop": {"limit": 0.09, "confidence": 0.95}}
-    assert "2.00 points, 95 % [-2.28, 7.24] lies within 9 points" in shown(report(gates=lax), 200)
-
-
-def test_render_report_says_in_the_first_line_how_the_run_ended() -> None:
-    assert shown(report()).startswith("digits: FINISHED, no gates\n")
-    assert shown(report(gates={"loss": 1})).startswith("digits: PASSED\n")
-    first, second = shown(report(gates=GATES), 200).splitlines()[:2]
-    assert first == "digits: FAILED: 1 of 4 gates missed: arena_bytes"
-    assert second.startswith("Gate arena_bytes of quantize missed: 24.0 KB > 20.0 KB.")
-
-
 def test_render_report_ends_with_the_artifacts_path() -> None:
     folder = Path("runs") / ("long" * 30)
     last = shown(report(), 60, folder).splitlines()[-1]
     assert last == str(folder / "artifacts/02-quantize.tflite")
-
-
-def test_render_report_says_a_shared_note_once() -> None:
-    stages = [with_result(stage, notes=["arena from the plan"]) for stage in outcomes()]
-    text = shown(report(stages), 100)
-    assert text.count("arena from the plan") == 1
-    assert "train, prune, quantize: arena from the plan" in text
-
-
-def test_render_report_groups_skipped_layers_by_reason() -> None:
-    train, prune, quantize = outcomes()
-    skipped = [{"layer": f"conv{i}", "reason": "one channel"} for i in range(6)]
-    skipped.append({"layer": "head", "reason": "it is the output"})
-    text = shown(report([train, with_result(prune, skipped=skipped), quantize]))
-    assert "prune: conv0, conv1, conv2, conv3 and 2 more: one channel" in text
-    assert "prune: head: it is the output" in text
 
 
 def test_render_report_shows_the_error_when_a_stage_failed() -> None:
@@ -139,20 +98,11 @@ def test_render_report_shows_the_error_when_a_stage_failed() -> None:
     assert text.splitlines()[-1] == "so far: artifacts/train.keras"
 
 
-def test_render_report_tells_where_cached_figures_come_from() -> None:
-    stages = [replace(stage, status="cached") for stage in outcomes()]
-    assert "train, prune, quantize: measured 2026-01-02T03:04:05Z on bench" in shown(report(stages))
-
-
 def test_render_report_shows_other_metrics_when_there_is_no_accuracy() -> None:
     stages = [with_result(s, metrics={"mean_squared_error": 0.25}) for s in outcomes()]
     text = shown(report(stages))
     assert "mean_squared_error" in text
     assert "0.25" in text
-
-
-def test_render_report_survives_a_run_without_stages() -> None:
-    assert shown(report([], finals=())) == "digits: FINISHED, no gates\n\n"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
@@ -168,39 +118,8 @@ def test_render_report_writes_to_any_encoding(encoding: str) -> None:
     assert ("図" in text) == (encoding == "utf-8")
 
 
-def test_render_report_uses_no_colour_when_no_color_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    stream = io.StringIO()
-    render_report(report(gates=GATES), Console(file=stream, width=80, force_terminal=True))
-    assert "\x1b[3" not in stream.getvalue()
-    assert "\x1b[1;3" not in stream.getvalue()
-
-
-def test_render_report_shortens_long_stage_names() -> None:
-    train, *_ = outcomes()
-    stage = replace(train, name="a" * 64)
-    text = shown(report([stage], finals=("a" * 64,), baseline="a" * 64), 60)
-    assert f"\n{'a' * 17}... " in text
-
-
 def test_printable_replaces_controls_and_what_the_encoding_lacks() -> None:
     assert printable("a\tb\x1b[0m\u202eé", "ascii") == "a b?[0m??"
-
-
-@pytest.mark.parametrize(
-    ("width", "expected"), [(14, (3, 2)), (13, (3, 1)), (12, (3, 1)), (11, (2, 2)), (3, (1, 1))]
-)
-def test_fitting_narrows_the_gap_before_it_drops_a_column(
-    width: int, expected: tuple[int, int]
-) -> None:
-    assert fitting([4, 4, 2], width) == expected
-
-
-def test_render_report_says_that_training_and_inference_are_memory() -> None:
-    wide = shown(report(), 160)
-    assert "ratio against train; training and inference: peak memory" in wide
-    heads = next(line for line in wide.splitlines() if line.startswith("stage"))
-    assert {"MACs", "parameters", "training", "inference"} < set(heads.split())
 
 
 HOSTILE = "a|b `c` <script>x</script> @octocat [l](http://e) *b* _i_ #12 \x1b[0m\nnext"
@@ -225,30 +144,6 @@ HOSTILE = "a|b `c` <script>x</script> @octocat [l](http://e) *b* _i_ #12 \x1b[0m
 )
 def test_escape_leaves_nothing_for_github_to_act_on(text: str, expected: str) -> None:
     assert escape(text) == expected
-
-
-def test_table_escapes_cells() -> None:
-    sections = (Section("", (Table(("h", "n"), (("a|b", "-1"),)),)),)
-    text = to_markdown(Page("", "", "done", "neutral", sections))
-    assert text == "**done**\n\n| h | n |\n| --- | ---: |\n| a\\|b | -1 |\n"
-
-
-def test_render_markdown_begins_with_what_got_smaller_and_what_it_cost() -> None:
-    lines = render_markdown(report()).splitlines()
-    assert lines[0] == "# digits: FINISHED, no gates"
-    assert lines[2].startswith(
-        "Stage quantize is 7.14 times smaller than train: 14.0 KB instead of"
-    )
-
-
-def test_render_markdown_has_the_terminals_content_and_the_environment() -> None:
-    text = render_markdown(report(gates={"accuracy_drop": 0.02, "arena_bytes": "20KB"}))
-    assert text.startswith("# digits: FAILED: 1 of 2 gates missed: arena\\_bytes\n")
-    assert "| FAIL | arena\\_bytes | 24.0 KB &gt; 20.0 KB | quantize |" in text
-    assert "-2.00 \\[-7.2, +2.3\\]" in text
-    assert "- artifacts/02-quantize.tflite" in text
-    assert "- tensorflow: 2.21" in text
-    assert "- devices: CPU:0" in text
 
 
 def test_render_markdown_keeps_every_row_as_wide_as_its_head_when_text_is_hostile() -> None:
@@ -280,10 +175,3 @@ def test_render_markdown_escapes_every_text_from_outside() -> None:
     assert "<script>" not in text
     assert not re.search(r"(?<!\\)`", text)
     assert "\nnext" not in text
-
-
-def test_render_markdown_is_short_when_there_is_nothing_to_say() -> None:
-    text = render_markdown(report([], finals=()))
-    assert "## Notes" not in text
-    assert "## Gates" not in text
-    assert "| stage" not in text

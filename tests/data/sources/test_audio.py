@@ -10,7 +10,6 @@ import pytest
 from scipy.io import wavfile
 from scipy.signal import resample_poly
 
-from recipes.data.tones import CLASSES, synthesise
 from shrink.base.errors import DataError
 from shrink.data.audio_config import AudioConfig
 from shrink.data.config import DataConfig
@@ -139,17 +138,3 @@ def test_fingerprint_follows_names_and_contents_not_settings(clips: Path) -> Non
     assert fingerprint(configured(clips, bands=5)) == before
     wavfile.write(clips / "no" / "00.wav", RATE, samples(99))
     assert fingerprint(configured(clips)) != before
-
-
-def test_synthesise_gives_each_kind_and_rising_keywords() -> None:
-    made = synthesise(20, 8_000, 1.0, 5)
-    assert np.bincount(made.labels).tolist() == [4] * len(CLASSES)
-    np.testing.assert_array_equal(made.samples * 2**15, np.round(made.samples * 2**15))
-    np.testing.assert_array_equal(made.samples, synthesise(20, 8_000, 1.0, 5).samples)
-    config = AudioConfig(sample_rate=8_000, bands=64, low_hz=200, high_hz=2_000, window_ms=60)
-    keywords = made.samples[made.labels == CLASSES.index("keyword")]
-    loudest = features(keywords, config)[..., 0]
-    for clip in loudest:
-        heard = clip.max(axis=1) > clip.max() - 2.0
-        bands = clip[heard].argmax(axis=1)
-        assert bands[-1] > bands[len(bands) // 2] > bands[0]

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.io import wavfile
-from sklearn.metrics import roc_auc_score
 
-from recipes.data.machine import COUNTS, FAULTS, NORMAL, synthesise
+from recipes.data.machine import FAULTS, NORMAL, synthesise
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
 from shrink.data.slices import slicings_of
 from shrink.recipe.bundle import bundled_root
@@ -28,11 +26,6 @@ def configured(**settings: Any) -> DataConfig:
     path = f"{bundled_root()}/recipes/data/machine.py:examples"
     section = {"source": "python", "path": path, "target": "input", "audio": AUDIO, **settings}
     return DataConfig.model_validate(section)
-
-
-def rows(dataset: Dataset, split: str) -> np.ndarray:
-    part = getattr(dataset, split)
-    return np.asarray(part.arrays(np.arange(len(part)))[0])
 
 
 def test_synthesise_is_decided_by_the_seed_and_has_faults_in_turn() -> None:
@@ -56,21 +49,6 @@ def test_slicings_say_which_test_sounds_are_normal() -> None:
         open_dataset(configured(slices=["fault"]), seed=0), "train", configured(slices=["fault"])
     )
     assert train.names == (NORMAL,)
-
-
-def test_faults_are_what_principal_components_of_normal_sounds_cannot_say() -> None:
-    config = configured(slices=["condition"])
-    dataset = open_dataset(config, seed=0)
-    train, test = rows(dataset, "train"), rows(dataset, "test")
-    assert {split: len(getattr(dataset, split)) for split in COUNTS} == COUNTS
-    assert train.shape == (1_500, 256)
-    mean = train.mean(axis=0)
-    axes = np.linalg.svd(train - mean, full_matrices=False)[2][:8]
-    centred = test - mean
-    error = np.square(centred - centred @ axes.T @ axes).mean(axis=1)
-    (condition,) = slicings_of(dataset, "test", config)
-    faulty = np.array(condition.labels) == "faulty"
-    assert 0.85 < roc_auc_score(faulty, error) < 0.99
 
 
 def test_open_dataset_refuses_a_label_that_is_not_there_and_unknown_columns() -> None:

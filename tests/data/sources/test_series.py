@@ -15,7 +15,6 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
 from shrink.data.windows import splits_by_time, stretches
-from shrink.recipe.bundle import bundled_root
 
 ROWS, WINDOW, HORIZON = 100, 6, 2
 SERIES: dict[str, Any] = {"window": WINDOW, "horizon": HORIZON}
@@ -173,10 +172,3 @@ def test_season_repeats_by_the_day_and_the_week() -> None:
     by_hour = [np.mean(centred[lag:] * centred[:-lag]) / centred.var() for lag in (12, 24, 84, 168)]
     assert by_hour[1] > 0.6 > 0.2 > by_hour[0]
     assert by_hour[3] > max(by_hour[0], by_hour[2])
-
-
-def test_open_dataset_of_the_bundled_series_gives_windows_of_what_is_synthesised() -> None:
-    path = bundled_root() / "recipes" / "data" / "season.csv"
-    x, y = pairs(opened(path, {"window": 24, "horizon": 1}).train)
-    np.testing.assert_array_equal(x[7, :, 0], season()[7:31, 0])
-    np.testing.assert_array_equal(y[7], season()[31])

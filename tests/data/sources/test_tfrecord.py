@@ -17,7 +17,6 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
-from shrink.data.shards import is_record_name
 
 X = np.random.default_rng(0).integers(0, 256, (30, 4, 3, 1), np.uint8)
 Y = np.arange(30) % 3
@@ -79,17 +78,6 @@ def test_open_dataset_reads_every_shard(tmp_path: Path) -> None:
     _check_same(_all(_open(tmp_path / "data" / "part-*.tfrecord")))
 
 
-def test_open_dataset_takes_parts_from_names(tmp_path: Path) -> None:
-    _write(tmp_path / "data" / "train-0.tfrecord", range(20))
-    _write(tmp_path / "data" / "test-0.tfrecord", range(20, 30))
-    test = _open(tmp_path / "data").test
-    x, y = test.arrays(np.arange(10))
-    np.testing.assert_array_equal(x, X[20:])
-    np.testing.assert_array_equal(y, Y[20:])
-    (fed,) = evaluation_batches(test, 20).as_numpy_iterator()
-    np.testing.assert_array_equal(fed[0], x)
-
-
 @pytest.mark.parametrize(
     ("names", "pattern"),
     [
@@ -109,11 +97,6 @@ def test_names_decide_splits_in_folders_and_patterns(
     _write(tmp_path / "data" / names[1], range(20, 30))
     test = _open(tmp_path / "data" / pattern if by_pattern else tmp_path / "data").test
     np.testing.assert_array_equal(test.arrays(np.arange(len(test)))[0], X[20:])
-
-
-def test_other_files_of_a_folder_are_no_records() -> None:
-    names = ["model.data-00000-of-00001", "a.tfrecipe", "shrink-data.json", "2020-of-2021.csv"]
-    assert [name for name in names if is_record_name(name)] == []
 
 
 def test_a_pattern_of_one_split_is_divided(tmp_path: Path) -> None:
