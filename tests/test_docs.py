@@ -32,6 +32,7 @@ from shrink.recipe.search_config import SearchConfig
 from shrink.report.config import parse_gates
 from shrink.task.config import TaskConfig
 from tests.cli.shell import shrink
+from tests.forks import ARENA
 from tests.report.toys import report
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -103,7 +104,7 @@ def with_models(folder: Path) -> Path:
             warnings.simplefilter("ignore")  # of a format that people have, none the less
             keras.Model(inputs, outputs).save(folder / "model.h5")
     shutil.rmtree(folder / "runs" / "digits")
-    run = functools.partial(shrink, cwd=folder, store=folder / "store")
+    run = functools.partial(shrink, cwd=folder, store=folder / "store", measured=[ARENA])
     run("run", "recipes/digits.yaml", "--output", "runs/digits")
     run("quantize", "model.h5", "--data", "pictures/", "--output", "model.tflite")
     return folder
@@ -114,7 +115,7 @@ def with_models(folder: Path) -> Path:
 def test_heavy_commands_run(line: str, with_models: Path) -> None:
     program, *words = shlex.split(line)
     assert program == "shrink"
-    shrink(*words, cwd=with_models, store=with_models / "store")
+    shrink(*words, cwd=with_models, store=with_models / "store", measured=[ARENA])
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

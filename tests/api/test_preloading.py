@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -62,17 +61,6 @@ def test_a_process_that_there_is_stays(started: list[_Stand]) -> None:
     assert [one.open for one in started] == [True]
     held: object = process._Held.process
     assert held is started[0]
-
-
-def test_calls_in_other_threads_start_none(started: list[_Stand]) -> None:
-    def call() -> None:
-        with working():
-            pass
-
-    thread = threading.Thread(target=call)
-    thread.start()
-    thread.join()
-    assert started == []
 
 
 _CALL = """

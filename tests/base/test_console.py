@@ -5,14 +5,13 @@ from __future__ import annotations
 import io
 import re
 import sys
-from dataclasses import replace
 
 import pytest
 from rich.console import Console as RichConsole
 
-from shrink.base.console import Console, describe_progress
+from shrink.base.console import Console
 from shrink.base.progress import Phase, Progress, Share
-from shrink.base.progress_line import ProgressLine, duration
+from shrink.base.progress_line import ProgressLine
 
 WIDTHS = (60, 80, 100, 160)
 
@@ -66,22 +65,6 @@ def test_a_line_has_stage_bar_part_metrics_and_time(width: int) -> None:
     assert "measuring 1,000/2,000" in drawn(line, stream)[0] or width == 60
 
 
-def test_hours_take_no_more_columns_than_minutes() -> None:
-    times = {17: "0:17", 3599: "59:59", 3900: "1h05", 86_340: "23h59", 400_000: "4d"}
-    assert {seconds: duration(seconds) for seconds in times} == times
-
-
-def test_a_line_above_the_progress_is_drawn_as_it_is_now() -> None:
-    said, stream = ["search, 0:59 left: " + "x" * 200], io.StringIO()
-    console = RichConsole(file=stream, width=80, force_terminal=True, color_system=None)
-    line = ProgressLine(console, "[2/4] distill", above=lambda: said[-1])
-    assert len(drawn(line, stream)[0]) == 80
-    said.append("search, 0:58 left: no trial yet")
-    above, below = drawn(line, stream)
-    assert above.rstrip() == said[1]
-    assert below.startswith("[2/4] distill")
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 def test_console_draws_one_line_and_takes_it_away(
     width: int, monkeypatch: pytest.MonkeyPatch
@@ -116,11 +99,3 @@ def test_console_says_a_line_per_epoch_without_a_terminal(
     assert told[0] == "[1/1] train"
     assert len(told) == 2
     assert told[1].startswith("  [1/1] train: epoch 1/200  loss 1.5  accuracy 0.5")
-
-
-def test_describe_progress_tells_a_loss_once() -> None:
-    metrics = {"loss": 0.01464, "mean_squared_error": 0.01464, "accuracy": 0.01464}
-    told = describe_progress(replace(epoch(1), metrics=metrics))
-    assert told == "epoch 1/200  loss 0.01464  accuracy 0.01464  4,000 examples/s"
-    metrics = {"loss": 0.5, "mean_squared_error": 0.4}
-    assert "mean_squared_error 0.4" in describe_progress(replace(epoch(1), metrics=metrics))

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from shrink.base import files
-from shrink.base import forkserver as preloaded
 from shrink.base.child import Child
 from shrink.base.forkserver import Preloaded
 
@@ -138,15 +137,6 @@ def test_what_is_read_at_import_must_be_the_same(
     assert is_fork(environment, toy)
 
 
-def test_children_are_fresh_where_the_process_has_gone(
-    environment: dict[str, str], toy: Preloaded
-) -> None:
-    assert is_fork(environment, toy)
-    toy._process.kill()
-    toy._process.wait()
-    assert not is_fork(environment, toy)
-
-
 def test_a_fork_dies_with_the_process_that_forked_it(
     environment: dict[str, str], toy: Preloaded
 ) -> None:
@@ -219,13 +209,3 @@ def test_a_child_that_is_left_is_killed(environment: dict[str, str], toy: Preloa
     os.close(output)
     wait_until_gone(child.pid)
     assert is_fork(environment, toy)
-
-
-def test_switched_off_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SHRINK_PRELOAD", raising=False)
-    monkeypatch.setattr(preloaded, "gpu_device", lambda: "")
-    assert preloaded.switched_off() == ""
-    monkeypatch.setattr(preloaded, "gpu_device", lambda: "/dev/nvidia0")
-    assert "/dev/nvidia0" in preloaded.switched_off()
-    monkeypatch.setenv("SHRINK_PRELOAD", "0")
-    assert preloaded.switched_off() == "SHRINK_PRELOAD is 0"

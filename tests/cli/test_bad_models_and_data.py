@@ -97,7 +97,7 @@ def test_a_lambda_layer_is_refused_before_it_runs(tmp_path: Path, ending: str) -
     if ending == ".h5":
         write_toy(tmp_path)
         arguments = ("evaluate", path.name, "--data", "toy.npz", "--output", "out")
-        done = shrink(*arguments, cwd=tmp_path, store=tmp_path / "store", expect=3, fresh=True)
+        done = shrink(*arguments, cwd=tmp_path, store=tmp_path / "store", expect=3)
         assert "model.h5: refused: a Lambda carries code" in done.stderr
         assert not Path(canary).exists()
         report = read_report(tmp_path / "out")
@@ -145,7 +145,7 @@ def test_a_lost_loss_fails_its_stage_and_skips_the_rest(tmp_path: Path) -> None:
     optimizer = "training: {optimizer: {name: sgd, learning_rate: 1e20}, "
     write_toy(tmp_path, RECIPE.replace("training: {", optimizer) + "  - quantize\n")
     arguments = ("run", "toy.yaml", "--output", "out")
-    done = shrink(*arguments, cwd=tmp_path, store=tmp_path / "store", expect=4, fresh=True)
+    done = shrink(*arguments, cwd=tmp_path, store=tmp_path / "store", expect=4)
     assert "error: train: the loss is " in done.stderr
     assert "epoch 1" in done.stderr
     assert "learning_rate" in done.stderr

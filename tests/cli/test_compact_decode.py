@@ -52,6 +52,7 @@ def in_micro(content: bytes) -> list[bytes]:
     return found
 
 
+@pytest.mark.slow  # tests/compact/test_decode.py does it in process
 def test_a_recipe_stores_kernels_and_its_gates_judge_the_stored_file(tmp_path: Path) -> None:
     (tmp_path / "dense.py").write_text(BUILDER)
     (tmp_path / "stored.yaml").write_text(RECIPE)

@@ -46,7 +46,7 @@ def test_flags_of_other_tools_are_told_what_is_meant(
     assert told in done.stderr
 
 
-@pytest.mark.parametrize("verb", ["run", "prune"])
+@pytest.mark.parametrize("verb", ["search", "prune"])
 def test_help_lists_few_flags_and_help_all_every_one(verb: str, tmp_path: Path) -> None:
     told = [
         shrink(verb, flag, cwd=tmp_path, store=tmp_path).stdout for flag in ("--help", "--help-all")

@@ -251,7 +251,11 @@ def record(folder: Path) -> dict[str, Any]:
     return entry
 
 
-@pytest.mark.parametrize("name", SECTIONS)
+OFTEN = ("images", "csv", "series", "text")
+NAMES = [n if n in OFTEN else pytest.param(n, marks=pytest.mark.slow) for n in SECTIONS]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_naming_the_runs_own_data_again_changes_nothing(root: Path, name: str) -> None:
     trained(root, name)
     path = SECTIONS[name][1] or "digits"

@@ -72,16 +72,3 @@ def test_sweeps_and_comparisons_refuse(
     done = shrink(*words, cwd=tmp_path, store=tmp_path / "store", expect=code)
     assert told in done.stderr
     assert not (tmp_path / "runs").exists()
-
-
-def test_dry_run_lists_combinations_and_what_they_share(tmp_path: Path) -> None:
-    write_toy(tmp_path, RECIPE + "matrix: {prune.sparsity: [0.3, 0.60]}\n")
-    words = ("run", "toy.yaml", "--dry-run", "--json")
-    done = shrink(*words, cwd=tmp_path, store=tmp_path / "store")
-    first, second = json.loads(done.stdout)
-    assert (first["settings"], second["settings"]) == (
-        {"prune.sparsity": "0.3"},
-        {"prune.sparsity": "0.6"},
-    )
-    assert [stage["status"] for stage in second["stages"]] == ["shared", "compute"]
-    assert second["folder"] == "runs/toy/prune.sparsity=0.6"

@@ -55,7 +55,6 @@ def shrink(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     "words",
     [
         ["inspect", "model.tflite"],
-        ["compact", "model.tflite", "--output", "small.tflite"],
         ["bench", "model.tflite"],
         ["export", "model.tflite", "--format", "cc-array", "--output", "firmware"],
         ["diff", "a", "b"],
@@ -103,15 +102,9 @@ def write_data(folder: Path, kind: str) -> tuple[str, tuple[int, ...]]:
     x, y = bright_halves(60)
     y[[41, 46, 58]] = 1 - y[[41, 46, 58]]
     if kind == "npz":
-        np.savez(folder / "x.npz", x_train=x[:40], y_train=y[:40], x_test=x[40:], y_test=y[40:])
+        # A training example of each class is enough where nothing trains.
+        np.savez(folder / "x.npz", x_train=x[:10], y_train=y[:10], x_test=x[40:], y_test=y[40:])
         return "x.npz", (64,)
-    if kind == "csv":
-        lines = [f"{','.join(f'c{i}' for i in range(64))},label,split"]
-        for row, (values, label) in enumerate(zip(x, y, strict=True)):
-            split = "train" if row < 40 else "test"
-            lines.append(f"{','.join(map(str, values))},{label},{split}")
-        (folder / "x.csv").write_text("\n".join(lines))
-        return "x.csv", (64,)
     for row, (values, label) in enumerate(zip(x, y, strict=True)):
         own = folder / "pictures" / ("train" if row < 40 else "test") / "ab"[label]
         own.mkdir(parents=True, exist_ok=True)
@@ -119,7 +112,7 @@ def write_data(folder: Path, kind: str) -> tuple[str, tuple[int, ...]]:
     return "pictures", (8, 8, 1)
 
 
-@pytest.mark.parametrize("kind", ["npz", "csv", "pictures"])
+@pytest.mark.parametrize("kind", ["npz", "pictures"])
 def test_a_file_is_evaluated_and_gated(folder: Path, kind: str) -> None:
     data, shape = write_data(folder, kind)
     (folder / f"{kind}.tflite").write_bytes(classifier(64, shape))

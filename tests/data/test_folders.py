@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import DataError
-from shrink.data.folders import find_images, shown
+from shrink.data.folders import find_images
 
 
 def _touch(root: Path, *names: str) -> Path:
@@ -84,10 +84,6 @@ def test_find_images_does_not_open_special_files(tmp_path: Path) -> None:
     root = _touch(tmp_path, "a/1.png")
     os.mkfifo(root / "a" / "pipe.png")  # to open it would block for ever
     assert find_images(root).names == ["a/1.png"]
-
-
-def test_shown_is_printable_when_a_name_is_not_utf8() -> None:
-    assert shown(os.fsdecode(b"a\xff.png")) == "a\\xff.png"
 
 
 @pytest.mark.parametrize(

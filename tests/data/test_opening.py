@@ -59,16 +59,6 @@ def test_open_dataset_normalizes_to_float32() -> None:
     assert normalized.labels is not None
 
 
-def test_open_dataset_makes_the_input_the_target() -> None:
-    dataset = _digits(target="input", normalize={"scale": 0.0625})
-    x, y = dataset.train.arrays(np.arange(4))
-    assert np.array_equal(x, y)
-    assert x.max() == 1
-    assert dataset.train.target_spec == dataset.train.input_spec
-    assert dataset.train.labels is None
-    assert dataset.num_classes is None
-
-
 @pytest.mark.parametrize(
     ("cache", "part"),
     [("memory", "train"), ("disk", "train"), ("auto", "train"), ("validation", "validation")],

@@ -119,12 +119,6 @@ def test_training_batches_have_static_features_and_stored_dtypes() -> None:
     assert int(dataset.cardinality()) == 3
 
 
-def test_training_batches_are_not_sharded() -> None:
-    dataset = training_batches(_numbered(9), global_batch_size=4, seed=0, first_step=0, last_step=3)
-    policy = dataset.options().experimental_distribute.auto_shard_policy
-    assert policy == tf.data.experimental.AutoShardPolicy.OFF
-
-
 def test_evaluation_batches_take_only_the_indices_asked_for() -> None:
     chosen = np.array([7, 2, 9])
     batches = evaluation_batches(_numbered(10), 2, chosen).as_numpy_iterator()

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -61,16 +60,6 @@ def test_measure_sizes_counts_all_weights_of_a_keras_model(
         "nonzero_parameters": 16 * 5 + 8 + 2 * 16,  # gamma and variance are 1, beta and mean 0
         "macs": 16 * 8,
     }
-
-
-def test_measure_sizes_takes_what_a_thread_has_compressed(
-    model: keras.Model, tmp_path: Path
-) -> None:
-    tflite = tmp_path / "model.tflite"
-    tflite.write_bytes(to_float32(model))
-    with ThreadPoolExecutor(1) as beside:
-        sizes = measure_sizes(tflite, tflite, None, beside.submit(lambda: 123))
-    assert sizes["gzip_bytes"].value == 123
 
 
 def test_measure_sizes_counts_the_weights_of_the_artifact_when_there_is_no_model(

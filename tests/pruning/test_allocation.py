@@ -118,10 +118,6 @@ def test_by_ranking_leaves_multiples(groups: tuple[Group, ...]) -> None:
     assert [allocate(n / 5) for n in range(6)] == [[0, 0], [0, 0], [0, 1], [0, 1], [2, 1], [2, 1]]
 
 
-def test_by_ranking_takes_nothing_where_there_is_nothing() -> None:
-    assert by_ranking((), (), 1)(1.0) == []
-
-
 def test_comparable_divides_norms_by_their_mean_and_nothing_else() -> None:
     np.testing.assert_allclose(comparable(SCORES[1], "l2"), SCORES[1] / (10 / 3))
     assert comparable(SCORES[1], "lamp") is SCORES[1]

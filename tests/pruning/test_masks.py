@@ -77,13 +77,6 @@ def test_unfreeze_opens_the_layers_of_kernels_in_a_frozen_base() -> None:
     assert unfreeze(whole, kernels) == []
 
 
-def test_polynomial_follows_the_published_equation() -> None:
-    schedule = polynomial(0.8, last_update=10)
-    for step in range(15):
-        expected = 0.8 + (0.0 - 0.8) * (1 - min(step, 10) / 10) ** 3
-        assert float(schedule(tf.constant(step))) == pytest.approx(expected, abs=1e-6)
-
-
 def test_schedules_tell_how_many_weights_of_a_large_kernel() -> None:
     # float32 holds 0.7 as 0.69999999, and numbers of this size in steps of 1.
     size = 12_000_001

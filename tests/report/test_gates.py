@@ -9,7 +9,7 @@ import pytest
 
 from shrink.contract.result import StageOutcome, StepResult
 from shrink.report.config import parse_gates
-from tests.report.plain import build_report, gate_lines, missed_sentences, render_markdown, verdict
+from tests.report.plain import build_report, missed_sentences, verdict
 from tests.report.toys import outcome, outcomes, report, with_result
 
 
@@ -285,26 +285,3 @@ def test_gates_of_a_run_that_was_to_stop_early_are_not_decided_on_what_ran() -> 
 )
 def test_missed_sentences_begin_with_what_missed(limits: dict[str, Any], sentence: str) -> None:
     assert missed_sentences(report(gates=limits)) == [sentence]
-
-
-def test_missed_sentences_stand_before_what_got_smaller() -> None:
-    lines = render_markdown(report(gates={"accuracy": 0.97})).splitlines()
-    assert lines[2].startswith("Gate accuracy of quantize missed: 96.00 % &lt; 97 %.")
-    assert lines[4].startswith("Stage quantize is 7.14 times smaller")
-
-
-@pytest.mark.parametrize(
-    ("limits", "words"),
-    [
-        ({"accuracy_drop": 0.02}, "2.00 points <= 2 points"),
-        ({"accuracy_drop": 0.01}, "2.00 points > 1 point"),
-        ({"accuracy": 0.9600001}, "96 % < 96.00001 %"),
-        ({"p50_ms": 0.01}, "0.25 ms > 10.0 µs"),
-        ({"loss": 0.1}, "0.1 <= 0.1"),
-        ({"top5_accuracy": 0.5}, "unknown, limit 50 %"),
-        ({"arena_bytes": {"limit": "1KB", "stage": "x"}}, "limit 1.00 KB"),
-    ],
-)
-def test_gate_lines_use_the_units_of_the_tables(limits: dict[str, Any], words: str) -> None:
-    (line,) = gate_lines(report(gates=limits))
-    assert line.comparison == words

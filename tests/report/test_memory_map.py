@@ -92,12 +92,6 @@ def test_memory_map_plots_mark_and_name_the_peaks() -> None:
     assert titles == ["operator of the given file", "activations that are needed (bytes)"]
 
 
-def test_memory_map_plots_show_the_peak_of_a_file_that_stayed() -> None:
-    (plot,) = memory_map_plots(compacted(changed=False, memory_before=BEFORE, memory_after=None))
-    assert list(lines(markup(plot))) == ["curve val_loss"]
-    assert plot.caption.endswith("; the file is as it was given.")
-
-
 def test_every_report_names_what_holds_the_peak() -> None:
     document = built()
     (plot,) = memory_map_plots(document)

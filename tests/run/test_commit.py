@@ -36,13 +36,6 @@ def test_commit_of_a_folder_in_a_repository_is_its_head(repository: Path) -> Non
     assert commit_of(repository / "tree") == head
 
 
-def test_commit_of_a_folder_without_commits_is_none(tmp_path: Path) -> None:
-    git(tmp_path, "init")
-    assert commit_of(tmp_path) is None
-    (tmp_path / ".git/HEAD").write_text("ref: ../../../etc/passwd\n", encoding="utf-8")
-    assert commit_of(tmp_path) is None
-
-
 def test_commit_is_that_of_the_folder_also_within_a_hook_of_git(
     repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

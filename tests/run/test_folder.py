@@ -57,13 +57,6 @@ def test_failed_run_leaves_the_finished_one_alone_and_is_written_beside_it(
     assert report_in(failed_folder(path)) == "failed"
 
 
-def test_finished_run_replaces_a_finished_one(plan: Plan, tmp_path: Path) -> None:
-    path = tmp_path / "toy"
-    run(plan, path, "first")
-    report = run(plan, path, "second")
-    assert (path / report["stages"][0]["artifact"]).read_text() == "second"
-
-
 def test_artifacts_of_a_finished_run_stay_until_the_next_is_written(
     plan: Plan, tmp_path: Path
 ) -> None:
@@ -107,19 +100,6 @@ def test_failed_run_is_written_into_nobody_elses_folder(plan: Plan, tmp_path: Pa
     run(plan, path, None)
     assert {p.read_text() for p in failed_folder(path).iterdir()} == {"mine"}
     assert report_in(tmp_path / "toy.failed-2") == "failed"
-
-
-def test_a_second_failure_removes_no_file_of_the_user_either(plan: Plan, tmp_path: Path) -> None:
-    path = tmp_path / "toy"
-    run(plan, path, "good")
-    mine = tmp_path / "toy.failed-2" / "artifacts" / "09-mine.keras"
-    for folder in (failed_folder(path), mine.parent):
-        folder.mkdir(parents=True)
-    (failed_folder(path) / "notes.txt").write_text("mine")
-    mine.write_text("mine")
-    (tmp_path / "toy.failed-2" / "notes.txt").write_text("mine")
-    run(plan, path, None)
-    assert mine.read_text() == "mine"
 
 
 def test_a_report_of_another_version_is_not_overwritten(plan: Plan, tmp_path: Path) -> None:

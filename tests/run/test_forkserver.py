@@ -7,7 +7,6 @@ import hashlib
 import os
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.base import forkserver as preloaded
 from shrink.base.forkserver import READY, Preloaded
 from shrink.base.host import host_peak_bytes
 from shrink.contract.job import DoctorJob
@@ -81,28 +79,6 @@ def test_the_process_says_why_it_forks_for_nobody(
     started = Preloaded("nothing", {})
     assert [started.refusal(), started.refusal()] == [said, said]
     started.close()
-
-
-def test_a_process_whose_imports_do_not_end_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def start(command: list[str], **_: Any) -> subprocess.Popen[bytes]:
-        return popen(["sleep", "60"], pass_fds=(int(command[4]),))
-
-    popen = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", start)
-    monkeypatch.setattr(preloaded, "_IMPORTS_S", 0.05)
-    started = Preloaded("nothing", {})
-    assert started.refusal() == "its imports took more than 0 s"
-    started.close()
-
-
-def test_a_library_that_starts_a_thread_is_kept_from_it(tmp_path: Path) -> None:
-    """As pyarrow, which tf-keras imports by way of pandas where both are installed."""
-    code = "import pyarrow, os; print(len(os.listdir('/proc/self/task')), end='')"
-    environment = {**process._environment(tmp_path, alone=True), "OPENBLAS_NUM_THREADS": "1"}
-    counted = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
-    assert counted.stdout == b"1", counted.stderr
 
 
 @pytest.mark.parametrize("lacking", ["fork", "pidfd_open"])

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,16 +12,14 @@ from shrink.base.cache import cache_root
 from shrink.base.console import Console
 from shrink.base.errors import ConversionError, ModelError, ResourceError, ShrinkError, StageError
 from shrink.base.progress import Printed
-from shrink.contract.job import DoctorJob, StepJob
+from shrink.contract.job import StepJob
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import build_plan
 from shrink.run.folder import failed_folder
 from shrink.run.options import RunOptions, RunResult
-from shrink.run.process import run_worker
 from shrink.run.runner import Runner
 from shrink.run.store import Store
 from shrink.run.supervisor import keep_log, with_log, with_names_of_the_user
-from tests.cli.shell import shrink
 from tests.cli.toy import RECIPE, write_toy
 from tests.run.fake_worker import FakeWorker
 
@@ -82,15 +77,6 @@ def test_run_keeps_a_log_of_every_stage_that_ran(go: Callable[..., RunResult]) -
     assert logs(folder) == {"00-train.log": "first train\n"}
 
 
-def test_a_stage_from_the_cache_brings_its_log(
-    go: Callable[..., RunResult], tmp_path: Path
-) -> None:
-    go(worker())
-    shutil.rmtree(tmp_path / "out")
-    folder = go(worker("never")).folder
-    assert logs(folder) == {"00-train.log": "first train\n", "01-prune.log": "first prune\n"}
-
-
 def test_error_names_the_log_that_it_leaves(go: Callable[..., RunResult]) -> None:
     failed = go(worker(fails="prune"))
     log = failed.folder / "logs" / "01-prune.log"
@@ -146,17 +132,6 @@ def test_log_is_kept_by_its_begin_and_end_where_it_is_long(tmp_path: Path) -> No
     assert before + after == source.read_bytes()[: 2 << 20] + source.read_bytes()[-(2 << 20) :]
 
 
-def test_worker_that_cannot_be_started_is_not_told_as_a_log_that_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*arguments: Any, **named: Any) -> None:
-        raise OSError(errno.ENOMEM, "Cannot allocate memory")
-
-    monkeypatch.setattr(subprocess, "Popen", refuse)
-    with pytest.raises(OSError, match="Cannot allocate memory"):
-        run_worker(DoctorJob(), tmp_path, lambda event: None)
-
-
 def test_verbose_shows_what_workers_print_by_stage(
     go: Callable[..., RunResult], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -164,15 +139,6 @@ def test_verbose_shows_what_workers_print_by_stage(
     assert "[1/2] train | first train\n" in capsys.readouterr().err
     go(worker("second"), Console(), first="train")
     assert "second train" not in capsys.readouterr().err
-
-
-def test_keep_log_keeps_the_newest_twenty(tmp_path: Path) -> None:
-    source = tmp_path / "worker.log"
-    source.write_text("all of it")
-    paths = [tmp_path / "logs" / f"q-{number:02d}.log" for number in range(25)]
-    kept = [keep_log(source, path, newest=20) for path in paths]
-    assert len(list((tmp_path / "logs").iterdir())) == 20
-    assert kept[-1].read_text() == "all of it"
 
 
 @pytest.mark.parametrize(
@@ -199,15 +165,3 @@ def test_with_names_of_the_user_names_no_file_of_the_store() -> None:
     )
     plain = with_names_of_the_user(ModelError("bad"), {stored: "x"})
     assert (plain.subject, plain.hint) == (None, None)
-
-
-def test_verbose_run_shows_what_the_builder_prints_and_the_log_keeps_it(tmp_path: Path) -> None:
-    write_toy(tmp_path)
-    model = tmp_path / "toy.py"
-    model.write_text(model.read_text() + "\nprint('the builder speaks')\n")
-    run = ("run", "toy.yaml", "--output", "out", "--verbose")
-    done = shrink(*run, cwd=tmp_path, store=tmp_path / "store")
-    assert "[1/1] train | the builder speaks\n" in done.stderr
-    begin, *printed = (tmp_path / "out" / "logs" / "00-train.log").read_text().splitlines()
-    assert begin.startswith("--- train: step, begun 20")
-    assert "the builder speaks" in printed

@@ -13,7 +13,7 @@ from shrink.recipe.plan import Plan, build_plan
 from shrink.recipe.resolution import resolved_recipe_text
 from shrink.recipe.single import Sections, single_recipe
 from shrink.run.options import RunOptions
-from shrink.run.session import free_name, names_artifact, only_artifact, perform
+from shrink.run.session import free_name, only_artifact, perform
 from tests.cli.shell import shrink
 from tests.cli.toy import write_toy
 
@@ -78,13 +78,6 @@ def test_free_name_never_takes_a_third_things_folder(folder: Path) -> None:
     run(plan_of(folder, "m.keras"), runs, "quantize-m")
     run(plan_of(folder, "m.h5", scheme="float16"), runs, "quantize-m-h5")
     assert free_name(plan_of(folder, "m.h5"), runs).startswith("quantize-m-h5-")
-
-
-def test_names_artifact_is_true_of_tflite_alone(tmp_path: Path) -> None:
-    (tmp_path / "old.tflite").mkdir()
-    answers = [names_artifact(p) for p in (None, Path("x.tflite"), Path("x"), Path("x.keras"))]
-    assert answers == [False, True, False, False]
-    assert not names_artifact(tmp_path / "old.tflite")
 
 
 def test_only_artifact_refuses_branches_and_keras_models(folder: Path) -> None:

@@ -109,14 +109,6 @@ def test_cc_array_holds_the_vocabulary_of_a_model_of_texts() -> None:
     assert "vocabulary" not in cc_array(b"", "one", FIRMWARE, "one.h")[1]
 
 
-def test_cc_array_says_why_there_is_no_arena() -> None:
-    why = "Didn't find op for builtin opcode 'WHILE'\nsecond"
-    firmware = Firmware(operators=(), arena_bytes=None, arena_note=why, inputs=(), outputs=())
-    header, _ = cc_array(b"x", "m", firmware, "m.h")
-    assert "// No arena size: Didn't find op for builtin opcode 'WHILE' second\n" in header
-    assert "_ARENA_BYTES" not in header
-
-
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler on this machine")
 def test_cc_arrays_of_two_models_link_and_hold_what_they_say(tmp_path: Path) -> None:
     for name, content in (("one", b"\x01\x02\x03"), ("2-two", b"\xff" * 20)):

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import tf_keras as keras
 from ai_edge_litert.interpreter import Interpreter
 from tensorflow.lite.python import lite
 
-from shrink.base.errors import ConversionError, ModelError, ShrinkError, StageError
+from shrink.base.errors import ModelError, StageError
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
@@ -194,21 +193,6 @@ def test_to_float32_refuses_a_saved_model_for_another_batch(tmp_path: Path) -> N
         to_float32(tmp_path)
 
 
-def test_to_float32_refuses_a_folder_that_is_no_saved_model(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="cannot be loaded"):
-        to_float32(tmp_path)
-
-
-def test_to_float32_leaves_no_temporary_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    to_float32(small_cnn())
-    with pytest.raises(StageError):
-        to_float32(dense_after(lambda x: tf.math.betainc(x, x, x)))
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_static_int8_calibrates_each_example_from_an_lstms_first_state() -> None:
     keras.utils.set_random_seed(2)
     inputs = L.Input((6, 4), name="sequence")
@@ -262,27 +246,6 @@ def test_convert_says_how_to_fix_an_open_side_and_that_keeps_the_outputs() -> No
     np.testing.assert_allclose(found, model(x).numpy(), rtol=1e-5, atol=1e-6)
 
 
-MLIR = (
-    '<unknown>:0: error: loc(callsite(fused["TensorListReserve:", "functional_1/lstm_1/'
-    'TensorArrayV2_1@__inference___call___584"] at callsite(fused["StatefulPartitionedCall:", '
-    '"StatefulPartitionedCall@__inference_serve_862"] at fused["StatefulPartitionedCall:", '
-    "\"StatefulPartitionedCall\"]))): 'tf.TensorListReserve' op requires element_shape to be "
-    "static during TF Lite transformation pass\n<unknown>:0: note: called from"
-)
-
-
-@pytest.mark.parametrize("precision", ["float32", "static_int8"])
-def test_explain_says_why_in_the_place_of_where(precision: str) -> None:
-    error = explain(RuntimeError(MLIR), precision)
-    assert error.message == (
-        f"the TFLite converter failed on {precision}: 'tf.TensorListReserve' op requires "
-        "element_shape to be static during TF Lite transformation pass"
-    )
-    assert error.subject == "lstm_1"
-    assert ("try scheme float32" in str(error.hint)) is (precision != "float32")
-    assert isinstance(ShrinkError.from_dict(error.to_dict()), ConversionError)
-
-
 def test_integer_inputs_that_16_bits_cannot_calibrate_are_refused_by_name() -> None:
     text = (
         "Max and min for dynamic tensors should be recorded during calibration: "
@@ -292,10 +255,6 @@ def test_integer_inputs_that_16_bits_cannot_calibrate_are_refused_by_name() -> N
     assert "'ids'" in error.message
     assert "static_wi8_ai8" in (error.hint or "")
     assert "failed on static_int8" in explain(ValueError(text), "static_int8").message
-
-
-def test_explain_takes_the_first_line_of_what_has_no_location() -> None:
-    assert explain(ValueError("so\nand so"), "float32").message.endswith("float32: so")
 
 
 def test_convert_gives_what_a_converter_that_loads_the_model_gives(

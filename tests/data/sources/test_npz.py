@@ -84,14 +84,6 @@ def test_open_dataset_feeds_real_targets_as_one_output(tmp_path: Path) -> None:
     assert dataset.notes == ()
 
 
-def test_open_dataset_needs_no_targets_for_an_autoencoder(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).normal(size=(30, 5))
-    dataset = _open(_save(tmp_path, x=x), target="input")
-    fed, target = dataset.train.arrays(np.arange(3))
-    assert np.array_equal(fed, target)
-    assert fed.dtype == np.float32
-
-
 @pytest.mark.parametrize(
     ("replaced", "message"),
     [

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +110,6 @@ def augmented() -> Any:
     return keras.Model(inputs, L.Dense(3)(L.Flatten()(L.CutMix()(x))))
 
 
-def whole_rows() -> Any:
-    """Return the configuration of 4 bits with a scale for each output."""
-    return Int4QuantizationConfig(block_size=-1)
-
-
 @keras.saving.register_keras_serializable()
 class Subclassed(keras.Model):
     """A model whose layers no file describes."""
@@ -137,17 +131,13 @@ def distiller() -> Any:
     return made
 
 
-MODES = ("int8", "int4", "float8")
 MODELS: dict[str, Callable[[], Any]] = {
-    **{f"dense_{mode}": partial(quantized, dense_net, mode) for mode in MODES},
-    **{f"text_{mode}": partial(quantized, text_net, mode) for mode in MODES},
-    "dense_int4_whole": lambda: quantized(dense_net, "int4", whole_rows()),
-    "text_int4_whole": lambda: quantized(text_net, "int4", whole_rows()),
+    "dense_int8": lambda: quantized(dense_net, "int8"),
+    "text_int4": lambda: quantized(text_net, "int4"),
     "dense_int4_small_groups": lambda: quantized(
         dense_net, "int4", Int4QuantizationConfig(block_size=8)
     ),
     "gptq_4": lambda: saving_zeros(gptq(4, 8)),
-    "gptq_8": lambda: saving_zeros(gptq(8, -1)),
     "awq": lambda: saving_zeros(awq(8)),
     "gptq_without_zeros": lambda: gptq(4, 8),
     "awq_without_zeros": lambda: awq(8),
@@ -155,7 +145,6 @@ MODELS: dict[str, Callable[[], Any]] = {
     "augmented": augmented,
     "subclassed": lambda: Subclassed(),
     "distiller": distiller,
-    "lora": lora,
     "lora_int8": lambda: lora("int8"),
 }  # fmt: skip
 

@@ -180,6 +180,7 @@ class Killed(Exception):
     """Ends a run where it stands."""
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_in_a_further_training_ends_as_one_that_was_not(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
