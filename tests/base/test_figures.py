@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shrink.base.figures import (
-    FIGURES,
-    figure_of,
     figures_of,
     format_change,
-    format_ratio,
     format_value,
-    metric_figure,
-    metric_names,
 )
 
 
@@ -69,13 +64,6 @@ def test_format_change_prints_no_difference_as_none(value: float, unit: str, tex
     assert format_change(value, unit) == text  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("ratio", "text"), [(None, "-"), (0.256, "0.26x"), (1, "1.00x"), (24, "24x")]
-)
-def test_format_ratio_prints_a_multiple(ratio: float | None, text: str) -> None:
-    assert format_ratio(ratio) == text
-
-
 def test_figures_of_lists_the_groups_of_the_report_in_order() -> None:
     assert figures_of("size") == (
         "file_bytes",
@@ -87,20 +75,3 @@ def test_figures_of_lists_the_groups_of_the_report_in_order() -> None:
     )
     assert figures_of("memory")[0] == "training_peak_bytes"
     assert figures_of("latency") == ("p50_ms", "p90_ms", "cpu_operators")
-
-
-def test_metric_figure_knows_which_way_is_better() -> None:
-    assert metric_figure("top5_accuracy").larger_is_better
-    assert not metric_figure("loss").larger_is_better
-    assert not metric_figure("a_metric_of_tomorrow").larger_is_better
-
-
-def test_metric_names_hold_loss_and_no_fixed_figure() -> None:
-    assert "loss" in metric_names()
-    assert not set(metric_names()) & set(FIGURES)
-
-
-def test_figure_of_takes_unknown_names_for_metrics() -> None:
-    assert figure_of("arena_bytes").unit == "bytes"
-    assert figure_of("accuracy").unit == "fraction"
-    assert figure_of("arena_bytes").text(None) == "-"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.ci.runner import ROOT, Checkout, holds, substituted
+from tests.ci.runner import ROOT, Checkout
 from tests.cli.toy import write_toy
 
 _SHRINK = """#!/usr/bin/env bash
@@ -123,13 +123,6 @@ def test_no_input_is_pasted_into_a_script(tmp_path: Path) -> None:
         subprocess.run(["bash", "-n"], input=script, text=True, check=True)
     used = set(re.findall(r"inputs\.([\w-]+)", (ROOT / "action.yml").read_text(encoding="utf-8")))
     assert used == set(action["inputs"])
-
-
-def test_the_runner_of_these_tests_knows_expressions() -> None:
-    known = {"inputs.a": "x", "inputs.b": ""}
-    assert substituted("${{ inputs.b || inputs.a }}/${{ inputs.a }}", known) == "x/x"
-    assert holds("inputs.a == 'x' && inputs.b != 'x'", known)
-    assert not holds("inputs.a != 'x'", known)
 
 
 def gitlab() -> dict[str, Any]:

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from shrink.base.progress import Phase, Progress
+from shrink.base.progress import Progress
 from shrink.contract.events import Beat, Heartbeat, message_to_plain, read_message
 
 
@@ -18,10 +18,6 @@ def test_numbers_that_strict_json_does_not_know_come_back(number: float) -> None
     back = read_message(json.loads(json.dumps(message_to_plain(told))))
     assert isinstance(back, Progress)
     assert repr(back) == repr(told)
-
-
-def test_other_events_have_no_further_key() -> None:
-    assert message_to_plain(Phase("measuring")) == {"event": "phase", "name": "measuring"}
 
 
 def test_heartbeat_is_seen_through_its_descriptor() -> None:

@@ -17,18 +17,6 @@ class _Point:
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-def test_record_is_a_frozen_dataclass_of_named_fields() -> None:
-    point = _Point(x=1, names={"a": "b"})
-    assert [field.name for field in dataclasses.fields(_Point)] == ["x", "y", "names"]
-    assert dataclasses.replace(point, y=2.0) == _Point(x=1, y=2.0, names={"a": "b"})
-    assert point != _Point(x=2)
-    assert repr(_Point(x=1)) == "_Point(x=1, y=0.0, names={})"
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        point.x = 3  # type: ignore[misc]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        del point.x
-
-
 def test_record_names_what_is_missing_and_what_it_has_not() -> None:
     with pytest.raises(TypeError, match="_Point needs x"):
         _Point()  # type: ignore[call-arg]

@@ -37,8 +37,8 @@ def test_report_agrees_with_the_oracle(row: zoo.Row, fork: Fork, tmp_path: Path)
     _assert_right(fork.run(made.arguments, tmp_path), tmp_path / "out", made.truth)
 
 
-@pytest.mark.parametrize("name", zoo_tables.MAKERS)
-def test_report_of_texts_tables_and_series_agrees_with_the_oracle(
+@pytest.mark.parametrize("name", ["texts", "series"])  # the sample has a table
+def test_report_of_texts_and_series_agrees_with_the_oracle(
     name: str, fork: Fork, tmp_path: Path
 ) -> None:
     truth = zoo_tables.MAKERS[name](tmp_path)

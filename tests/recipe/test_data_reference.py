@@ -5,13 +5,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import DataError, RecipeError
-from shrink.data.config import DataConfig
 from shrink.recipe.data_reference import NamedData, parse_data_reference, parse_named_data
-
-
-def test_parse_data_reference_takes_a_source(tmp_path: Path) -> None:
-    (tmp_path / "digits").mkdir()
-    assert parse_data_reference("digits", tmp_path) == {"source": "digits"}
 
 
 def test_parse_data_reference_takes_a_folder_for_images(tmp_path: Path) -> None:
@@ -19,13 +13,6 @@ def test_parse_data_reference_takes_a_folder_for_images(tmp_path: Path) -> None:
     expected = {"source": "images", "path": str(tmp_path / "digits")}
     assert parse_data_reference("./digits", tmp_path) == expected
     assert parse_data_reference(str(tmp_path / "digits"), Path("/")) == expected
-
-
-def test_parse_data_reference_takes_npz(tmp_path: Path) -> None:
-    (tmp_path / "a b.NPZ").touch()
-    expected = {"source": "npz", "path": str(tmp_path / "a b.NPZ")}
-    assert parse_data_reference("a b.NPZ", tmp_path) == expected
-    assert DataConfig.model_validate(expected).source == "npz"
 
 
 @pytest.mark.parametrize(
@@ -78,18 +65,6 @@ def test_parse_data_reference_follows_extends(tmp_path: Path) -> None:
     assert parse_data_reference("s.yaml", tmp_path) == {**inherited, "test_split": 0.4}
 
 
-def test_parse_data_reference_needs_no_section_in_the_recipe_below(tmp_path: Path) -> None:
-    (tmp_path / "b.yaml").write_text("name: b\n")
-    (tmp_path / "r.yaml").write_text("extends: b.yaml\ndata: {source: digits}\n")
-    assert parse_data_reference("r.yaml", tmp_path) == {"source": "digits"}
-
-
-def test_parse_data_reference_ends_when_recipes_extend_each_other(tmp_path: Path) -> None:
-    (tmp_path / "r.yaml").write_text("extends: r.yaml\n")
-    with pytest.raises(RecipeError, match=r"r\.yaml.*too deep"):
-        parse_data_reference("r.yaml", tmp_path)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -111,12 +86,6 @@ def test_parse_data_reference_raises_data_error_when_it_is_no_data(
     (tmp_path / "text.yaml").write_text("data: digits\n")
     with pytest.raises(DataError, match=message):
         parse_data_reference(text, tmp_path)
-
-
-def test_parse_data_reference_raises_recipe_error_when_yaml_is_broken(tmp_path: Path) -> None:
-    (tmp_path / "r.yaml").write_text("data: {")
-    with pytest.raises(RecipeError, match=r"r\.yaml"):
-        parse_data_reference("r.yaml", tmp_path)
 
 
 def test_parse_named_data_takes_the_task_of_a_file(tmp_path: Path) -> None:

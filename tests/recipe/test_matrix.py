@@ -170,23 +170,6 @@ def test_load_variants_names_the_flag_that_is_wrong(
     assert all(word in str(error) for word in (*words, "--set prun" if "prun" in text else "name"))
 
 
-def test_several_values_of_repeat_are_refused(tmp_path: Path) -> None:
-    error = refusal(tmp_path, "", "repeat=2,3")
-    assert "--set repeat=2,3" in str(error)
-    assert "repeat cannot be swept" in str(error)
-
-
-def test_a_flag_below_a_swept_section_is_refused(tmp_path: Path) -> None:
-    error = refusal(tmp_path, "matrix: {training: [{micro_batch_size: 8}]}", "training.seed=5")
-    assert "--set training.seed=5" in str(error)
-    assert "training.seed is a part of training" in str(error)
-
-
-def test_a_problem_of_all_combinations_is_told_once(tmp_path: Path) -> None:
-    error = refusal(tmp_path, "matrix: {prune.sparsity: [0.3, 2], training.seed: [0, 1, 2]}")
-    assert (error.others, "sparsity" in error.message) == ((), True)
-
-
 def test_a_file_with_a_comma_in_its_name_is_one_value(tmp_path: Path) -> None:
     for name in ("a,b.keras", "c.keras"):
         (tmp_path / name).write_bytes(b"weights")

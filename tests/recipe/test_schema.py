@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,9 @@ from shrink.recipe.load import load_recipe, recipe_from_mapping
 from shrink.recipe.resolution import recipe_text
 from shrink.recipe.schema import (
     dump_recipe,
-    field_docstrings,
     recipe_json_schema,
     recipe_json_schema_text,
 )
-from shrink.stages.distill.config import DistillConfig
-
-
-def test_field_docstrings_holds_inherited_fields_too() -> None:
-    found = field_docstrings(DistillConfig)
-    assert found["temperature"].startswith("T, by which both models' logits are divided")
-    assert found["from_"].startswith("The earlier stage to start from")
 
 
 def test_every_key_of_the_schema_is_described() -> None:
@@ -99,7 +90,3 @@ def test_dump_recipe_loads_again_unchanged(tmp_path: Path) -> None:
         copy = tmp_path / bundled.path.name
         copy.write_text(recipe_text(dump_recipe(loaded.recipe)), encoding="utf-8")
         assert load_recipe(copy).recipe == loaded.recipe
-
-
-def test_schema_text_is_strict_json() -> None:
-    assert json.loads(recipe_json_schema_text())["title"] == "shrink recipe"

@@ -82,15 +82,6 @@ def test_first_recipe_asks_of_no_metric_to_be_better_than_the_baseline(
     assert ("real targets" in text) == (metric == "mean_absolute_error")
 
 
-def test_first_recipe_stays_one_with_its_comments_taken_away(tmp_path: Path) -> None:
-    text = first_recipe("net", model(tmp_path, "net.py:build"), DIGITS, found(), tmp_path)
-    path = tmp_path / "recipe.yaml"
-    path.write_text(text.replace("  # - ", "  - "), encoding="utf-8")
-    path.write_text(path.read_text().replace("  - quantize: {scheme: static_wi8_ai8}\n", ""))
-    plan = build_plan(load_recipe(path))
-    assert [step.name for step in plan.steps] == ["train", "prune", "quantize"]
-
-
 def test_first_recipe_names_what_is_near_by_a_relative_path(tmp_path: Path) -> None:
     (tmp_path / "recipes").mkdir()
     data = NamedData({"source": "images", "path": str(tmp_path / "pictures")}, {})
@@ -200,12 +191,6 @@ def test_single_recipe_lets_flags_win(run: Path) -> None:
     assert recipe["training"] == {"seed": 1}
 
 
-def test_single_recipe_asks_for_data_where_a_model_brings_none(run: Path) -> None:
-    (run.parent / "bare.keras").touch()
-    with pytest.raises(RecipeError, match="no data was named"):
-        single_recipe("prune", "bare.keras", None, [], Sections(), run.parent)
-
-
 def test_single_recipe_takes_the_data_of_the_run_that_a_file_is_in(run: Path) -> None:
     artifact = "run/artifacts/00-train.keras"
     recipe = single_recipe("prune", artifact, None, [{"prune": {}}], Sections(), run.parent)
@@ -266,25 +251,11 @@ def test_single_recipe_does_without_data_what_needs_no_examples(
         assert recipe["data"] == {"source": "none"}
 
 
-def test_single_recipe_names_the_schemes_that_need_no_data(run: Path) -> None:
-    (run.parent / "bare.keras").touch()
-    with pytest.raises(RecipeError, match="it calibrates static_wi8_ai8 on them") as caught:
-        single_recipe("quantize", "bare.keras", None, [{"quantize": {}}], Sections(), run.parent)
-    assert caught.value.subject == "--data"
-    assert "float32, float16, dynamic_wi8_afp32, weight_only_wi8_afp32" in str(caught.value.hint)
-
-
 def test_single_recipe_refuses_flags_about_examples_without_data(run: Path) -> None:
     (run.parent / "bare.keras").touch()
     stages, sections = [{"quantize": {"scheme": "float16"}}], Sections(data={"image_size": [8, 8]})
     with pytest.raises(RecipeError, match="image_size is about examples"):
         single_recipe("quantize", "bare.keras", None, stages, sections, run.parent)
-
-
-def test_single_recipe_takes_no_data_from_a_run_that_had_none(run: Path) -> None:
-    (run / "recipe.resolved.yaml").write_text("data: {source: none}\n", encoding="utf-8")
-    with pytest.raises(RecipeError, match="no data was named"):
-        single_recipe("train", "run", None, [{"train": {}}], Sections(), run.parent)
 
 
 def test_first_recipe_of_a_detector_has_its_head(tmp_path: Path) -> None:

@@ -27,7 +27,6 @@ SAMPLE: list[tuple[str, dict[str, str]]] = [
         {"importance": "taylor", "steps": "2", "epochs": "2", "precision": "float16"}
         | {"split": "replicas"},
     ),
-    ("distill", {"cache": "on", "temperature": "ramp", "loss": "kl", "stored": "float16"}),
 ]
 REFUSED = {
     "magnitude": {},

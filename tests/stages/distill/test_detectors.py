@@ -90,6 +90,7 @@ def test_student_is_the_same_from_cached_outputs_and_from_any_micro_batches(
     assert losses[0] != losses[1]
 
 
+@pytest.mark.slow
 def test_pruned_detector_learns_from_the_unpruned_one_through_its_concatenation(
     folder: Path, tmp_path: Path
 ) -> None:

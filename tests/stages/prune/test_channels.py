@@ -292,6 +292,7 @@ def _converted(model: keras.Model | None) -> bytes:
     return convert(model, "float32").content
 
 
+@pytest.mark.slow
 def test_prune_meets_an_arena_and_no_more(model_path: Path, tmp_path: Path) -> None:
     original = keras.models.load_model(model_path, compile=False)
 
