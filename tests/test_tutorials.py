@@ -13,6 +13,7 @@ import pytest
 
 from shrink.recipe.bundle import bundled_root
 from tests.cli.shell import environment, shrink
+from tests.forks import ARENA
 from tests.test_docs import DOCS, PAGES, TUTORIALS, blocks
 
 CLI = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
@@ -38,7 +39,8 @@ def test_tutorials_go_through(page: Path, tmp_path: Path, store: Path) -> None:
         if language.startswith("console"):
             for line in content.splitlines():
                 _, *words = shlex.split(line.removeprefix("$ "))
-                shrink(*words, cwd=tmp_path, store=store, expect=_exit_code(language))
+                expect = _exit_code(language)
+                shrink(*words, cwd=tmp_path, store=store, expect=expect, measured=[ARENA])
 
 
 def _exit_code(language: str) -> int:

@@ -201,7 +201,8 @@ def test_metrics_of_a_recipe_are_those_of_its_artifacts_outputs(
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_whole_recipe_passes_its_gates(case: Case, tmp_path: Path) -> None:
-    shrink("run", case.name, "--output", "out", cwd=tmp_path, store=tmp_path / "store")
+    words = ("run", case.name, "--output", "out")
+    shrink(*words, cwd=tmp_path, store=tmp_path / "store", measured=[ARENA])
     assert read_report(tmp_path / "out")["passed"]
 
 
@@ -215,7 +216,8 @@ def test_init_proposes_the_metrics_of_the_recipe(case: Case, gate: str, tmp_path
     recipe = read_recipe(case.name)
     (tmp_path / "data.yaml").write_text(yaml.safe_dump({"data": recipe["data"]}))
     model = str((bundled_root() / "recipes" / recipe["model"]).resolve())
-    shrink("init", model, "--data", "data.yaml", cwd=tmp_path, store=tmp_path / "store")
+    words = ("init", model, "--data", "data.yaml")
+    shrink(*words, cwd=tmp_path, store=tmp_path / "store", measured=[ARENA])
     written = yaml.safe_load((tmp_path / "recipe.yaml").read_text())
     assert written["task"]["metrics"][0] == gate.removesuffix("_drop")
     assert gate in written["gates"]
