@@ -1,4 +1,4 @@
-"""Arrays and data sets in memory, written as an .npz file that is named by what it holds."""
+"""Arrays and tf.data datasets in memory, written to an .npz file named by its content hash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python code gives, as the command line would name it: models, data, keys, paths."""
+"""Conversion of Python arguments (models, data, keys, paths) to what the command line takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keras models in memory: saved once for what they hold, so that the store knows them again."""
+"""Keras models in memory, saved once and named by their content hash, so that the cache works."""
 
 from __future__ import annotations
 

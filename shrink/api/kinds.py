@@ -1,4 +1,4 @@
-"""What the functions take, for type checkers and editors."""
+"""Types of the functions' arguments, for type checkers and editors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes, sweeps, comparisons and profiles, as the command line has them."""
+"""`run`, `sweep`, `compare` and `profile` in Python."""
 
 from __future__ import annotations
 

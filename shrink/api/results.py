@@ -1,4 +1,4 @@
-"""What a call gives back: a run with its stages, or several runs side by side."""
+"""Results of calls: a run with its stages, or a comparison of several runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call: who is told what happens, and what becomes of Ctrl-C and of errors."""
+"""One call from Python: its console, and how Ctrl-C and errors end it."""
 
 from __future__ import annotations
 

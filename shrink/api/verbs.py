@@ -1,4 +1,4 @@
-"""The verbs: a run of one stage each, as the command line's."""
+"""The verbs in Python: each runs one stage, as on the command line."""
 
 from __future__ import annotations
 

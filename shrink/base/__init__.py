@@ -1,1 +1,1 @@
-"""The ground floor: errors, files, figures, children; imports no room."""
+"""The lowest layer: errors, files, figures and child processes. It imports no other package."""

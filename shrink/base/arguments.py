@@ -1,4 +1,4 @@
-"""Arguments of losses and metrics: what they may be, in checks, errors and JSON Schema."""
+"""Arguments of losses and metrics: allowed values, for checks, errors and the JSON Schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bootstrap intervals of metrics that are no means over examples, in pure Python.
+"""Bootstrap intervals of metrics that are not means over examples, in pure Python.
 
 Whoever measures a metric gives what it is on a number of resamples of the examples. The resamples
 are drawn by the number of examples alone: two artifacts that were measured on the same examples

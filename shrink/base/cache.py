@@ -1,4 +1,4 @@
-"""Where shrink keeps things between runs, and what a run folder is known by."""
+"""The cache folder and its kinds of entries, and the names of files in a run folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child processes, by one protocol: what a child is asked, what it answers, how it ends.
+"""Child processes: the request, the answer, and every way to end.
 
 A child runs as `python -P -m MODULE DESCRIPTOR PARENT_PID`. Its request is JSON on its standard
 input; to the descriptor it writes messages, an object of JSON a line. `{"result": ...}` is its

@@ -1,4 +1,4 @@
-"""The one output sink: results on stdout, everything that happens meanwhile on stderr.
+"""The only output of the program: results on stdout, progress and warnings on stderr.
 
 A closed descriptor would be handed to the next pipe that is opened, a reader may go away
 (`| head -1`), a disk may be full, an encoding may lack a letter: none of these is a bug.

@@ -1,4 +1,4 @@
-"""Kinds of model files: what they begin with, how they are refused, and protocol buffers."""
+"""Kinds of model files: their signatures, the refusal of damaged ones, and protocol buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for foreign JSON and YAML, and for any dataclass; NumPy is not imported for them."""
+"""Type aliases for JSON and YAML values and for dataclasses; imports no NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process that has done the imports and forks for each child: its parent's side.
+"""The parent's side of the fork server, a process that imports TensorFlow once and then forks.
 
 The process listens at a socket of which this process, and forks of it, hold the other end. A
 request is one message with descriptors: what to become, a pipe for how it ends, and the child's

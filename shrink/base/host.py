@@ -1,4 +1,4 @@
-"""What the host says of itself: processors, memory, and processes killed for want of memory."""
+"""The host's processors, memory, and processes killed by the kernel for lack of memory."""
 
 from __future__ import annotations
 

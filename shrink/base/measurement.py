@@ -1,4 +1,4 @@
-"""A figure, or why there is none; and the sentences of a report that say so."""
+"""A measured figure, or the reason why it is missing, with the sentences of a report for both."""
 
 from __future__ import annotations
 

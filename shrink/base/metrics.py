@@ -1,4 +1,4 @@
-"""Every metric: its name, arguments, direction, unit, range, and the outputs that it goes with.
+"""Every metric: its name, arguments, direction, unit, range, and the outputs that it suits.
 
 A metric is called by a key, which is its name with the arguments that it has: `f1_macro`,
 `recall_cat`, `top_k_3`. All that is known of a metric before any data is seen follows from its key

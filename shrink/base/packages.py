@@ -1,4 +1,4 @@
-"""Installed packages: their versions, and what others add to shrink by entry points."""
+"""Installed packages: their versions, and the entry points by which they extend shrink."""
 
 from __future__ import annotations
 

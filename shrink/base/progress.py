@@ -1,4 +1,4 @@
-"""What a worker reports of its work."""
+"""Progress that a worker reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys, values, flags and commands that were removed, and what replaces each."""
+"""Removed keys, values, flags and commands, with the replacement of each."""
 
 from __future__ import annotations
 

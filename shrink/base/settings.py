@@ -1,4 +1,4 @@
-"""How the settings are written that tell the runs of a sweep from each other."""
+"""The text of settings that distinguish the runs of a sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for values whose types no library publishes.
+"""Type aliases for arrays and other values without a published type.
 
 TensorFlow and Keras ship no types: `tf.Tensor`, `tf.Variable`, `keras.Model` and
 `keras.layers.Layer` say what a value is and are used as they are. What these do not name

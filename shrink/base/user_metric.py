@@ -1,4 +1,4 @@
-"""Metrics of a user's own: functions of Python files, with their direction and unit.
+"""User metrics: functions of Python files, with their direction and unit.
 
 Reports, gates and renderings of saved reports know a metric by its key alone. So the key of such a
 function ends in what tells its direction and unit, as scikit-learn's names do: `_score` and

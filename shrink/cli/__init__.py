@@ -1,4 +1,4 @@
-"""The command line: flags only; what they mean is decided elsewhere."""
+"""The command line: parses flags and calls the other packages."""
 
 from __future__ import annotations
 

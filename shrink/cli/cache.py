@@ -1,4 +1,4 @@
-"""`shrink cache`: what is kept between runs, and how to have less of it."""
+"""`shrink cache`: lists, prunes and clears the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shrink compact MODEL --output FILE.tflite`: the file alone, and what became of it."""
+"""`shrink compact MODEL --output FILE.tflite`: writes the file without a run folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def compact_file(
         output: the file to write.
         force: whether to overwrite it.
         trust: what the flags say of the model's file; refused where they say anything.
-        console: told what happens, and the result.
+        console: where progress, warnings and the result are printed.
     """
     from shrink.compact.targets.names import PLACED
     from shrink.contract.findings import Placing, Rewriting

@@ -1,4 +1,4 @@
-"""What a shell is offered when a user presses the tabulator; everything here is light."""
+"""Shell completion; imports nothing heavy."""
 
 from __future__ import annotations
 

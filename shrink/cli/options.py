@@ -1,4 +1,4 @@
-"""What several commands share: flags, examples, and what else people type."""
+"""Flags and examples that several commands share."""
 
 from __future__ import annotations
 

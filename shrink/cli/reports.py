@@ -1,4 +1,4 @@
-"""`shrink report`, `diff` and `compare`: what a run left behind, looked at again."""
+"""`shrink report`, `diff` and `compare`: read saved runs."""
 
 from __future__ import annotations
 

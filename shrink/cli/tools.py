@@ -1,4 +1,4 @@
-"""`shrink profile`, `inspect`, `export`, `bench`, `doctor`: a look at one thing or a copy of it."""
+"""`shrink profile`, `inspect`, `export`, `bench` and `doctor`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes rely on in a graph, checked once: a corrupt file is refused, and fails nowhere else.
+"""Checks of a graph that passes rely on: a corrupt file is refused here and nowhere else.
 
 Runtimes check much of this themselves, but a graph is read before one runs it.
 """

@@ -1,4 +1,4 @@
-"""A .tflite file that computes the same bytes in less memory."""
+"""A .tflite file rewritten so that it computes the same bytes in a smaller arena."""
 
 from __future__ import annotations
 

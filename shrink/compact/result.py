@@ -1,4 +1,4 @@
-"""What became of a file that is to take less memory."""
+"""The result of compacting a file."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Typed objects that cross a process or reach a disk, and their one way into JSON."""
+"""Typed objects that cross a process or reach a disk, and their conversion to JSON."""

@@ -1,4 +1,4 @@
-"""What a stage chose by itself, and what it was chosen over."""
+"""Choices that a stage made automatically, with the alternatives that it tried."""
 
 from __future__ import annotations
 

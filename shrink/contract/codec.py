@@ -1,4 +1,4 @@
-"""Frozen dataclasses as JSON and back: what crosses a process or reaches a disk has a type.
+"""Frozen dataclasses to JSON and back.
 
 The types are read from the annotations: None, bool, int, float, str, `Path`, `Note`, `Literal`,
 `X | Y`, `tuple`, `list`, `dict` and `Mapping` with keys of text, other dataclasses, and `Any` for

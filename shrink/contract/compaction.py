@@ -1,4 +1,4 @@
-"""What `compact` tells: memory over operators, proofs, stored kernels, and where operators run."""
+"""Details of `compact`: live memory by operator, equality checks, stored kernels, placement."""
 
 from __future__ import annotations
 

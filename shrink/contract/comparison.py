@@ -1,4 +1,4 @@
-"""What compare.json says: several runs side by side, and which of them nothing beats.
+"""The schema of compare.json: several runs side by side, and their Pareto fronts.
 
 `shrink compare` writes it, and a sweep, whose list of runs it is at the same time.
 """

@@ -1,4 +1,4 @@
-"""What a stage reports beside its figures: a field for each kind of stage; and differences."""
+"""Details of a stage beside its figures, a field for each kind of stage, and differences."""
 
 from __future__ import annotations
 

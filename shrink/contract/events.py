@@ -1,4 +1,4 @@
-"""What a worker tells its parent: events, and a heartbeat in memory that both see.
+"""Events that a worker sends to its parent, and its heartbeat in shared memory.
 
 An event is one JSON object a line; `event` is the name of its type. Python writes and reads NaN and
 infinities there, which a loss may be.

@@ -1,4 +1,4 @@
-"""Which test examples a run was measured on, and whether two runs were measured on the same."""
+"""The identity of the test examples of a run, to compare two runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools find, as the worker that looks sends it and `--json` prints it."""
+"""Results of tools, as workers send them and `--json` prints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker is told to do: a type for each action, written to its job file as JSON."""
+"""Jobs of workers: a type for each action, written to the job file as JSON."""
 
 from __future__ import annotations
 

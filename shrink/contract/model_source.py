@@ -1,4 +1,4 @@
-"""A model that a worker is to load: its place, what it is built with, and what is trusted."""
+"""A model that a worker loads: its path, its arguments, and whether it is trusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What report.json says: a run, its stages, and what every one of them cost.
+"""The schema of report.json: a run, its stages, and their figures.
 
 Keys that a later version wrote are left out where a report is read.
 """

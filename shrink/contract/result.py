@@ -1,4 +1,4 @@
-"""What a worker gives back of a step, as the store keeps it and the report takes it."""
+"""The result of a step, as a worker returns it, the cache keeps it and the report reads it."""
 
 from __future__ import annotations
 

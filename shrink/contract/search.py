@@ -1,4 +1,4 @@
-"""What search.json holds: every trial of a search, the Pareto front, and the best trial."""
+"""The schema of search.json: every trial of a search, the Pareto front, and the best trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What slices of the test examples score: as a worker measures it, and as a report has it."""
+"""Scores of slices of the test examples, as measured and as reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model brings along that its weights and layers do not say, kept in its file."""
+"""Trained quantization ranges of an imported model, kept in its file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record of how an artifact is used and where it comes from: a JSON file beside it.
+"""The record beside an artifact: preprocessing, labels and lineage in a JSON file.
 
     artifacts/metadata.json    of the artifacts of a run, an entry for each
     NAME.json                  of a single file NAME that is written outside of a run

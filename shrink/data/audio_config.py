@@ -1,4 +1,4 @@
-"""Settings of what becomes of audio before a model sees it; light."""
+"""Settings of the audio front end; imports nothing heavy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images that cannot be decoded: found in parallel, remembered, and left out where asked."""
+"""Images that cannot be decoded: found in parallel, cached, and skipped up to a limit."""
 
 from __future__ import annotations
 

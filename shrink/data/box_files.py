@@ -1,4 +1,4 @@
-"""Boxes as others store them: COCO's JSON, YOLO's text files, Pascal VOC's XML."""
+"""Formats of box annotations: COCO (JSON), YOLO (text), Pascal VOC (XML)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples held in memory or in one file.
+"""Decoded examples cached in memory or in one file.
 
 Shuffling and resuming need examples by number, and a generator has none. Each split becomes a
 folder with a file of raw rows for every array, and a manifest that is written last.

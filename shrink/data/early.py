@@ -1,4 +1,4 @@
-"""What .npz files and tables hold, as far as their names tell; light."""
+"""Checks of .npz files and tables by their names alone, before anything heavy is imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every source of data gives: examples by index."""
+"""The interface of every data source: examples by index."""
 
 from __future__ import annotations
 

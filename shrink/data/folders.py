@@ -1,4 +1,4 @@
-"""The names of a data set's files and classes: folders by class, maybe within folders by split."""
+"""File and class names of a data set: class folders, possibly inside split folders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a recipe's `data` section is opened."""
+"""Opens the `data` section of a recipe."""
 
 from __future__ import annotations
 

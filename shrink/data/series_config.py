@@ -1,4 +1,4 @@
-"""Settings of how a time series becomes examples; light."""
+"""Settings of windows of time series; imports nothing heavy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By what test examples are divided into slices, as a recipe says it."""
+"""The key `data.slices` of a recipe: how test examples are divided into slices."""
 
 from __future__ import annotations
 

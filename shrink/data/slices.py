@@ -1,4 +1,4 @@
-"""Which slice each example is in: aligned with the examples of a split, whatever was left out."""
+"""The slice of each example of a split."""
 
 from __future__ import annotations
 

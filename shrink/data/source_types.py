@@ -1,4 +1,4 @@
-"""Shrink's own sources; light. What is heavy of each is in the module of its name in `sources/`."""
+"""The built-in sources. Their heavy parts are in the modules of the same names in `sources/`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of how texts become token ids; light."""
+"""Settings of tokenization; imports nothing heavy."""
 
 from __future__ import annotations
 

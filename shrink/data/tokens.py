@@ -1,4 +1,4 @@
-"""From texts to token ids: splitting, a vocabulary, and arrays of one length."""
+"""Tokenization: splitting, vocabulary, and arrays of one length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples made of others: some of them, augmented, normalized, with the input as the target."""
+"""Views of examples: subsets, augmented, normalized, or with the input as the target."""
 
 from __future__ import annotations
 

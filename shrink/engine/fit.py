@@ -1,4 +1,4 @@
-"""Training to its end: epochs, validation, patience, the best weights."""
+"""The training loop: epochs, validation, early stopping, the best weights."""
 
 from __future__ import annotations
 

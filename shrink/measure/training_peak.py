@@ -1,4 +1,4 @@
-"""The most memory that training takes on a device: what its allocator counts, and what it does not.
+"""Peak memory of training on a device: what its allocator counts, and what it does not.
 
 TensorFlow is imported on use.
 """

@@ -1,4 +1,4 @@
-"""Weights in `.keras` files, read where they lie.
+"""Weights in `.keras` files, read in place.
 
 tf-keras opens the HDF5 file inside the archive through `zipfile`, which goes back by reading from
 the entry's beginning again: 11 of the 12 seconds of processor time that loading a ResNet50 takes.

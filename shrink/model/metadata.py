@@ -1,4 +1,4 @@
-"""What a model brings along, in the metadata of its `.keras` file.
+"""Metadata of imported models, in the metadata of a `.keras` file.
 
 Keras reads its own keys of `metadata.json` alone, so that the file stays any Keras model.
 """

@@ -1,4 +1,4 @@
-"""Models of which only a graph is known, as functional models of a single layer.
+"""Models with a graph but no layers (SavedModels), as functional models of one layer.
 
 They can be asked, as a teacher is, and converted; nothing in them can be pruned or trained.
 """

@@ -1,4 +1,4 @@
-"""Names of models on the command line and in recipes, told apart without loading anything."""
+"""Model references of the command line and recipes, classified without loading anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a model can be saved in a .keras file, asked before it is trained."""
+"""Checks before training that the model can be saved as a .keras file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user's own Python files: imported and called only where a recipe or a command names them."""
+"""User Python files: imported and called only where a recipe or a command names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What user code reads: files, folders that it lists, modules and environment variables.
+"""Tracks what user code reads: files, listed folders, modules and environment variables.
 
 The process that runs the code records it by Python's audit hook, by `os.environ` and by h5py, for
 each of the user's files on the stack. A record is kept by the content of that file, and

@@ -1,4 +1,4 @@
-"""Kernels that were rounded before they came: their own steps are the file's scales.
+"""Kernels that were rounded before import: their own steps become the scales of the file.
 
 Quantization-aware training ends with kernels on a grid. Its step is that of the range before the
 last update, which the largest weight left does not tell: a scale of `max |w| / 127` would round

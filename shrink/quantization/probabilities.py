@@ -1,4 +1,4 @@
-"""Ranges of what a softmax or a sigmoid reads: no wider than the probabilities behind it need.
+"""Ranges of logits before a softmax or a sigmoid, no wider than probabilities can resolve.
 
 Logits that reach from -110 to 70 have int8 steps of 0.7: each is a factor of two in probability.
 But a sigmoid beyond 10 is within 5e-5 of 0 or 1, and a softmax gives at most exp(-6) of a row, two

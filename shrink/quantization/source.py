@@ -1,4 +1,4 @@
-"""What a quantization starts from: a Keras model or a float .tflite file."""
+"""The model that quantization starts from: a Keras model or a float .tflite file."""
 
 from __future__ import annotations
 

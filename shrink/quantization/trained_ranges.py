@@ -1,4 +1,4 @@
-"""Ranges of activations that came with a model, for the tensors of its TFLite file."""
+"""Imported activation ranges, assigned to the tensors of the TFLite file."""
 
 from __future__ import annotations
 

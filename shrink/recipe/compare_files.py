@@ -1,4 +1,4 @@
-"""The runs that `shrink compare` is given: folders, reports, and sweeps, which are their runs."""
+"""Arguments of `shrink compare`: run folders, reports, and sweeps, which stand for their runs."""
 
 from __future__ import annotations
 

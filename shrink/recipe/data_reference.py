@@ -1,4 +1,4 @@
-"""The data set that a command line names, or none; and what can be done without one."""
+"""Data references of the command line (or none), and what is possible without data."""
 
 from __future__ import annotations
 

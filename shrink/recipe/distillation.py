@@ -1,4 +1,4 @@
-"""Settings of distillation that do not fit data or task: refused before anything is computed."""
+"""Checks of distillation settings against data and task, before anything is computed."""
 
 from __future__ import annotations
 

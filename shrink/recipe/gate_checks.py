@@ -1,4 +1,4 @@
-"""Whether the gates of a recipe name what is there, before anything is computed."""
+"""Checks that gates name existing stages and slices, before anything is computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recipe leaves out is taken from its model's record, and what contradicts it is told."""
+"""Keys that a recipe inherits from its model's record, and contradictions between the two."""
 
 from __future__ import annotations
 

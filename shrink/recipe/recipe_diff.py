@@ -1,4 +1,4 @@
-"""What two recipes say differently, key by key."""
+"""Differences between two recipes, key by key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recipe with everything spelled out: defaults, what it extends, paths, the task taken."""
+"""The resolved recipe: defaults, `extends`, paths and the task spelled out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recipes that are written for a user: that of a single verb, and a first one."""
+"""Recipes written for the user: by a verb, or by `shrink init`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a run cost and whether it passed: the report, its gates, and how people read it."""
+"""The report of a run: its figures, gates and pages."""

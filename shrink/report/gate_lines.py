@@ -1,4 +1,4 @@
-"""Gates as people read them: what was compared, in the units of the tables, and what was missed."""
+"""The text of gates: what was compared, in the units of the tables, and what was missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which limits a run keeps, and which it misses; of its own figures, or of a saved report's."""
+"""Gates: checks figures against limits, or against a saved report."""
 
 from __future__ import annotations
 

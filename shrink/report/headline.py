@@ -1,4 +1,4 @@
-"""How a run ended, and the first sentences of its report."""
+"""The outcome of a run, and the first sentences of its report."""
 
 from __future__ import annotations
 

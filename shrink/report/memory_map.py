@@ -1,4 +1,4 @@
-"""Where the memory of a compacted file goes: live bytes by operator, and what holds the peak."""
+"""The memory map of a compacted file: live bytes by operator, and the tensors at the peak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A page is a list of sections; here are its parts and its renderers.
+"""Pages: lists of sections, their parts and their renderers.
 
 The terminal is printed by rich, Markdown and HTML by the templates beside this file, which escape
 every text.

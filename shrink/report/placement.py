@@ -1,4 +1,4 @@
-"""Where the operators of a placed file run: how many stay on the CPU, which, and why."""
+"""Placement of operators: how many stay on the CPU, which, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files that are made from a report alone, the model card and the metadata among them."""
+"""Files made from a report alone, such as the model card and the metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What in a report is likely wrong although every stage went through."""
+"""Warnings about figures of a report that are probably wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of a page: layers, operators and where quantization errs, and what a teacher brought."""
+"""Tables of a page: layers, operators, quantization errors, effect of a teacher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measuring an artifact that an earlier worker made: on other examples, or more of it."""
+"""Measures an existing artifact again: on other examples, or with more metrics."""
 
 from __future__ import annotations
 

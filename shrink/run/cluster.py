@@ -1,4 +1,4 @@
-"""Several machines, one run: which one this is, and the board on which the chief tells the others.
+"""Training on several machines: which worker this is, and the shared folder of the chief.
 
     state.json       the order: its id, and the job that it asks for
     beat             changes as long as the chief lives

@@ -1,4 +1,4 @@
-"""What examples tell of an artifact: those of the test split, or of validation in a search."""
+"""Evaluates an artifact on the test split, or on the validation split in a search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker does with its job: run the stage, save the artifact, measure it."""
+"""Runs the job of a worker: the stage, the artifact, the measurements."""
 
 from __future__ import annotations
 

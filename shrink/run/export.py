@@ -1,4 +1,4 @@
-"""Exports: what needs Keras in a worker, a C array right here."""
+"""`export`: Keras formats in a worker, a C array in this process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def export_model(
         format_name: `keras`, `keras3`, `savedmodel` or `cc-array`.
         output: a file (`keras`, `keras3`, `.cc`) or a folder; by default beside the model.
         force: overwrite what is there.
-        console: told what happens.
+        console: where progress and warnings are printed.
         trust: what the model's file may hold that is not Keras' own.
         name: of a C array; by default that of the run, or of the file.
 

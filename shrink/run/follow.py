@@ -1,4 +1,4 @@
-"""Several machines, one run: the chief runs the plan, the others train where they are told to.
+"""Training on several machines: the chief runs the plan, the other workers follow.
 
 The chief posts every job that trains on a board in the shared store (see `shrink.run.cluster`) and
 runs it itself; the others run the same job at the same time, and throw away what they made. All
@@ -38,7 +38,7 @@ def follow(root: Path, place: Membership, console: Console) -> int:
     Args:
         root: of the store.
         place: this worker's.
-        console: told what happens.
+        console: where progress and warnings are printed.
 
     Raises:
         ResourceError: there is no sign of life of a chief.
@@ -154,7 +154,7 @@ class Follower:
     Args:
         board: where the orders are.
         place: this worker's.
-        console: told what happens.
+        console: where progress and warnings are printed.
     """
 
     def __init__(self, board: FollowersBoard, place: Membership, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""Whether a step's process fits in the memory that it may have, by the sizes of its models' files.
+"""Refuses a step whose process would not fit in host memory, by the sizes of its model files.
 
 A step that the kernel would end after minutes is refused before anything starts. On a CPU, training
 gets what the process leaves of the limit.

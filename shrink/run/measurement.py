@@ -1,4 +1,4 @@
-"""What is measured of an artifact: sizes, memory, latency, and what examples tell."""
+"""Measurements of an artifact: sizes, memory, latency and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a plan is to be run, and what its run gives back."""
+"""Options and results of a run."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Pool:
     Args:
         jobs: how many.
         needed_bytes: memory that must be available before another one begins beside others.
-        say: told what happens.
+        say: prints progress.
     """
 
     def __init__(self, jobs: int, needed_bytes: int, say: Callable[[str], None]) -> None:

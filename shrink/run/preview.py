@@ -1,4 +1,4 @@
-"""What a run would do, said before it does anything: which stages it computes, and why."""
+"""`--dry-run`: which stages would be computed, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One worker process: started, listened to, and its death turned into a typed error."""
+"""One worker process: starts it, reads its events, and turns its death into a typed error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs a plan: each step from the store or in a fresh worker, then the report."""
+"""Runs a plan: each step from the cache or in a fresh worker, then the report."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Runner:
         plan: what to run.
         options: where, and what to take from the store.
         store: where finished steps are.
-        console: told what happens.
+        console: where progress and warnings are printed.
 
     Attributes:
         attempt: runs a job in a worker process, once.

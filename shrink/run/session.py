@@ -1,4 +1,4 @@
-"""One run for a command: where its result goes, what is looked into before, what is shown."""
+"""One run for a command: checks its output folder, runs the plan, prints the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a plan: which are run, what they ask of examples, what would be computed and why."""
+"""The steps of a plan: which are run, and the jobs of their workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store of finished steps: a folder for each, in which the manifest is written last.
+"""The cache of finished steps: a folder for each, in which the manifest is written last.
 
 Layout under the root:
 

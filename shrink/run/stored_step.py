@@ -1,4 +1,4 @@
-"""What an artifact is measured on, and where the store keeps it: once made, measured as needed.
+"""Finished steps in the cache: computed once, measured as needed.
 
 A search chooses by validation examples, and only what it has chosen is measured on test examples.
 Both are of the same artifact: it is made once, and kept under a key for each way of measuring it.

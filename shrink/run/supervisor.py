@@ -1,4 +1,4 @@
-"""Supervises a worker: what is planned before it, retries, and what is said of its failure."""
+"""Supervises a worker: memory planning before it, retries, and the error of its failure."""
 
 from __future__ import annotations
 

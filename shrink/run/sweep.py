@@ -103,7 +103,7 @@ class Sweep:
         planned: from `plan_sweep`.
         options: of all runs; `output` is the sweep's folder.
         repeat: seeds of each combination, if the recipe repeats them.
-        console: told what happens.
+        console: where progress and warnings are printed.
 
     Attributes:
         jobs: how many run at a time.

@@ -1,4 +1,4 @@
-"""One-off work in a worker: tools, experiment trackers, and what a bug report should say."""
+"""Tools in a worker, experiment trackers, and `doctor`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run_action(job: Job, kind: type[T], console: Console) -> T:
     Args:
         job: what to do.
         kind: of the result, a dataclass of `contract/`.
-        console: told what happens.
+        console: where progress and warnings are printed.
 
     Raises:
         InternalError: the worker sent something else.

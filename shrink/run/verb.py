@@ -1,4 +1,4 @@
-"""A verb: a recipe of one stage, made of what a command line or a call in Python says."""
+"""A verb as a recipe of one stage, from a command line or a call in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The heavy half's door: one step in a fresh process, events to the parent through a pipe.
+"""The entry point of a worker process: runs one job and sends events to its parent by a pipe.
 
 A child as `shrink.base.child` says: its request is a job, its messages are events, and everything
 that TensorFlow prints goes to the worker's log.

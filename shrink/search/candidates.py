@@ -1,4 +1,4 @@
-"""What is searched: a recipe or a model, and the recipe that each trial's settings stand for."""
+"""Candidates of a search: the recipe that each trial's settings stand for."""
 
 from __future__ import annotations
 

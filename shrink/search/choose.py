@@ -1,4 +1,4 @@
-"""Which trial is next: the one with the largest expected improvement per second of training.
+"""Choice of the next trial: the largest expected improvement per second of training.
 
 1. Candidates are drawn at random; half of them are crossed with trials of the Pareto front
    (`Chooser`).

@@ -1,4 +1,4 @@
-"""What a search optimises: limits, objectives, which of two trials is better, and selection bias.
+"""The goal of a search: limits, objectives, the order of trials, and selection bias.
 
 The limits are those of the search and, where a figure can be checked on a trial, the recipe's own
 gates. A limit on the drop of the main metric is kept with confidence: the best of many noisy trials

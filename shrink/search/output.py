@@ -1,4 +1,4 @@
-"""What a search writes and prints: search.json, the comparison of its trials, lines for people."""
+"""Output of a search: search.json, the comparison of trials, and progress lines."""
 
 from __future__ import annotations
 

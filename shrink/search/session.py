@@ -125,7 +125,7 @@ class Runs:
         options: of every run; `output` is the folder of the search.
         timed: whether the latency of trials is measured.
         command: that measures latency instead of this host; None for none.
-        console: told what happens.
+        console: where progress and warnings are printed.
 
     Attributes:
         store: of finished steps.
@@ -230,7 +230,7 @@ class Search:
     Args:
         candidates: the recipes that it chooses among, and what for.
         options: of every run; `output` is the search's folder, or a .tflite file for the best.
-        console: told what happens.
+        console: where progress and warnings are printed.
 
     Attributes:
         runs: what runs a trial.

@@ -1,4 +1,4 @@
-"""One room per stage; the registry below is all that the rest of shrink knows of them."""
+"""The stages, a folder for each, and their registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first step of a recipe whose model comes trained: it is evaluated, nothing else."""
+"""The first step of a recipe whose model is already trained: it is only evaluated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model of tfmot brings along, found in its weights."""
+"""Sparsity, clusters and ranges found in the weights of a tfmot model."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a model is for: its losses and metrics (`accuracy.py`), and what an artifact scores."""
+"""The task of a model: its losses and metrics, and the scores of an artifact."""

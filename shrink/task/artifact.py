@@ -1,4 +1,4 @@
-"""What an artifact scores on examples, masked as Keras does, and what the best guess would."""
+"""Scores of an artifact, masked as in Keras, and of the best constant answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics and losses of several outputs: sums of what single outputs have, whole or in part."""
+"""Metrics and losses of several outputs, combined from those of single outputs."""
 
 from __future__ import annotations
 

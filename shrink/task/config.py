@@ -1,4 +1,4 @@
-"""The `task` section of a recipe: what is minimised and what is measured."""
+"""The `task` section of a recipe: losses and metrics."""
 
 from __future__ import annotations
 

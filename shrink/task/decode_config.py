@@ -1,4 +1,4 @@
-"""The key `task.decode` of a recipe: what a detector's outputs mean, and which count; light."""
+"""The key `task.decode` of a recipe: how outputs become boxes; imports nothing heavy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a detector's outputs score, decoded together."""
+"""Scores of a detector's outputs, decoded together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds of tasks, told by the data and by what a model gives, and the metrics that suit them."""
+"""Kinds of tasks, inferred from data and model outputs, with their default metrics."""
 
 from __future__ import annotations
 

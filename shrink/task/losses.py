@@ -1,4 +1,4 @@
-"""Every loss in numpy and float64, as `loss` of the report has it.
+"""Every loss in NumPy and float64, for the `loss` of the report.
 
 The definitions are tf-keras' own, and so those that training minimises (`shrink.engine.losses`).
 """

@@ -1,4 +1,4 @@
-"""What one output of a model gave for some examples, and how scores of elements are pooled.
+"""One output of a model on some examples, and how scores of elements are pooled.
 
 All in NumPy and float64: what training minimises is in `shrink.engine.losses`.
 """

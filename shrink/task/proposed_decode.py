@@ -1,4 +1,4 @@
-"""What head a detector has, told by the shapes and values of its outputs: for a first recipe."""
+"""Infers a detector's head from the shapes and values of its outputs, for `shrink init`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model is trained and measured on, once both the model and the data are known."""
+"""Resolves the task: losses and metrics from recipe, data and model."""
 
 from __future__ import annotations
 

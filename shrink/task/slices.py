@@ -1,4 +1,4 @@
-"""What an artifact scores on slices of the examples: by class, and by what the recipe names."""
+"""Scores of an artifact on slices of the examples: by class, and as the recipe divides them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task, with what says so; the targets of a data set, and the losses that suit them."""
+"""The task with the origin of each setting, the targets of a data set, and losses for them."""
 
 from __future__ import annotations
 

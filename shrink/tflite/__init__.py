@@ -1,1 +1,1 @@
-"""From a Keras model to a .tflite artifact, and what can be read from one."""
+"""Conversion of Keras models to .tflite artifacts, and reading of artifacts."""

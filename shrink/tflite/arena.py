@@ -1,4 +1,4 @@
-"""TFLite Micro: the tensor arena that a model needs, measured, and its outputs."""
+"""The tensor arena of a model in TFLite Micro, measured, and its outputs there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arenas of TFLite Micro on 32-bit targets, estimated from what the 64-bit wheel takes."""
+"""Arenas on 32-bit targets, estimated from those of the x86-64 build of TFLite Micro."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TFLite artifact as a C array, the form that microcontroller projects compile in."""
+"""A TFLite artifact as a C array for microcontroller projects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether runtimes run a .tflite file, and what makes it slow or unfit for a microcontroller."""
+"""Checks of a .tflite file for runtimes: what does not run, is slow, or unfit for TFLite Micro."""
 
 from __future__ import annotations
 

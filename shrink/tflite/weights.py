@@ -1,4 +1,4 @@
-"""What of a .tflite file are weights, and which of its operators work on integers."""
+"""Which tensors of a .tflite file are weights, and which operators work on integers."""
 
 from __future__ import annotations
 

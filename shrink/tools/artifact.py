@@ -1,4 +1,4 @@
-"""`inspect`, `bench` and `export` of .tflite files: what shrink says of an artifact.
+"""`inspect`, `bench` and `export` of .tflite files.
 
 Nothing here imports TensorFlow, so that these verbs work where it is not installed.
 """

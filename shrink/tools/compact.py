@@ -1,4 +1,4 @@
-"""`shrink compact`: a .tflite file rewritten to take less memory, and what that cost."""
+"""`shrink compact` without a run folder."""
 
 from __future__ import annotations
 

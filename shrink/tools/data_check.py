@@ -1,4 +1,4 @@
-"""Every example of a data set read once: what there is, and what cannot be read."""
+"""`shrink data check`: reads every example once and reports what is there and what is damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What TensorFlow, LiteRT and TFLite Micro do on this machine, tried in a worker."""
+"""`shrink doctor`: tries TensorFlow, LiteRT and TFLite Micro in a worker."""
 
 from __future__ import annotations
 

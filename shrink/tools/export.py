@@ -1,4 +1,4 @@
-"""Other forms of a model: Keras files, SavedModels, and what firmware needs for a C array."""
+"""`shrink export`: Keras files, SavedModels, and the metadata of a C array."""
 
 from __future__ import annotations
 

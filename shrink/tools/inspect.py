@@ -1,4 +1,4 @@
-"""What a model is, and what it and its data would become."""
+"""`shrink inspect` and `shrink init` of Keras models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training a model and running an artifact take: memory, time, layer by layer."""
+"""`shrink profile`: memory and time of training and inference, layer by layer."""
 
 from __future__ import annotations
 

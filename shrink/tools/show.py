@@ -1,4 +1,4 @@
-"""Tables for people of what `profile`, `inspect`, `data check` and `cache` found; light."""
+"""Tables of `profile`, `inspect`, `data check` and `cache` on the terminal."""
 
 from __future__ import annotations
 

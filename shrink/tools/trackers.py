@@ -1,4 +1,4 @@
-"""Runs as experiment trackers take them: TensorBoard logs and MLflow runs."""
+"""Logs of runs for TensorBoard and MLflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way back: a tf-keras model as a model of Keras 3, checked to give the same outputs."""
+"""Export of a tf-keras model to Keras 3, with a check that outputs are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far an artifact's outputs are from those of the float model that it was made from."""
+"""Noise of an artifact's outputs against those of its float model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is rewritten in a float model so that integers can hold it."""
+"""Rewrites of a float model that integers need."""
 
 from __future__ import annotations
 

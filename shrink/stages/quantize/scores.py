@@ -1,4 +1,4 @@
-"""Logits that need no more range than the probabilities behind them tell apart.
+"""Clips the range of logits to what their probabilities can resolve.
 
 Raw outputs of a head hold offsets of boxes near 0 and logits down to -40 in one tensor. An int8
 scale for all of them has a fifth of a unit, which moves edges by tens of percent, while nothing

@@ -1,1 +1,1 @@
-"""Metrics that are no means over examples: a family a file, and their bootstrap."""
+"""Metrics that are not means over examples: a module for each family, and their bootstrap."""

@@ -1,4 +1,4 @@
-"""Whether probabilities are as often right as they say."""
+"""Calibration of probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which class was taken for which: the confusion matrix of each output of classes."""
+"""The confusion matrix of each output of classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule of every metric that is no mean over examples, by its name."""
+"""Rules of the metrics that are not means over examples, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of real targets that are no means: RMSE and the coefficient of determination."""
+"""Metrics of regression that are not means: RMSE and the coefficient of determination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a metric that is no mean over examples has to say: what it keeps, and its weighted value."""
+"""The interface of metrics that are not means: what they collect, and their weighted value."""
 
 from __future__ import annotations
 

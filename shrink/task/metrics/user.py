@@ -1,4 +1,4 @@
-"""Metrics that are a user's functions of all outputs and targets at once, and their bootstrap."""
+"""User metrics of all outputs and targets at once, and their bootstrap."""
 
 from __future__ import annotations
 
