@@ -10,7 +10,6 @@ from shrink.base import files
 from shrink.base.errors import StageError
 from shrink.compact.graph import Graph, write_graph
 from shrink.compact.plan import Plan
-from shrink.compact.schedule import Tiling
 from shrink.tflite.arena import ArenaFigure, arena_bytes, litert_arena_bytes
 
 Target = Literal["tflm", "litert"]
@@ -18,13 +17,17 @@ Target = Literal["tflm", "litert"]
 
 
 class Version(NamedTuple):
-    """A rewritten graph with its plan, which is empty for LiteRT, and the arena of its file."""
+    """A rewritten graph with its plan, which is empty for LiteRT, and the arena of its file.
+
+    Attributes:
+        done: what was done to the graph, a line each.
+    """
 
     graph: Graph
     plan: Plan
     content: bytes
     arena: int
-    tilings: tuple[Tiling, ...] = ()
+    done: tuple[str, ...] = ()
 
 
 def arena_of(content: bytes) -> ArenaFigure:

@@ -11,7 +11,6 @@ with the operators from which to which they are needed.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
@@ -26,10 +25,6 @@ from shrink.tflite.memory import (
     lifetimes,
 )
 from shrink.tflite.model import Operator, Subgraph
-
-_MOST_GROWTH = 1.25
-"""How much longer a slice may make the block that it is cut from: rows that are wrong at the edges
-of a window stand out. Without a limit a chain of slices moves through the arena as one block."""
 
 
 class Block(NamedTuple):
@@ -123,7 +118,7 @@ class _Blocks:
             if operator.name != "CONCATENATION" and pieces is not None:
                 output, (source, start, _) = operator.outputs[0], pieces[0]
                 if not tensors[output].no_alias:
-                    self._join(source, output, start, _MOST_GROWTH)
+                    self._join(source, output, start)
         for source, output in self._in_place.values():
             self._join(source, output, 0)
         return [self._block(root) for root in self._blocks] + scratch_blocks(self._graph)
@@ -140,14 +135,13 @@ class _Blocks:
         whole = [(p, p + aligned(self._sizes[i]), *self._life[i]) for i, p in places.items()]
         return Block(places, cells, whole)
 
-    def _join(self, one: int, other: int, distance: int, growth: float = math.inf) -> None:
+    def _join(self, one: int, other: int, distance: int) -> None:
         """Join two tensors' blocks, unless bytes that are needed would be overwritten.
 
         Args:
             one: a tensor.
             other: a tensor that begins `distance` bytes behind the first one's beginning.
             distance: in bytes.
-            growth: how much longer than the longer of the two blocks they may be together.
         """
         root, gone = self._block_of[one], self._block_of[other]
         shift = self._blocks[root][one] + distance - self._blocks[gone][other]
@@ -157,17 +151,11 @@ class _Blocks:
             return
         moved = {index: place + shift for index, place in self._blocks[gone].items()}
         together = self._blocks[root] | moved
-        longer = max(self._length(self._blocks[root]), self._length(moved))
-        if self._length(together) > growth * longer:
-            return
         cells = self._cells_of(together)
         if cells is not None:
             self._blocks[root], self._cells[root] = together, cells
             del self._blocks[gone], self._cells[gone]
             self._block_of.update(dict.fromkeys(moved, root))
-
-    def _length(self, places: Mapping[int, int]) -> int:
-        return max(p + self._sizes[i] for i, p in places.items()) - min(places.values())
 
     def _cells_of(self, places: Mapping[int, int]) -> list[Cell] | None:
         """Return the cells of tensors at these places; None where they would overwrite another."""

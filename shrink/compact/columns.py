@@ -17,8 +17,8 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.compact.graph import Graph, mean_the_same
-from shrink.compact.passes import RESHAPES
+from shrink.compact.graph import Graph
+from shrink.compact.passes import with_merged_reshapes, without_unread
 from shrink.compact.rows import CONVOLUTIONS, POINTWISE, POOLS
 from shrink.tflite.model import Operator, Tensor, constant_tensor
 
@@ -26,20 +26,66 @@ from shrink.tflite.model import Operator, Tensor, constant_tensor
 def with_columns(graph: Graph) -> Graph:
     """Return the graph with its one-dimensional signals as columns; as it is where none is.
 
-    It pays where row tiles do: CMSIS-NN has a faster kernel for a row than for a column.
+    Each operator reads its input reshaped to a column, and what it writes is reshaped back;
+    RESHAPEs between two of them are left out. It pays where row tiles do: CMSIS-NN has a faster
+    kernel for a row than for a column.
     """
-    is_column = {id(operator): _runs_on_columns(graph, operator) for operator in graph.operators}
-    if not any(is_column[id(o)] and o.name in CONVOLUTIONS for o in graph.operators):
+    chosen = {operator for operator in graph.operators if _runs_on_columns(graph, operator)}
+    if not any(operator.name in CONVOLUTIONS for operator in chosen):
         return graph
-    build = _Build(graph)
+    tensors, operators = list(graph.tensors), list[Operator]()
+    as_before: dict[int, int] = {}  # tensors that have the shapes of those that are columns now
+
+    def add(tensor: Tensor) -> int:
+        tensors.append(tensor)
+        return len(tensors) - 1
+
+    def reshape(source: int, output: int) -> None:
+        options = schema.ReshapeOptionsT()
+        options.newShape = np.array(tensors[output].shape, np.int32)
+        inputs = (source, add(constant_tensor(options.newShape)))
+        operators.append(Operator("RESHAPE", False, inputs, (output,), options=options))
+
     for operator in graph.operators:
-        if is_column[id(operator)] and operator.name in RESHAPES:
-            build.alias(operator)
-        elif is_column[id(operator)]:
-            build.add_column(operator)
+        inputs = [as_before.get(index, index) for index in operator.inputs]
+        if operator not in chosen:
+            operators.append(dataclasses.replace(operator, inputs=tuple(inputs)))
+            continue
+        for place, index in enumerate(operator.inputs):
+            if graph.is_activation(index):
+                source, inputs[place] = inputs[place], add(_as_column(graph.tensors[index]))
+                reshape(source, inputs[place])
+        options = copy.copy(operator.options)
+        if operator.name in CONVOLUTIONS:
+            one, _, kernel, other = graph.tensors[inputs[1]].shape
+            turned = dataclasses.replace(graph.tensors[inputs[1]], shape=(one, kernel, 1, other))
+            inputs[1] = add(turned)
+        if operator.name in (*CONVOLUTIONS, *POOLS):
+            _turn(options)
+        elif operator.name == "CONCATENATION":
+            options.axis = 3
+        elif operator.name == "PAD":
+            paddings = _paddings(graph, operator)
+            assert paddings is not None, "checked before"
+            inputs[1] = add(constant_tensor(paddings))
+        output = place = operator.outputs[0]
+        if output in graph.outputs:
+            place = add(_as_column(graph.tensors[output]))
         else:
-            build.keep(operator)
-    return build.graph()
+            as_before[output] = add(graph.tensors[output])
+            tensors[output] = _as_column(graph.tensors[output])
+        operators.append(
+            dataclasses.replace(operator, inputs=tuple(inputs), outputs=(place,), options=options)
+        )
+        reshape(place, as_before.get(output, output))
+    graph = dataclasses.replace(graph, tensors=tuple(tensors), operators=tuple(operators))
+    return without_unread(with_merged_reshapes(graph))
+
+
+def _as_column(tensor: Tensor) -> Tensor:
+    shape = column(tensor.shape)
+    assert shape is not None, "checked before"
+    return dataclasses.replace(tensor, shape=shape)
 
 
 def column(shape: tuple[int, ...]) -> tuple[int, int, int, int] | None:
@@ -60,12 +106,9 @@ def _runs_on_columns(graph: Graph, operator: Operator) -> bool:
     if len(operator.outputs) != 1 or not operator.inputs or min(operator.inputs[:2]) < 0:
         return False
     source, output = (graph.tensors[i] for i in (operator.inputs[0], operator.outputs[0]))
-    before, after = column(source.shape), column(output.shape)
-    if before is None or after is None or source.constant:
+    if column(source.shape) is None or column(output.shape) is None or source.constant:
         return False
     flat = _is_flat(source.shape) and _is_flat(output.shape)
-    if operator.name in RESHAPES:
-        return before == after and mean_the_same(source, output)
     if operator.name in CONVOLUTIONS:
         weights = graph.tensors[operator.inputs[1]]
         by_row = weights.constant and len(weights.shape) == 4 and weights.shape[1] == 1
@@ -114,119 +157,10 @@ def _paddings(graph: Graph, operator: Operator) -> Array | None:
     return np.array([[0, 0], pairs[axis], [0, 0], [0, 0]], np.int32)
 
 
-class _Build:
-    """A graph in the making; a root is the first of tensors that hold the same bytes."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._graph = graph
-        self._tensors = list(graph.tensors)
-        self._operators: list[Operator] = []
-        self._root: dict[int, int] = {}
-        self._column: dict[int, int] = {}
-        self._flat: dict[tuple[int, tuple[int, ...]], int] = {}
-        for index in graph.inputs:
-            self._flat[index, graph.tensors[index].shape] = index
-
-    def graph(self) -> Graph:
-        """Return the graph, its outputs in the shapes that they had."""
-        for index in self._graph.outputs:
-            self._in_shape(index, index)
-        return dataclasses.replace(
-            self._graph, tensors=tuple(self._tensors), operators=tuple(self._operators)
-        )
-
-    def alias(self, operator: Operator) -> None:
-        """Leave out an operator whose output holds the bytes of its input."""
-        self._root[operator.outputs[0]] = self._root_of(operator.inputs[0])
-
-    def add_column(self, operator: Operator) -> None:
-        """Add an operator that reads and writes columns."""
-        graph, output = self._graph, operator.outputs[0]
-        inputs = [self._as_column(i) if graph.is_activation(i) else i for i in operator.inputs]
-        options = operator.options
-        if operator.name in CONVOLUTIONS:
-            weights = graph.tensors[inputs[1]]
-            one, _, kernel, other = weights.shape
-            inputs[1] = self._new(dataclasses.replace(weights, shape=(one, kernel, 1, other)))
-        if operator.name in (*CONVOLUTIONS, *POOLS):
-            options = _transposed(options)
-        if operator.name == "CONCATENATION":
-            options = copy.copy(options)
-            options.axis = 3
-        if operator.name == "PAD":
-            paddings = _paddings(graph, operator)
-            assert paddings is not None, "checked before"
-            inputs[1] = self._new(constant_tensor(paddings))
-        shape = column(graph.tensors[output].shape)
-        assert shape is not None, "checked before"
-        as_column = dataclasses.replace(graph.tensors[output], shape=shape)
-        place = output
-        if output in graph.outputs:
-            place = self._new(as_column)
-        else:
-            self._tensors[output] = as_column
-        self._column[output] = place
-        self._operators.append(
-            dataclasses.replace(operator, inputs=tuple(inputs), outputs=(place,), options=options)
-        )
-
-    def keep(self, operator: Operator) -> None:
-        """Add an operator as it is, on tensors of the shapes that it knows."""
-        graph = self._graph
-        inputs = [self._in_shape(i) if graph.is_activation(i) else i for i in operator.inputs]
-        self._operators.append(dataclasses.replace(operator, inputs=tuple(inputs)))
-        for index in operator.outputs:
-            self._flat[index, graph.tensors[index].shape] = index
-
-    def _root_of(self, index: int) -> int:
-        return self._root.get(index, index)
-
-    def _as_column(self, index: int) -> int:
-        root = self._root_of(index)
-        if root not in self._column:
-            shape = column(self._graph.tensors[index].shape)
-            assert shape is not None, "checked before"
-            added = self._new(dataclasses.replace(self._graph.tensors[index], shape=shape))
-            self._reshape(self._any(root), added)
-            self._column[root] = added
-        return self._column[root]
-
-    def _in_shape(self, index: int, place: int | None = None) -> int:
-        """Return a tensor of the shape that one had, at a place in the list where one is given."""
-        root, shape = self._root_of(index), self._graph.tensors[index].shape
-        found = self._flat.get((root, shape))
-        if found is None or place not in (None, found):
-            given = self._graph.tensors[index]
-            found = self._new(given) if place is None else place
-            self._reshape(self._any(root), found)
-            self._flat.setdefault((root, shape), found)
-        return found
-
-    def _any(self, root: int) -> int:
-        """Return a tensor that holds a root's bytes."""
-        if root in self._column:
-            return self._column[root]
-        return next(index for (one, _), index in self._flat.items() if one == root)
-
-    def _reshape(self, source: int, output: int) -> None:
-        shape = np.array(self._tensors[output].shape, np.int32)
-        options = schema.ReshapeOptionsT()
-        options.newShape = shape
-        inputs = (source, self._new(constant_tensor(shape)))
-        self._operators.append(Operator("RESHAPE", False, inputs, (output,), options=options))
-
-    def _new(self, tensor: Tensor) -> int:
-        self._tensors.append(tensor)
-        return len(self._tensors) - 1
-
-
-def _transposed(options: Any) -> Any:
-    """Return what a kernel does to columns in place of rows."""
-    turned = copy.copy(options)
-    turned.strideH, turned.strideW = options.strideW, 1
-    pairs = (("dilationHFactor", "dilationWFactor"), ("filterHeight", "filterWidth"))
-    for high, wide in pairs:
+def _turn(options: Any) -> None:
+    """Have a kernel do to columns what it does to rows."""
+    options.strideH, options.strideW = options.strideW, 1
+    for high, wide in (("dilationHFactor", "dilationWFactor"), ("filterHeight", "filterWidth")):
         if hasattr(options, high):
-            setattr(turned, high, getattr(options, wide))
-            setattr(turned, wide, 1)
-    return turned
+            setattr(options, high, getattr(options, wide))
+            setattr(options, wide, 1)

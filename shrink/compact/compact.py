@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from shrink.base.errors import StageError
 from shrink.compact.arena import Target, Version, allocated_as_given, allocated_bytes
 from shrink.compact.borders import Bordered, with_int8_borders
-from shrink.compact.checks import check_graph
 from shrink.compact.columns import with_columns
 from shrink.compact.cost import graph_macs, graph_tail, temporary_bytes
 from shrink.compact.decode.choice import kernels_done, store_kernels
-from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.graph import Graph, write_graph
 from shrink.compact.memory_map import has_plan, memory_map
-from shrink.compact.order import in_best_order
-from shrink.compact.passes import (
-    with_folded_pads,
-    with_static_shapes,
-    without_flattening,
-    without_unread,
-)
-from shrink.compact.plan import Plan, plan, plan_below
+from shrink.compact.passes import simplified, with_static_shapes
+from shrink.compact.plan import Plan, Planned, plan, plan_below
+from shrink.compact.read import read_graph
 from shrink.compact.result import Compacted
 from shrink.compact.schedule import Tiling
 from shrink.compact.search import Search
@@ -52,14 +45,6 @@ _LEAST_GAIN = 0.01
 """Less than this share of the arena is not worth a larger file and another operator."""
 
 
-class _Placed(NamedTuple):
-    """A graph with its plan, and the estimated arena."""
-
-    graph: Graph
-    plan: Plan
-    arena_bytes: int
-
-
 def compact(
     model: bytes,
     *,
@@ -87,7 +72,6 @@ def compact(
         StageError: the runtime cannot allocate it, or it cannot be made to fit.
     """
     graph = read_graph(model)
-    check_graph(graph)
     before = allocated_as_given(model, graph, target)
     bordered = with_int8_borders(graph) if int8_io else Bordered(graph)
     tiled: Version | None = None
@@ -113,36 +97,17 @@ def compact(
             why, tiled = _no_gain(tiled, before), None
     version, kernels = tiled, None
     if decode:
-        given = tiled or Version(bordered.graph, _UNPLACED, model, before)
+        given = tiled or Version(bordered.graph, _UNPLANNED, model, before)
         kernels, stored = store_kernels(given, arena_bytes)
         version = stored if kernels.changed else tiled
         why = f"{why}; {kernels.reason}"
     if version is None:
         return _unchanged(model, bordered, before, why, target, kernels)
-    macs, macs_after = graph_macs(graph), graph_macs((tiled or bordered).graph)
-    done = [] if tiled is None else list(_done(bordered.graph, tiled))
-    planned, kinds = bool(version.plan.offsets), {o.name for o in graph.operators}
+    macs, kinds = graph_macs(graph), {o.name for o in graph.operators}
+    planned = bool(version.plan.offsets)
     equality = _equality(graph, bordered, version, examples_for(macs))
     if not equality.runtimes or (planned and MICRO not in equality.runtimes):
         raise does_not_run()
-    if equality.different and tiled is not None and kernels is not None and kernels.changed:
-        # Only the stored kernels may differ: then the rest of the work stays.
-        again = compact(
-            model,
-            arena_bytes=arena_bytes,
-            max_extra_macs=max_extra_macs,
-            int8_io=int8_io,
-            target=target,
-        )
-        why = f"stored kernels give other outputs in {', '.join(equality.different)}"
-        left = dataclasses.replace(
-            kernels,
-            changed=False,
-            reason=why,
-            file_bytes=kernels.file_bytes_before,
-            arena_after=kernels.arena_before,
-        )
-        return dataclasses.replace(again, decode=left)
     if equality.different:
         runtimes = ", ".join(equality.different)
         why = f"the rewritten file does not give the same outputs in {runtimes}"
@@ -154,9 +119,9 @@ def compact(
     return Compacted(
         content=version.content,
         changed=True,
-        done=(*done, *(kernels_done(kernels) if kernels is not None else ())),
+        done=(*version.done, *(kernels_done(kernels) if kernels is not None else ())),
         macs_before=macs,
-        macs_after=macs_after,
+        macs_after=graph_macs((tiled or bordered).graph),
         arena_before=before,
         arena_after=version.arena,
         bound_bytes=version.arena - version.plan.size_bytes + version.plan.bound_bytes,
@@ -205,7 +170,6 @@ def smallest_arena(model: bytes, enough: int, max_extra_macs: float = DEFAULT_EX
         StageError: TFLite Micro cannot allocate it.
     """
     graph = read_graph(model)
-    check_graph(graph)
     before = smallest = allocated_as_given(model, graph)
     if smallest <= enough or not graph.operators:
         return smallest
@@ -243,10 +207,8 @@ def _no_gain(best: Version, before: int) -> str:
 def _versions(graph: Graph, shares: Sequence[float], target: Target) -> Iterator[Version]:
     """Yield rewritten graphs, first without row tiles, then with tiles of rising extra work."""
     macs, litert = graph_macs(graph), target == "litert"
-    if not litert:
-        graph = without_flattening(with_static_shapes(graph))
-    plain = in_best_order(with_folded_pads(without_unread(graph)))
-    yield (version := _written(plain, (), _UNPLACED, target))
+    plain, done = simplified(graph, litert=litert)
+    yield (version := _written(Planned(plain, _UNPLANNED, 0), done, target))
     if not plain.operators:
         return  # no output depends on any
     if not litert and temporary_bytes(plain) >= version.plan.size_bytes:
@@ -255,24 +217,42 @@ def _versions(graph: Graph, shares: Sequence[float], target: Target) -> Iterator
     for share in shares:
         left = int(share * macs) + macs - sum(info.macs)
         found = Search(info, left, _in_litert if litert else _in_micro).best()
-        if found is not None:
-            assert isinstance(found.placed, _Placed), "it was placed below"
-            yield _written(found.placed.graph, found.candidate.tilings, found.placed.plan, target)
+        if found is not None and found.planned is not None:
+            tiles = _described(info.graph, found.candidate.tilings)
+            yield _written(found.planned, (*done, *tiles), target)
 
 
-_UNPLACED = Plan({}, 1 << 62, 0)
+def _described(graph: Graph, tilings: Sequence[Tiling]) -> Iterator[str]:
+    """Yield a line for each tiling; operators have the numbers that they have in the given file."""
+    for tiling in tilings:
+        names = [
+            f"{operator.name} {number}"
+            for operator, number in zip(graph.operators, graph.origins, strict=True)
+        ][tiling.start : tiling.end]
+        ends = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        yield f"{ends} in {len(tiling.cuts) + 1} row tiles"
+    if any(operator.name == "TRANSPOSE_CONV" for operator in graph.operators):
+        yield (
+            "transposed convolutions: for some shapes CMSIS-NN gives other bytes than the kernels "
+            "compared here, for the given file too; compare on the device where it is used"
+        )
 
 
-def _in_micro(graph: Graph, limit: int) -> _Placed | None:
+_UNPLANNED = Plan({}, 1 << 62, 0)
+
+
+def _in_micro(graph: Graph, limit: int) -> Planned | None:
     """Plan a graph for TFLite Micro; hundreds of tensors take more while it plans than after."""
     tail, temporary = graph_tail(graph), temporary_bytes(graph)
     if tail + temporary >= limit:
         return None
     found = plan_below(graph, _SEARCH_ATTEMPTS, limit - tail)
-    return None if found is None else _Placed(graph, found, max(found.size_bytes, temporary) + tail)
+    if found is None:
+        return None
+    return Planned(graph, found, max(found.size_bytes, temporary) + tail)
 
 
-def _in_litert(graph: Graph, limit: int) -> _Placed | None:
+def _in_litert(graph: Graph, limit: int) -> Planned | None:
     """Place a graph's tensors as LiteRT does.
 
     It reads no memory plan. It places tensors whole, the largest first, each as low as it can lie,
@@ -281,18 +261,20 @@ def _in_litert(graph: Graph, limit: int) -> _Placed | None:
     """
     lasting = dataclasses.replace(graph, outputs=(*graph.outputs, *graph.inputs))
     size = planned_bytes(lasting)
-    return _Placed(graph, _UNPLACED, size) if size < limit else None
+    return Planned(graph, _UNPLANNED, size) if size < limit else None
 
 
-def _written(graph: Graph, tilings: tuple[Tiling, ...], known: Plan, target: Target) -> Version:
+def _written(given: Planned, done: Sequence[str], target: Target) -> Version:
     """Return a graph's file with its arena, and with the lowest plan for TFLite Micro."""
+    graph = given.graph
     if target == "litert":
         content, live = write_graph(graph), memory_map(graph, planned=False).live_bytes
         arena = allocated_bytes(content, target)
-        return Version(graph, Plan({}, arena, max(live, default=0)), content, arena, tilings)
-    found = plan_below(graph, _FINAL_ATTEMPTS, known.size_bytes) or known
+        return Version(graph, Plan({}, arena, max(live, default=0)), content, arena, tuple(done))
+    found = plan_below(graph, _FINAL_ATTEMPTS, given.plan.size_bytes) or given.plan
     content = write_graph(graph, found.offsets)
-    return Version(graph, found, content, allocated_bytes(content), tilings)
+    done = (*done, f"a place in the arena for each of {len(found.offsets)} tensors")
+    return Version(graph, found, content, allocated_bytes(content), done)
 
 
 def _unchanged(
@@ -354,33 +336,3 @@ def _equality(graph: Graph, bordered: Bordered, version: Version, count: int) ->
         return equality
     named = (name if name == MICRO else f"{name}{KERNELS_DENSE}" for name in equality.runtimes)
     return dataclasses.replace(equality, runtimes=tuple(named))
-
-
-def _done(graph: Graph, version: Version) -> Iterator[str]:
-    shapes = sum(o not in graph.operators for o in with_static_shapes(graph).operators)
-    if shapes and version.plan.offsets:
-        yield (
-            f"{shapes} computed shapes made constants, so that LiteRT may give their operators to "
-            "XNNPACK, which rounds in its own way"
-        )
-    pads = [sum(o.name == "PAD" for o in one.operators) for one in (graph, version.graph)]
-    if pads[1] < pads[0]:
-        yield f"{pads[0] - pads[1]} PADs folded into the convolutions that read them"
-    layers = zip(graph.operators, without_flattening(graph).operators, strict=True)
-    if (flattens := sum(one is not other for one, other in layers)) and version.plan.offsets:
-        yield f"{flattens} dense layers read their input without a RESHAPE before them"
-    if unread := len(graph.operators) - len(without_unread(graph).operators):
-        yield f"{unread} operators left out that no output depends on"
-    given, made = ([o.outputs for o in one.operators] for one in (graph, version.graph))
-    if not version.tilings and made != [outputs for outputs in given if outputs in made]:
-        yield "operators in another order"
-    for tiling in version.tilings:
-        count = len(tiling.cuts) + 1
-        yield f"operators {tiling.start} to {tiling.end - 1} in {count} row tiles"
-    if version.tilings and any(o.name == "TRANSPOSE_CONV" for o in graph.operators):
-        yield (
-            "transposed convolutions: for some shapes CMSIS-NN gives other bytes than the kernels "
-            "compared here, for the given file too; compare on the device where it is used"
-        )
-    if version.plan.offsets:
-        yield f"a place in the arena for each of {len(version.plan.offsets)} tensors"

@@ -14,54 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from shrink.base.errors import ModelError
 from shrink.base.types import Array
-from shrink.tflite.litert_twin import DECODE, in_rank
+from shrink.tflite.litert_twin import in_rank
 from shrink.tflite.memory import ONLINE, with_plan
 from shrink.tflite.model import (
-    MALFORMED,
     PLAN_ENTRY,
     Operator,
     Subgraph,
     Tensor,
-    corrupt,
     new_code,
-    opened,
     packed,
     text,
     values,
 )
-
-KNOWN_TYPES = {"INT8", "UINT8", "BOOL", "INT16", "FLOAT16", "INT32", "FLOAT32", "INT64"}
-"""Types of activations whose bytes runtimes agree on."""
-_STATEFUL = {
-    "CALL",
-    "CALL_ONCE",
-    "IF",
-    "WHILE",
-    "VAR_HANDLE",
-    "READ_VARIABLE",
-    "ASSIGN_VARIABLE",
-    "CUSTOM",
-    "DELEGATE",
-    "RANDOM_UNIFORM",
-    "RANDOM_STANDARD_NORMAL",
-    "MULTINOMIAL",
-    "HASHTABLE",
-    "HASHTABLE_FIND",
-    "HASHTABLE_IMPORT",
-}
-_OPTIONS: dict[str, type] = {
-    "CONV_2D": schema.Conv2DOptionsT,
-    "DEPTHWISE_CONV_2D": schema.DepthwiseConv2DOptionsT,
-    "AVERAGE_POOL_2D": schema.Pool2DOptionsT,
-    "MAX_POOL_2D": schema.Pool2DOptionsT,
-    "CONCATENATION": schema.ConcatenationOptionsT,
-    "TRANSPOSE_CONV": schema.TransposeConvOptionsT,
-    "RESIZE_BILINEAR": schema.ResizeBilinearOptionsT,
-    "RESIZE_NEAREST_NEIGHBOR": schema.ResizeNearestNeighborOptionsT,
-}
-"""The options of operators that passes read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +38,12 @@ class Graph(Subgraph):
     """
 
     model: schema.ModelT
+
+    @property
+    def origins(self) -> tuple[int | None, ...]:
+        """The number, in the file, of what each operator is or is a tile of; None for others."""
+        numbers = {id(one): n for n, one in enumerate(self.model.subgraphs[0].operators)}
+        return tuple(numbers.get(id(operator.stored)) for operator in self.operators)
 
     def values(self, index: int) -> Array:
         """Return the values of an integer constant, in its shape."""
@@ -93,81 +64,6 @@ def row_bytes(tensor: Tensor) -> int:
 def mean_the_same(one: Tensor, other: Tensor) -> bool:
     """Whether values of two tensors stand for the same numbers."""
     return (one.dtype, one.quantization) == (other.dtype, other.quantization)
-
-
-def read_graph(content: bytes) -> Graph:
-    """Return the graph of a .tflite file.
-
-    Raises:
-        ModelError: it is no TFLite model, or one that cannot be rewritten: several subgraphs,
-            variables, unknown dimensions, operators with a state or effects.
-    """
-    model, subgraphs = opened(content)
-    if len(subgraphs) > 1:
-        raise _refused(f"it has {len(subgraphs)} subgraphs")
-    try:
-        (given,) = subgraphs
-        graph = Graph(given.tensors, given.operators, given.inputs, given.outputs, model)
-        _check_kinds(graph)
-        _check_order(graph)
-        _check_tables(graph)
-        return graph
-    except MALFORMED as error:
-        raise corrupt(error) from error
-
-
-def _refused(why: str) -> ModelError:
-    return ModelError(
-        f"this .tflite file cannot be compacted: {why}",
-        hint="compact rewrites a single subgraph of known shapes, a batch of 1 and no state",
-    )
-
-
-def _check_kinds(graph: Graph) -> None:
-    for operator in graph.operators:
-        if operator.custom and operator.name == DECODE:
-            raise _refused(
-                f"its kernels are stored for {DECODE} already; compact the file that it was made of"
-            )
-        if not operator.custom and not hasattr(schema.BuiltinOperator, operator.name):
-            raise corrupt(f"an operator of the unknown kind {operator.name}")
-        if operator.custom or operator.name in _STATEFUL:
-            raise _refused(f"{operator.name} is an operator whose effects are not known")
-    for index, tensor in enumerate(graph.tensors):
-        name = tensor.name or index
-        if tensor.variable:
-            raise _refused(f"tensor {name} is a variable, which keeps state between examples")
-        if tensor.open_dimensions:
-            raise _refused(f"tensor {name} has dimensions that are not known")
-        if tensor.dtype not in KNOWN_TYPES and not tensor.constant:
-            raise _refused(f"tensor {name} is of a type that is not known")
-
-
-def _check_order(graph: Graph) -> None:
-    """Raise `ModelError` unless every activation is written once, and before it is read."""
-    written = set(graph.inputs)
-    for operator in graph.operators:
-        if not written.issuperset(graph.activations(operator.inputs)):
-            raise _refused(f"{operator.name} reads a tensor that nothing has written")
-        outputs = operator.outputs
-        if written & set(outputs) or len(set(outputs)) < len(outputs) or -1 in outputs:
-            raise _refused(f"{operator.name} writes a tensor that is written already")
-        if any(not graph.is_activation(index) for index in outputs):
-            raise _refused(f"{operator.name} writes a constant")
-        written.update(outputs)
-    if any(graph.is_activation(index) and index not in written for index in graph.outputs):
-        raise _refused("nothing writes one of its outputs")
-
-
-def _check_tables(graph: Graph) -> None:
-    """Raise `ModelError` where a table of the file does not belong to what names it."""
-    model = graph.model
-    for operator in graph.operators:
-        wanted = _OPTIONS.get(operator.name)
-        if wanted is not None and not isinstance(operator.options, (wanted, type(None))):
-            raise corrupt(f"options of {operator.name}")
-    if any(not 0 <= entry.buffer < len(model.buffers) for entry in model.metadata or []):
-        raise corrupt("metadata in a buffer that is not there")
 
 
 def write_graph(graph: Graph, offsets: Mapping[int, int] | None = None) -> bytes:

@@ -27,12 +27,10 @@ def memory_map(graph: Graph, planned: bool) -> MemoryMap:
     live = live_bytes(cells, len(graph.operators))[1:]
     if not live:
         return MemoryMap()
-    stored = graph.model.subgraphs[0].operators
-    numbers = {id(operator): number for number, operator in enumerate(stored)}
     peak = live.index(max(live))
     return MemoryMap(
         live_bytes=tuple(live),
-        origins=tuple(numbers.get(id(o.stored)) for o in graph.operators),
+        origins=graph.origins,
         peak_operator=graph.operators[peak].name,
         holders=_holders(graph, blocks, peak + 1),
     )

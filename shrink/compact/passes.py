@@ -3,23 +3,28 @@
 - `with_static_shapes`: TensorFlow's converter writes a transposed convolution of Keras with SHAPE,
   STRIDED_SLICE and PACK before it, for batches of any size. In a file of known shapes their result
   is known too.
-- `without_flattening`: a dense layer reads its input as one row, whatever shape that has.
+- `with_merged_reshapes`: a dense layer reads its input as one row, whatever shape that has, and of
+  RESHAPEs one after the other the last reads what the first reads.
 - `with_folded_pads`: a convolution whose padding is SAME needs no PAD before it that adds what SAME
   would add. The padding is the zero point, whose product with any weight is 0.
 - `without_unread`: leaves out operators that no output depends on, among them those that the
-  others left without a reader.
+  passes before it left without a reader.
+
+A new pass is a function from graph to graph, and a line of `PASSES`.
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.compact.graph import Graph, mean_the_same
+from shrink.compact.order import in_best_order
 from shrink.compact.rows import CONVOLUTIONS, same_padding
 from shrink.tflite.model import Operator, Tensor, constant_tensor
 
@@ -99,19 +104,26 @@ def _is_static(graph: Graph, index: int, writers: Mapping[int, Operator]) -> boo
     return True
 
 
-def without_flattening(graph: Graph) -> Graph:
-    """Return the graph whose dense layers read their input in the shape that it had before."""
-    sources: dict[int, int] = {}
+def with_merged_reshapes(graph: Graph) -> Graph:
+    """Return the graph whose operators read past RESHAPEs, wherever the same bytes were before."""
+    first: dict[int, int] = {}  # of the tensors that hold the same bytes
+    shaped: dict[tuple[int, tuple[int, ...]], int] = {}
     operators = []
     for operator in graph.operators:
         changed = operator
-        if _reads_a_row(graph, operator) and operator.inputs[0] in sources:
-            changed = _reading(operator, 0, sources[operator.inputs[0]])
+        for place, index in enumerate(operator.inputs):
+            if index in first:
+                free = operator.name == "RESHAPE" or _reads_a_row(graph, operator)
+                same = shaped[first[index], graph.tensors[index].shape]
+                found = first[index] if free and place == 0 else same
+                changed = changed if found == index else _reading(changed, place, found)
         operators.append(changed)
         if operator.name in RESHAPES and graph.is_activation(operator.inputs[0]):
             source, output = operator.inputs[0], operator.outputs[0]
             if mean_the_same(graph.tensors[source], graph.tensors[output]):
-                sources[output] = source
+                first[output] = first.setdefault(source, source)
+                for index in (source, output):
+                    shaped.setdefault((first[source], graph.tensors[index].shape), index)
     return graph.with_operators(operators)
 
 
@@ -172,3 +184,49 @@ def _with_same(operator: Operator, source: int) -> Operator:
     options.padding = schema.Padding.SAME
     inputs = (source, *operator.inputs[1:])
     return dataclasses.replace(operator, inputs=inputs, options=options)
+
+
+class Pass(NamedTuple):
+    """A rewrite, and the line that reports it.
+
+    Attributes:
+        rewrite: the function.
+        note: of what it did, with a place for the number of operators that are changed or gone.
+        litert: whether it also serves LiteRT.
+    """
+
+    rewrite: Callable[[Graph], Graph]
+    note: str
+    litert: bool = True
+
+
+PASSES = (
+    Pass(
+        with_static_shapes,
+        "{} computed shapes made constants, so that LiteRT may give their operators to XNNPACK, "
+        "which rounds in its own way",
+        litert=False,
+    ),
+    Pass(
+        with_merged_reshapes,
+        "{} operators read their input without a RESHAPE before them",
+        litert=False,
+    ),
+    Pass(without_unread, "{} operators left out that no output depends on"),
+    Pass(with_folded_pads, "{} PADs folded into the convolutions that read them"),
+    Pass(in_best_order, "operators in another order"),
+)
+"""In the order in which they run."""
+
+
+def simplified(graph: Graph, *, litert: bool = False) -> tuple[Graph, tuple[str, ...]]:
+    """Return the graph after all passes, and a line for each that changed it."""
+    notes = []
+    for one in PASSES:
+        if one.litert or not litert:
+            before, graph = graph.operators, one.rewrite(graph)
+            if graph.operators != before:
+                gone = len(before) - len(graph.operators)
+                changed = gone or len(set(before) - set(graph.operators))
+                notes.append(one.note.format(changed))
+    return graph, tuple(notes)

@@ -18,15 +18,12 @@ import numpy as np
 
 from shrink.base.types import Array
 from shrink.compact.blocks import Block, blocks_of
+from shrink.compact.graph import Graph
 from shrink.tflite.memory import ALIGNMENT_BYTES, aligned, live_bytes
 from shrink.tflite.model import Subgraph
 
-_ATTEMPTS_AN_ORDER, _ATTEMPTS_AT_BOTH_ENDS = 60, 4
+_ATTEMPTS_AN_ORDER = 60
 """An order in which blocks still find no place after so many is given up."""
-_LARGE, _LASTING = 12, 6
-"""A block of at least a twelfth of the arena, needed for at least so many steps more than one."""
-_ABOVE_BOUND = (0.0, 0.02, 0.05, 0.1)
-"""Shares by which the arena may be higher than the bound, tried in this order."""
 _AIMS = (0.0, 0.0, 0.25, 0.5, 0.75)
 """Parts of the way from the bound to the best height so far, below which blocks are placed next."""
 _HIGH_SHARES = (0.0, 0.2, 0.5)
@@ -51,6 +48,14 @@ class Plan(NamedTuple):
     offsets: Mapping[int, int]
     size_bytes: int
     bound_bytes: int
+
+
+class Planned(NamedTuple):
+    """A graph with its plan, and the arena that it takes by estimate."""
+
+    graph: Graph
+    plan: Plan
+    arena_bytes: int
 
 
 def plan(graph: Subgraph, attempts: int) -> Plan:
@@ -105,7 +110,6 @@ class _Placement:
         orders = self._orders()
         for order in orders:
             self._attempt(self._height - ALIGNMENT_BYTES, order, [False] * len(order))
-        self._place_at_both_ends(orders[0])
         while self._height > self._bound and self._attempts < attempts:
             share = self._random.choice(_AIMS)
             gap = int((self._height - self._bound) * share)
@@ -114,29 +118,6 @@ class _Placement:
             high = [self._random.random() < high_share for _ in self._sizes]
             self._repair(limit, list(self._random.choice(orders)), high)
         return self._height, self._best
-
-    def _place_at_both_ends(self, by_size: Sequence[int]) -> None:
-        """Try large blocks that last by turns at both ends of the arena, the others between them.
-
-        What one tiled segment writes, the next one reads: as one shrinks the other grows, and
-        between the two is free room for tiles, in one piece.
-        """
-        large: list[tuple[int, int]] = []
-        for number in by_size:
-            cells = self._blocks[number].cells
-            first = min(cell[2] for cell in cells)
-            lasts = max(cell[3] for cell in cells) - first >= _LASTING
-            if lasts and _LARGE * self._sizes[number] > self._bound:
-                large.append((first, number))
-        ends = [number for _, number in sorted(large, key=lambda one: one[0])]
-        order = [*ends, *(number for number in by_size if number not in ends)]
-        for share, parity in itertools.product(_ABOVE_BOUND, (0, 1)):
-            limit = aligned(int(self._bound * (1 + share)))
-            if limit < self._height:
-                high = [False] * len(order)
-                for place, number in enumerate(ends):
-                    high[number] = place % 2 == parity
-                self._repair(limit, list(order), high, _ATTEMPTS_AT_BOTH_ENDS)
 
     def _orders(self) -> list[list[int]]:
         """Return orders of the blocks: the largest, the earliest or the latest first."""
@@ -154,11 +135,9 @@ class _Placement:
         )
         return [sorted(range(len(sizes)), key=key.__getitem__) for key in keys]
 
-    def _repair(
-        self, limit: int, order: list[int], high: list[bool], attempts: int = _ATTEMPTS_AN_ORDER
-    ) -> None:
+    def _repair(self, limit: int, order: list[int], high: list[bool]) -> None:
         """Try an order below a height; move what finds no place to its front, and try again."""
-        for _ in range(attempts):
+        for _ in range(_ATTEMPTS_AN_ORDER):
             failed = self._attempt(limit, order, high)
             if failed is None:
                 return

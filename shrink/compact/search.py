@@ -3,9 +3,9 @@
 First, every segment between places where few tensors are alive is tried in some numbers of tiles;
 then paths from the first operator to the last one are found, over single operators and tiled
 segments, whose peaks of live bytes are lowest (a shortest-path search with several labels at each
-place). The best of these are placed in an arena, and changed in one thing at a time as long as the
-arena gets smaller. Limits count schedules and plans, not seconds, so that every machine finds the
-same tiles.
+place). The best of these are changed in one thing at a time: first as long as the bound gets lower,
+then as long as the planned arena gets smaller. Limits count schedules and plans, not seconds, so
+that every machine finds the same tiles.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import gc
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple
 
 from shrink.compact.graph import Graph
+from shrink.compact.plan import Planned
 from shrink.compact.schedule import Schedule, Tiling, even_cuts
 from shrink.compact.segment import GraphInfo, ImpossibleError, Segment
 from shrink.compact.tiling import tiled
@@ -36,10 +37,9 @@ _MOST_LABELS = 32
 _SCHEDULES_REMEMBERED = 400
 """Least recently used ones are made again, so that memory stays bounded."""
 _STARTS = 4
-"""Choices that are changed; more of them seldom gave another best choice."""
+"""Paths that are changed; more of them seldom gave another best choice."""
 _CHANGES = 200
-"""Changes of each start that are judged, and plans to choose the starts by. 500 changes take
-2.5 times as long and save 0.1 % of an arena."""
+"""Changes of each start that are judged. 500 take 2.5 times as long and save 0.1 % of an arena."""
 _MOST_TRIES, _MOST_SCHEDULES_A_START = 8000, 1000
 """Most changes are impossible, or no better even without a plan."""
 _WORSE_NOW_AND_THEN, _NOW_AND_THEN = 0.01, 8
@@ -49,8 +49,6 @@ _NEARLY_HIGHEST, _AROUND = 0.5, 6
 fewer than so many operators before it and behind it."""
 _AT_PEAK = 0.5
 """Share of changes that are made where the peak of live bytes is."""
-_MOST_ALIKE, _MOST_PLANNED = 4, 60
-"""Choices of the same segments, and of all, that are planned before some are starts."""
 _UNLIMITED = 1 << 62
 
 
@@ -75,24 +73,12 @@ class Candidate(NamedTuple):
         return self.peak_bytes + self.tail_bytes
 
 
-class Placed(Protocol):
-    """A graph with places for its tensors."""
-
-    @property
-    def arena_bytes(self) -> int:
-        """That it takes."""
-
-
 class Found(NamedTuple):
-    """A choice of tilings, and the graph with places for its tensors."""
+    """A choice of tilings, and its arena: by its plan, or without one its bound."""
 
     candidate: Candidate
-    placed: Placed
-
-
-_Segments: TypeAlias = tuple[tuple[int, int], ...]
-Place = Callable[[Graph, int], Placed | None]
-"""Places a graph's tensors in an arena below a limit; None where that fails."""
+    arena_bytes: int
+    planned: Planned | None = None
 
 
 class Search:
@@ -101,11 +87,13 @@ class Search:
     Args:
         info: of the graph.
         max_macs: multiply-accumulates that may come to those of the graph.
-        place: judges a choice.
+        plan: plans a graph in an arena below a limit; None where that fails.
     """
 
-    def __init__(self, info: GraphInfo, max_macs: int, place: Place) -> None:
-        self._info, self._max_macs, self._place = info, max_macs, place
+    def __init__(
+        self, info: GraphInfo, max_macs: int, plan: Callable[[Graph, int], Planned | None]
+    ) -> None:
+        self._info, self._max_macs, self._plan = info, max_macs, plan
         self._random = random.Random(0)
         self._segment = functools.cache(self._new_segment)
         self._schedule = functools.lru_cache(_SCHEDULES_REMEMBERED)(self._new_schedule)
@@ -113,65 +101,30 @@ class Search:
         self.schedules = 0
 
     def best(self) -> Found | None:
-        """Return the choice that takes the least arena; None where none has tiles."""
+        """Return the choice that takes the least arena, with its plan; None where none is found."""
         with _no_garbage_collection():
-            paths = self._paths(self._edges())
-            visited = [Found(path, path) for path in paths]
-            for path in visited[:_STARTS]:
-                visited = [*visited, *self._improved(path, _bound)]
-            starts = self._starts(_unlike([found.candidate for found in visited]))
-            found = [one for start in starts for one in self._improved(start, self._placed)]
+            paths = self._paths(self._edges())[:_STARTS]
+            starts = [self._improved(Found(path, path.arena_bytes), _bound) for path in paths]
+            tiled = [start.candidate for start in starts if start.candidate.tilings]
+            planned = [self._planned(candidate, _UNLIMITED) for candidate in tiled]
+            found = [self._improved(one, self._planned) for one in planned if one is not None]
         return min(found, key=_arena, default=None)
-
-    def _starts(self, candidates: Sequence[Candidate]) -> list[Found]:
-        """Return the choices that take the least arena, one for each set of segments."""
-        starts, planned = dict[_Segments, Found](), 0
-        for one in candidates:
-            if planned > _CHANGES:
-                break
-            for candidate in self._both_directions(one):
-                planned += self._weight(candidate)
-                found = self._placed(candidate, _UNLIMITED)
-                if found is None:
-                    continue
-                segments = _segments(candidate)
-                starts[segments] = min(starts.get(segments, found), found, key=_arena)
-        return sorted(starts.values(), key=_arena)[:_STARTS]
-
-    def _both_directions(self, path: Candidate) -> Iterator[Candidate]:
-        """Yield a path as it is, and with segments that run downward and upward in turn."""
-        if not path.tilings:
-            return
-        yield path
-        for first in (0, 1):
-            tilings = [
-                self._reversed(one) if (place + first) % 2 else one
-                for place, one in enumerate(path.tilings)
-            ]
-            if tuple(tilings) != path.tilings:
-                yield path._replace(tilings=tuple(tilings))
 
     def _weight(self, candidate: Candidate) -> int:
         """Return as how many plans one of a candidate counts: its time grows with its square."""
         added = (len(self._schedule(t).steps) - t.end + t.start for t in candidate.tilings)
         return max(1, ((len(self._info.rules) + sum(added)) // _USUAL_STEPS) ** 2)
 
-    def _placed(self, candidate: Candidate, limit: int) -> Found | None:
+    def _planned(self, candidate: Candidate, limit: int) -> Found | None:
         tilings = candidate.tilings
         pairs = [(self._segment(one.start, one.end), self._schedule(one)) for one in tilings]
         graph = tiled(self._info.graph, [(s, schedule) for s, schedule in pairs if s is not None])
-        placed = self._place(graph, limit)
-        return None if placed is None else Found(candidate, placed)
+        planned = self._plan(graph, limit)
+        return None if planned is None else Found(candidate, planned.arena_bytes, planned)
 
-    def _improved(
-        self, start: Found, judge: Callable[[Candidate, int], Found | None]
-    ) -> list[Found]:
-        """Change one thing at a time while the arena, by its bound or its plan, gets smaller.
-
-        Returns:
-            All choices on the way.
-        """
-        current, way = start, [start]
+    def _improved(self, start: Found, judge: Callable[[Candidate, int], Found | None]) -> Found:
+        """Return the best choice after changes of one thing at a time."""
+        current = best = start
         changes = tries = 0
         most = self.schedules + _MOST_SCHEDULES_A_START
         while changes < _CHANGES and tries < _MOST_TRIES and self.schedules < most:
@@ -180,14 +133,13 @@ class Search:
             if changed is None or not changed.tilings or changed == current.candidate:
                 continue
             worse = 1 + _WORSE_NOW_AND_THEN * (tries % _NOW_AND_THEN == 0)
-            limit = int(worse * _arena(current)) + 1
+            limit = int(worse * current.arena_bytes) + 1
             if changed.arena_bytes >= limit:
                 continue
             changes += self._weight(changed)
             if (found := judge(changed, limit)) is not None:
-                current = found
-                way.append(found)
-        return way
+                current, best = found, min(best, found, key=_arena)
+        return best
 
     def _new_segment(self, start: int, end: int) -> Segment | None:
         try:
@@ -406,26 +358,12 @@ _CHANGES_OF_ALL = (
 
 
 def _arena(found: Found) -> int:
-    return found.placed.arena_bytes
-
-
-def _segments(candidate: Candidate) -> _Segments:
-    return tuple((one.start, one.end) for one in candidate.tilings)
-
-
-def _unlike(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the lowest candidates, few of the same segments."""
-    alike, found = defaultdict[_Segments, int](int), list[Candidate]()
-    for one in sorted(set(candidates), key=lambda one: one.arena_bytes):
-        alike[_segments(one)] += 1
-        if alike[_segments(one)] <= _MOST_ALIKE:
-            found.append(one)
-    return found[:_MOST_PLANNED]
+    return found.arena_bytes
 
 
 def _bound(candidate: Candidate, _: int) -> Found:
     """Judge a choice without a plan."""
-    return Found(candidate, candidate)
+    return Found(candidate, candidate.arena_bytes)
 
 
 @contextlib.contextmanager

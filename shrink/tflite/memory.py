@@ -171,7 +171,6 @@ _COMPILED = frozenset({"ethos-u"})
 """Operators whose compiler planned their scratch memory, over their own inputs and outputs."""
 Piece: TypeAlias = tuple[int, int, int]
 """The index of a tensor, and bytes [start, end) of it."""
-Box: TypeAlias = tuple[slice, ...]
 
 
 def copied_pieces(graph: Subgraph, operator: Operator) -> list[Piece] | None:
@@ -196,20 +195,20 @@ def copied_pieces(graph: Subgraph, operator: Operator) -> list[Piece] | None:
         tensor = graph.tensors[source]
         width = tensor.size_bytes // max(tensor.elements, 1)
         low = high = 0  # of the first and the last value, counted as the tensor stores them
-        for size, side in zip(tensor.shape, box, strict=True):
-            low, high = low * size + side.start, high * size + side.stop - 1
+        for size, start, end in zip(tensor.shape, *box, strict=True):
+            low, high = low * size + start, high * size + end - 1
         found = [(source, low * width, (high + 1) * width)]
     else:
         return None
     return found if sum(end - start for _, start, end in found) == output.size_bytes else None
 
 
-def _box_read(graph: Subgraph, operator: Operator) -> Box | None:
-    """Return the part of its first input that a SLICE or GATHER reads.
+def _box_read(graph: Subgraph, operator: Operator) -> tuple[list[int], list[int]] | None:
+    """Return where the part of its first input that a SLICE or GATHER reads begins and ends.
 
     None for others, and where this is not known from the file or is not one box.
     """
-    shape = graph.tensors[operator.inputs[0]].shape if operator.inputs else ()
+    shape = graph.tensors[operator.inputs[0]].shape
     if operator.name == "SLICE" and len(operator.inputs) == 3:
         begins, sizes = (_numbers(graph, index) for index in operator.inputs[1:])
         if not len(begins) == len(sizes) == len(shape):
@@ -224,7 +223,7 @@ def _box_read(graph: Subgraph, operator: Operator) -> Box | None:
     else:
         return None
     inside = all(0 <= low <= high <= n for low, high, n in zip(begins, ends, shape, strict=True))
-    return tuple(map(slice, begins, ends)) if inside else None
+    return (begins, ends) if inside else None
 
 
 def _numbers(graph: Subgraph, index: int) -> list[int]:
@@ -235,8 +234,8 @@ def _numbers(graph: Subgraph, index: int) -> list[int]:
 
 _VERSION, _HEADER = 1, 3
 _MOST_BYTES = (1 << 31) - 1
-_MOST_CHECKED_BYTES = 1 << 26
-"""Of an arena; no microcontroller has as many."""
+_MOST_CHECKED_BYTES, _MOST_WRITTEN_BYTES = 1 << 26, 1 << 28
+"""Of an arena, and of all tensors and all that is written; no microcontroller has as many."""
 _MOST_BYTES_READ, _STEP_BYTES = 1 << 32, 1 << 10
 """By a check, each read and write counting some more; plans that need more are refused."""
 _AGAIN = "remove the plan (any edit by shrink does), or make the file again"
@@ -351,26 +350,24 @@ def _named(tensor: Tensor) -> str:
     return tensor.name[:80] or "a tensor without a name"
 
 
-Run: TypeAlias = tuple[int, int]
-"""Bytes of one writing that follow each other: the number of the first, and how many."""
-
-
 class _Arena:
     """The number of the written byte that lies at each byte of the arena while operators run.
 
-    Every writing numbers its bytes on from those before; copies keep the numbers. `_runs` are the
-    numbers that belong to each tensor.
+    Every writing numbers its bytes on from those before; copies keep the numbers. `_numbers` are
+    those that belong to each tensor.
     """
 
     def __init__(self, graph: Subgraph, offsets: Sequence[int]) -> None:
         self._graph, self._offsets = graph, offsets
         self._sizes = [tensor.size_bytes for tensor in graph.tensors]
-        ends = (o + s for o, s in zip(offsets, self._sizes, strict=True) if o != ONLINE)
-        size = max(ends, default=0)
-        if size > _MOST_CHECKED_BYTES:
-            raise _wrong(f"it lays out {size:,} bytes, more than can be checked")
+        placed = [index for index, offset in enumerate(offsets) if offset != ONLINE]
+        size = max((offsets[index] + self._sizes[index] for index in placed), default=0)
+        placed += [index for operator in graph.operators for index in operator.outputs]
+        written = sum(self._sizes[index] for index in placed)
+        if size > _MOST_CHECKED_BYTES or written > _MOST_WRITTEN_BYTES:
+            raise _wrong(f"it lays out {size:,} bytes for {written:,}, more than can be checked")
         self._owner = np.full(size, -1, np.int32)
-        self._runs: dict[int, list[Run]] = {}
+        self._numbers: dict[int, Array] = {}
         self._firsts: list[int] = []  # number of each writing's first byte
         self._writers: list[str] = []
         self._next, self._left = 0, _MOST_BYTES_READ
@@ -381,49 +378,36 @@ class _Arena:
         for index in inputs:
             self._write(index, self._new(index, self._sizes[index], "the application"))
         for index in inputs:
-            self._read(index, None, "the first operator")
+            self._read(index, 0, self._sizes[index], "the first operator")
         for number, operator in enumerate(self._graph.operators):
             self._step(operator, f"operator {number} ({operator.name})")
         for index in self._placed(self._graph.outputs):
-            self._read(index, None, "the application")
+            self._read(index, 0, self._sizes[index], "the application")
 
     def _step(self, operator: Operator, who: str) -> None:
         inputs, outputs = self._placed(operator.inputs), self._placed(operator.outputs)
-        boxes: dict[int, Box | None] = dict.fromkeys(inputs)
-        if (
-            inputs
-            and operator.inputs[0] in boxes
-            and operator.inputs.count(operator.inputs[0]) == 1
-        ):
-            boxes[operator.inputs[0]] = _box_read(self._graph, operator)
-        for index in inputs:
-            self._read(index, boxes[index], who)
         pieces = copied_pieces(self._graph, operator)
+        read = {index: (0, self._sizes[index]) for index in inputs}
+        read |= {index: (start, end) for index, start, end in pieces or () if index in read}
+        for index, (start, end) in read.items():
+            self._read(index, start, end, who)
         for position, output in enumerate(outputs):
-            for other in outputs[:position]:
-                if self._under(output, other):
-                    raise self._over(who, output, other)
-            for other in inputs:
-                under = self._under(output, other) if other in self._runs else range(0)
-                if not under or self._may_overlap(operator, output, other, pieces):
-                    continue
-                places = self._places(other, boxes[other])
-                if np.any((places >= under.start) & (places < under.stop)):
-                    raise self._over(who, output, other)
+            over = {other: (0, self._sizes[other]) for other in outputs[:position]}
+            over |= {
+                other: part
+                for other, part in read.items()
+                if other in self._numbers and not self._may_overlap(operator, output, other, pieces)
+            }
+            for other, (start, end) in over.items():
+                low = self._offsets[output] - self._offsets[other]
+                if max(low, start) < min(low + self._sizes[output], end):
+                    raise _wrong(f"{who} writes {self._name(output)} over {self._name(other)}")
         written = {index: self._written(index, pieces, who) for index in outputs}
         for index in inputs:  # scratch memory, which nothing has written
-            if index not in self._runs and operator.name not in _COMPILED:
+            if index not in self._numbers and operator.name not in _COMPILED:
                 self._write(index, self._new(index, self._sizes[index], who))
-        for index, runs in written.items():
-            self._write(index, runs)
-
-    def _under(self, one: int, other: int) -> range:
-        """Return the bytes of the second tensor over which the first one lies."""
-        low = self._offsets[one] - self._offsets[other]
-        return range(max(low, 0), min(low + self._sizes[one], self._sizes[other]))
-
-    def _over(self, who: str, one: int, other: int) -> ModelError:
-        return _wrong(f"{who} writes {self._name(one)} over {self._name(other)}")
+        for index, numbers in written.items():
+            self._write(index, numbers)
 
     def _may_overlap(
         self, operator: Operator, output: int, read: int, pieces: Sequence[Piece] | None
@@ -442,26 +426,17 @@ class _Arena:
             at += end - start
         return False
 
-    def _written(self, output: int, pieces: Sequence[Piece] | None, who: str) -> list[Run]:
-        """Return the bytes of an output: copies of inputs' bytes, or new ones."""
+    def _written(self, output: int, pieces: Sequence[Piece] | None, who: str) -> Array:
+        """Return the numbers of an output's bytes: of copies of inputs' bytes, or new ones."""
         if pieces is None:
             return self._new(output, self._sizes[output], who)
-        found: list[Run] = []
-        for index, start, end in pieces:
-            known = self._runs.get(index)
-            found += (
-                self._new(index, end - start, who) if known is None else _cut(known, start, end)
-            )
-        return found
-
-    def _places(self, index: int, box: Box | None) -> Array:
-        """Return the bytes of a tensor that lie in a box of it, ascending."""
-        size, tensor = self._sizes[index], self._graph.tensors[index]
-        self._spend(size)
-        if box is None:
-            return np.arange(size)
-        width = size // max(tensor.elements, 1)
-        return np.arange(tensor.elements * width).reshape(*tensor.shape, width)[box].ravel()
+        copies = [
+            self._numbers[index][start:end]
+            if index in self._numbers
+            else self._new(index, end - start, who)
+            for index, start, end in pieces
+        ]
+        return copies[0] if len(copies) == 1 else np.concatenate(copies)
 
     def _placed(self, indices: Iterable[int]) -> list[int]:
         return [
@@ -473,31 +448,26 @@ class _Arena:
     def _name(self, index: int) -> str:
         return _named(self._graph.tensors[index])
 
-    def _new(self, index: int, size: int, who: str) -> list[Run]:
+    def _new(self, index: int, size: int, who: str) -> Array:
         self._writers.append(f"{self._name(index)} of {who}")
         self._firsts.append(self._next)
         self._next += size
-        if self._next > _MOST_BYTES:
-            raise _wrong("its operators write more bytes than can be checked")
-        return [(self._firsts[-1], size)]
+        return np.arange(self._firsts[-1], self._next, dtype=np.int32)
 
-    def _write(self, index: int, runs: list[Run]) -> None:
-        self._runs[index] = runs
+    def _write(self, index: int, numbers: Array) -> None:
+        self._numbers[index] = numbers
         self._spend(self._sizes[index])
-        self._at(index)[:] = _numbered(runs)
+        self._at(index)[:] = numbers
 
     def _at(self, index: int) -> Array:
         return self._owner[self._offsets[index] : self._offsets[index] + self._sizes[index]]
 
-    def _read(self, index: int, box: Box | None, who: str) -> None:
+    def _read(self, index: int, start: int, end: int, who: str) -> None:
         """Refuse where bytes that are read are not those that were written for the tensor."""
-        if index not in self._runs:
+        if index not in self._numbers:
             return
         self._spend(self._sizes[index])
-        found, expected = self._at(index), _numbered(self._runs[index])
-        if box is not None:
-            places = self._places(index, box)
-            found, expected = found[places], expected[places]
+        found, expected = self._at(index)[start:end], self._numbers[index][start:end]
         wrong = np.flatnonzero(found != expected)
         if wrong.size:
             number, own = (
@@ -511,20 +481,3 @@ class _Arena:
         self._left -= count + _STEP_BYTES
         if self._left < 0:
             raise _wrong("it has too many bytes to be checked")
-
-
-def _numbered(runs: Sequence[Run]) -> Array:
-    return np.concatenate(
-        [np.arange(first, first + count, dtype=np.int32) for first, count in runs]
-    )
-
-
-def _cut(runs: Sequence[Run], start: int, end: int) -> list[Run]:
-    """Return the runs of bytes `start` to `end`."""
-    found, at = [], 0
-    for first, count in runs:
-        low, high = max(at, start), min(at + count, end)
-        if low < high:
-            found.append((first + low - at, high - low))
-        at += count
-    return found

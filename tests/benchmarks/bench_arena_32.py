@@ -33,8 +33,9 @@ from pathlib import Path
 
 from shrink.base import files
 from shrink.compact.compact import compact
-from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.graph import Graph, write_graph
 from shrink.compact.plan import plan
+from shrink.compact.read import read_graph
 from shrink.compact.verify import random_examples, with_output
 from shrink.tflite.arena import ArenaFigure, arena_bytes, roomy_arena_bytes
 from tests.benchmarks.compact_models import MODELS, stored_file

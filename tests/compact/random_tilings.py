@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from shrink.compact.blocks import blocks_of
-from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.graph import Graph, write_graph
 from shrink.compact.plan import plan
+from shrink.compact.read import read_graph
 from shrink.compact.schedule import Schedule, Tiling
 from shrink.compact.segment import GraphInfo, ImpossibleError, Segment
 from shrink.compact.tiling import tiled

@@ -9,7 +9,8 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base.types import Array
 from shrink.compact.borders import with_int8_borders
 from shrink.compact.compact import compact
-from shrink.compact.graph import read_graph, write_graph
+from shrink.compact.graph import write_graph
+from shrink.compact.read import read_graph
 from shrink.tflite.model import packed, unpacked
 from tests.compact.runs import drawn_for, outputs_of
 from tests.compact.toys import Net, chain, with_float_borders, with_uint8_borders

@@ -15,8 +15,9 @@ from shrink.compact import compact as whole
 from shrink.compact import search
 from shrink.compact.arena import Target, Version, allocated_bytes
 from shrink.compact.compact import compact, smallest_arena
-from shrink.compact.graph import read_graph, write_graph
+from shrink.compact.graph import write_graph
 from shrink.compact.plan import Plan, plan
+from shrink.compact.read import read_graph
 from shrink.compact.result import Compacted
 from shrink.compact.rows import rule_of
 from shrink.compact.segment import GraphInfo

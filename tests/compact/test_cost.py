@@ -7,8 +7,9 @@ import pytest
 
 from shrink.compact.arena import allocated_bytes
 from shrink.compact.cost import graph_tail, temporary_bytes
-from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.graph import Graph, write_graph
 from shrink.compact.plan import plan
+from shrink.compact.read import read_graph
 from shrink.compact.schedule import Schedule, Tiling, even_cuts
 from shrink.compact.segment import GraphInfo, Segment
 from tests.compact.random_tilings import in_tiles, random_tiling

@@ -17,7 +17,8 @@ from shrink.base.types import Array
 from shrink.compact import compact as whole_module
 from shrink.compact.compact import compact
 from shrink.compact.decode.kernels import kernels, with_decode
-from shrink.compact.graph import read_graph, write_graph
+from shrink.compact.graph import write_graph
+from shrink.compact.read import read_graph
 from shrink.compact.result import Compacted
 from shrink.contract.compaction import StoredKernels
 from shrink.graph.macs import macs_figure

@@ -7,8 +7,9 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import ModelError
-from shrink.compact.graph import read_graph, write_graph
+from shrink.compact.graph import write_graph
 from shrink.compact.plan import plan
+from shrink.compact.read import read_graph
 from shrink.tflite.model import PLAN_ENTRY, packed, read_metadata, unpacked
 from tests.compact.runs import outputs_of
 from tests.compact.toys import as_of_2020, chain, random_net

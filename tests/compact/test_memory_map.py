@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from shrink.base.types import Array
-from shrink.compact.graph import read_graph, write_graph
+from shrink.compact.graph import write_graph
 from shrink.compact.memory_map import has_plan, memory_map
 from shrink.compact.plan import plan
+from shrink.compact.read import read_graph
 from shrink.contract.compaction import Holder
 from shrink.tflite.memory import read_plan
 from shrink.tflite.model import Operator, Subgraph, read

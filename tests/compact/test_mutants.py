@@ -18,8 +18,9 @@ from shrink.compact import compact as whole
 from shrink.compact.arena import Target
 from shrink.compact.decode import choice as decode_choice
 from shrink.compact.decode.kernels import kernels, with_decode
-from shrink.compact.graph import read_graph, write_graph
+from shrink.compact.graph import write_graph
 from shrink.compact.plan import plan
+from shrink.compact.read import read_graph
 from shrink.contract.compaction import RuntimeEquality
 from shrink.tflite.arena import ArenaFigure
 from shrink.tflite.litert_twin import dense_twin

@@ -7,8 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from shrink.compact.graph import Graph, read_graph
+from shrink.compact.graph import Graph
 from shrink.compact.order import in_best_order
+from shrink.compact.read import read_graph
 from shrink.tflite.memory import aligned, lifetimes
 from tests.compact.toys import Net
 

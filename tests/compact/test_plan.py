@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shrink.base.errors import ModelError
-from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.graph import Graph, write_graph
 from shrink.compact.order import in_best_order
 from shrink.compact.plan import plan
+from shrink.compact.read import read_graph
 from shrink.compact.schedule import Schedule, Tiling, even_cuts
 from shrink.compact.segment import GraphInfo, Segment
 from shrink.tflite.memory import live_bytes

@@ -9,7 +9,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.compact.graph import read_graph
+from shrink.compact.read import read_graph
 from shrink.compact.rows import (
     Window,
     interpolated,

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pytest
 
 from shrink.compact import search
 from shrink.compact.cost import graph_macs
-from shrink.compact.graph import Graph, read_graph
-from shrink.compact.plan import plan_below
+from shrink.compact.graph import Graph
+from shrink.compact.plan import Planned, plan_below
+from shrink.compact.read import read_graph
 from shrink.compact.search import Found, Search
 from shrink.compact.segment import GraphInfo
 from tests.compact.toys import chain
 
 
-class Planned(NamedTuple):
-    graph: Graph
-    arena_bytes: int
-
-
 def planned(graph: Graph, limit: int) -> Planned | None:
     found = plan_below(graph, 20, limit)
-    return None if found is None else Planned(graph, found.size_bytes)
+    return None if found is None else Planned(graph, found, found.size_bytes)
 
 
 def searched(extra: float) -> Found | None:
@@ -39,11 +33,11 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_choice_keeps_to_its_work_and_takes_no_less_than_its_bound(extra: float) -> None:
     found, macs = searched(extra), graph_macs(read_graph(chain(16)))
     assert found is not None
-    assert isinstance(found.placed, Planned)
+    assert found.planned is not None
     assert found.candidate.tilings
-    assert graph_macs(found.placed.graph) - macs == found.candidate.macs <= extra * macs
-    assert found.placed.arena_bytes >= found.candidate.peak_bytes
-    assert found.placed.arena_bytes < 2 * 16 * 8 * 24  # of the chain without tiles
+    assert graph_macs(found.planned.graph) - macs == found.candidate.macs <= extra * macs
+    assert found.planned.arena_bytes >= found.candidate.peak_bytes
+    assert found.planned.arena_bytes < 2 * 16 * 8 * 24  # of the chain without tiles
 
 
 def test_the_same_graph_gets_the_same_tiles() -> None:

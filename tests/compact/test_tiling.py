@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shrink.compact.graph import Graph, read_graph, write_graph
+from shrink.compact.graph import Graph, write_graph
 from shrink.compact.plan import plan
+from shrink.compact.read import read_graph
 from shrink.compact.rows import Window
 from shrink.compact.schedule import Tiling
 from shrink.compact.segment import GraphInfo, ImpossibleError, Segment

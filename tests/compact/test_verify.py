@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from shrink.compact.graph import read_graph, write_graph
+from shrink.compact.graph import write_graph
 from shrink.compact.plan import plan
+from shrink.compact.read import read_graph
 from shrink.compact.verify import compare, examples_for, random_examples
 from shrink.tflite.runtime import MICRO
 from tests.compact.toys import Net, chain, with_float_borders

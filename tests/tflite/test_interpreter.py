@@ -9,8 +9,9 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.base.errors import DataError, ModelError
-from shrink.compact.graph import read_graph, write_graph
+from shrink.compact.graph import write_graph
 from shrink.compact.plan import plan
+from shrink.compact.read import read_graph
 from shrink.compact.schedule import Tiling
 from shrink.compact.segment import GraphInfo
 from shrink.tflite import convert

@@ -116,7 +116,7 @@ def store_kernels(given: Version, arena_bytes: int | None) -> tuple[StoredKernel
         stored = write_graph(changed, planned.offsets)
         arena = arena_of(stored).value
         if arena is not None and _is_worth(given, stored, arena, arena_bytes):
-            made, parts = Version(changed, planned, stored, arena, given.tilings), choice.parts
+            made, parts = Version(changed, planned, stored, arena, given.done), choice.parts
             break
     return StoredKernels(
         changed=made is not given,
