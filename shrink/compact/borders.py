@@ -18,6 +18,7 @@ import numpy as np
 
 from shrink.base.types import Array
 from shrink.compact.graph import Graph
+from shrink.compact.passes import without_unread
 from shrink.contract.compaction import Int8Border
 from shrink.tflite.model import Tensor
 
@@ -67,69 +68,49 @@ def with_int8_borders(graph: Graph) -> Bordered:
             if outer.dtype not in _NAMES:
                 continue
             inner = _behind(found.graph, side, index)
-            if isinstance(inner, str):
-                line = f"{side} {_name(outer)} stays {_NAMES[outer.dtype]}: {inner}"
+            if inner is None:
+                line = (
+                    f"{side} {_name(outer)} stays {_NAMES[outer.dtype]}: it is not one conversion "
+                    "away from int8 values, or these are rescaled and not only shifted by 128"
+                )
                 found = found._replace(left=(*found.left, line))
                 continue
-            scale = _scale(found.graph.tensors[inner])
-            assert scale is not None, "checked before"
+            tensor = found.graph.tensors[inner]
             border = Int8Border(
                 side=side,
                 place=place,
                 name=_name(outer),
                 given_type=_NAMES[outer.dtype],
-                scale=scale[0],
-                zero_point=scale[1],
+                scale=tensor.scales[0],
+                zero_point=tensor.zero_points[0],
             )
             replaced = _replaced(found.graph, side, place, index, inner)
             found = Bordered(replaced, (*found.borders, border), found.left)
-    return found
+    return found._replace(graph=without_unread(found.graph)) if found.borders else found
 
 
-def _behind(graph: Graph, side: str, index: int) -> int | str:
-    """Return the int8 tensor that can take the place of an input or output, or why none can."""
-    if side == "input":
-        users = [operator for operator in graph.operators if index in operator.inputs]
-        others = sorted({operator.name for operator in users} - {"QUANTIZE"})
-        if others or len(users) != 1 or index in graph.outputs:
-            if others:
-                return f"{', '.join(others)} reads it"
-            if index in graph.outputs:
-                return "it is an output, too"
-            return "several operators read it" if users else "no operator reads it"
-        inner = users[0].outputs[0]
-    else:
-        users = [operator for operator in graph.operators if index in operator.outputs]
-        if not users or users[0].name not in ("QUANTIZE", "DEQUANTIZE"):
-            return f"{users[0].name if users else 'nothing'} writes it"
-        inner = users[0].inputs[0]
-    if inner in (*graph.inputs, *graph.outputs) or not graph.is_activation(inner):
-        return "the tensor behind it is an input or another output, too"
-    own, other = (_scale(graph.tensors[one]) for one in (index, inner))
-    if graph.tensors[inner].dtype != "INT8" or other is None:
-        return "what stands behind it is not int8 of one scale"
-    is_float = graph.tensors[index].dtype == "FLOAT32"
-    if not is_float and (own is None or (own[0], own[1] - 128) != other):
-        return "its values are rescaled, not only shifted by 128"
-    return inner
-
-
-def _scale(tensor: Tensor) -> tuple[float, int] | None:
-    """Return scale and zero point of all of a tensor."""
-    if len(tensor.scales) != 1 or len(tensor.zero_points) != 1:
+def _behind(graph: Graph, side: str, index: int) -> int | None:
+    """Return the int8 tensor that can take the place of an input or output."""
+    reads, names = side == "input", ("QUANTIZE", "DEQUANTIZE")
+    users = [o for o in graph.operators if index in (o.inputs if reads else o.outputs)]
+    if len(users) != 1 or users[0].name not in names or (reads and index in graph.outputs):
         return None
-    return tensor.scales[0], tensor.zero_points[0]
+    inner = users[0].outputs[0] if reads else users[0].inputs[0]
+    outer, tensor = graph.tensors[index], graph.tensors[inner]
+    if inner in (*graph.inputs, *graph.outputs) or not graph.is_activation(inner):
+        return None
+    if tensor.dtype != "INT8" or len(tensor.scales) != 1 or len(tensor.zero_points) != 1:
+        return None
+    shifted = (tensor.scales, (tensor.zero_points[0] + 128,))
+    return inner if outer.dtype == "FLOAT32" or outer.quantization == shifted else None
 
 
 def _replaced(graph: Graph, side: str, place: int, outer: int, inner: int) -> Graph:
     """Return a graph with one more int8 input or output, under the name that it had before."""
-    inputs, outputs = list(graph.inputs), list(graph.outputs)
-    (inputs if side == "input" else outputs)[place] = inner
-    needed = {*outputs, *(index for operator in graph.operators for index in operator.inputs)}
-    gone = inner if side == "input" else None if outer in needed else outer
+    ends = {"input": list(graph.inputs), "output": list(graph.outputs)}
+    ends[side][place] = inner
     tensor, given = graph.tensors[inner], graph.tensors[outer]
-    assert tensor.stored is not None, "the file has both"
-    assert given.stored is not None, "the file has both"
+    assert tensor.stored is not None and given.stored is not None, "the file has both"
     stored = copy.copy(tensor.stored)
     stored.name = given.stored.name
     tensors = list(graph.tensors)
@@ -141,12 +122,13 @@ def _replaced(graph: Graph, side: str, place: int, outer: int, inner: int) -> Gr
         for one in maps:
             one.tensorIndex = inner if one.tensorIndex == outer else one.tensorIndex
         setattr(signature, f"{side}s", maps)
+    gone = inner if side == "input" else None
     return dataclasses.replace(
         graph,
         tensors=tuple(tensors),
         operators=tuple(o for o in graph.operators if gone not in o.outputs),
-        inputs=tuple(inputs),
-        outputs=tuple(outputs),
+        inputs=tuple(ends["input"]),
+        outputs=tuple(ends["output"]),
         model=model,
     )
 
