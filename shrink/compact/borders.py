@@ -110,7 +110,8 @@ def _replaced(graph: Graph, side: str, place: int, outer: int, inner: int) -> Gr
     ends = {"input": list(graph.inputs), "output": list(graph.outputs)}
     ends[side][place] = inner
     tensor, given = graph.tensors[inner], graph.tensors[outer]
-    assert tensor.stored is not None and given.stored is not None, "the file has both"
+    assert tensor.stored is not None, "the file has both"
+    assert given.stored is not None, "the file has both"
     stored = copy.copy(tensor.stored)
     stored.name = given.stored.name
     tensors = list(graph.tensors)

@@ -56,11 +56,6 @@ class Graph(Subgraph):
         return dataclasses.replace(self, operators=tuple(operators))
 
 
-def row_bytes(tensor: Tensor) -> int:
-    """Return the bytes of one row of a tensor (1, height, width, channels)."""
-    return tensor.size_bytes // tensor.shape[1]
-
-
 def mean_the_same(one: Tensor, other: Tensor) -> bool:
     """Whether values of two tensors stand for the same numbers."""
     return (one.dtype, one.quantization) == (other.dtype, other.quantization)
@@ -90,10 +85,9 @@ class _Writer:
         self._graph = graph
         self._kept = graph.used()
         self._place = {index: place for place, index in enumerate(self._kept)} | {-1: -1}
-        self._stored_buffers = graph.model.buffers
-        self._buffers = [self._stored_buffers[0]]
-        self._buffer_place = {0: 0}
-        self._added: dict[bytes, int] = {}
+        self._buffers: list[schema.BufferT] = []
+        self._buffer_place: dict[int | bytes, int] = {}
+        self._buffer(0, graph.model.buffers[0])
         self._codes: dict[tuple[str, int, bool], int] = {}
 
     def model(self) -> schema.ModelT:
@@ -105,10 +99,20 @@ class _Writer:
         subgraph.inputs = self._places(self._graph.inputs)
         subgraph.outputs = self._places(self._graph.outputs)
         model.subgraphs = [subgraph]
-        model.operatorCodes = [self._code(*code) for code in self._codes]
-        kept = [one for one in model.signatureDefs or [] if self._holds(one)]
-        model.signatureDefs = [self._signature(one) for one in kept]
-        model.metadata = self._metadata()
+        model.operatorCodes = [
+            new_code(
+                schema.BuiltinOperator.CUSTOM if custom else getattr(schema.BuiltinOperator, name),
+                version,
+                name * custom,
+            )
+            for name, version, custom in self._codes
+        ]
+        model.signatureDefs = [*filter(None, map(self._signature, model.signatureDefs or []))]
+        model.metadata = [
+            copy.copy(one) for one in model.metadata or [] if text(one.name) != PLAN_ENTRY
+        ]
+        for entry in model.metadata:
+            entry.buffer = self._buffer(entry.buffer, self._graph.model.buffers[entry.buffer])
         model.buffers = self._buffers
         return model
 
@@ -119,29 +123,26 @@ class _Writer:
         stored = schema.TensorT() if tensor.stored is None else copy.copy(tensor.stored)
         stored.type = getattr(schema.TensorType, tensor.dtype)
         stored.buffer = 0
-        if tensor.constant:
-            own = tensor.buffer >= 0
-            stored.buffer = self._moved(tensor.buffer) if own else self._buffer_of(tensor.data)
+        if tensor.constant and tensor.buffer >= 0:
+            stored.buffer = self._buffer(tensor.buffer, self._graph.model.buffers[tensor.buffer])
+        elif tensor.constant:
+            added = schema.BufferT()
+            added.data = tensor.data
+            stored.buffer = self._buffer(tensor.data.tobytes(), added)
         stored.quantization = in_rank(stored.quantization, len(tensor.shape))
-        if tensor.stored is None or tensor.shape != _shape(tensor.stored):
+        if tensor.stored is None or list(tensor.shape) != list(
+            [] if tensor.stored.shape is None else tensor.stored.shape
+        ):
             stored.shape, stored.shapeSignature = np.array(tensor.shape, np.int32), None
             stored.name = None
         return stored
 
-    def _buffer_of(self, data: Array) -> int:
-        content = data.tobytes()
-        if content not in self._added:
-            buffer = schema.BufferT()
-            buffer.data = np.frombuffer(content, np.uint8)
+    def _buffer(self, key: int | bytes, buffer: schema.BufferT) -> int:
+        """Return the new place of a buffer, by its place in the file or by its content."""
+        if key not in self._buffer_place:
+            self._buffer_place[key] = len(self._buffers)
             self._buffers.append(buffer)
-            self._added[content] = len(self._buffers) - 1
-        return self._added[content]
-
-    def _moved(self, index: int) -> int:
-        if index not in self._buffer_place:
-            self._buffer_place[index] = len(self._buffers)
-            self._buffers.append(self._stored_buffers[index])
-        return self._buffer_place[index]
+        return self._buffer_place[key]
 
     def _operator(self, operator: Operator) -> schema.OperatorT:
         stored = schema.OperatorT() if operator.stored is None else copy.copy(operator.stored)
@@ -155,36 +156,17 @@ class _Writer:
             stored.builtinOptionsType = getattr(schema.BuiltinOptions, kind)
         return stored
 
-    @staticmethod
-    def _code(name: str, version: int, custom: bool) -> schema.OperatorCodeT:
-        if custom:
-            return new_code(schema.BuiltinOperator.CUSTOM, version, name)
-        return new_code(getattr(schema.BuiltinOperator, name), version)
-
-    def _holds(self, signature: schema.SignatureDefT) -> bool:
-        """Return whether all tensors of a signature are written.
+    def _signature(self, signature: schema.SignatureDefT) -> schema.SignatureDefT | None:
+        """Return a signature of the new numbers; None where it names a tensor that is gone.
 
         Tools that put other inputs before those of a file leave its signature behind as it was.
         """
-        named = (*(signature.inputs or []), *(signature.outputs or []))
-        return all(one.tensorIndex in self._place for one in named)
-
-    def _signature(self, signature: schema.SignatureDefT) -> schema.SignatureDefT:
         moved = copy.copy(signature)
         for field in ("inputs", "outputs"):
             maps = [copy.copy(one) for one in getattr(moved, field) or []]
             for one in maps:
+                if one.tensorIndex not in self._place:
+                    return None
                 one.tensorIndex = self._place[one.tensorIndex]
             setattr(moved, field, maps)
         return moved
-
-    def _metadata(self) -> list[schema.MetadataT]:
-        entries = [copy.copy(stored) for stored in self._graph.model.metadata or []]
-        kept = [entry for entry in entries if text(entry.name) != PLAN_ENTRY]
-        for entry in kept:
-            entry.buffer = self._moved(entry.buffer)
-        return kept
-
-
-def _shape(stored: schema.TensorT) -> tuple[int, ...]:
-    return () if stored.shape is None else tuple(int(size) for size in stored.shape)

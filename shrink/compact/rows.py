@@ -3,7 +3,7 @@
 Rows are those of tensors (1, height, width, channels). A convolution whose padding is SAME keeps it
 when it runs on a window of rows: the zeros it puts above and below a window make the first and last
 rows of its output wrong, so that the window is a little larger than needed and these rows are left
-out. Where no window brings the stride into step, the padding becomes an operator of its own.
+out.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ TRANSPOSED = "TRANSPOSE_CONV"
 RESIZES = {"RESIZE_NEAREST_NEIGHBOR", "RESIZE_BILINEAR"}
 _BY_SIXTEENS = {"QUANTIZE", "DEQUANTIZE"}
 """LiteRT's built-in kernels round the last values, where 16 do not come together, another way."""
-_MOST_ROWS_MORE = 4
 
 
 class Window(NamedTuple):
@@ -54,15 +53,12 @@ class Window(NamedTuple):
         end: behind the last one.
         first: the first output row of the operator, run on this window.
         last: behind the last one.
-        padding: rows of zeros above and below, and columns left and right, with which the window
-            is padded, for the operator to run with VALID; None where it runs as it is.
     """
 
     start: int
     end: int
     first: int
     last: int
-    padding: tuple[int, int, int, int] | None = None
 
 
 class RowRule(NamedTuple):
@@ -70,11 +66,11 @@ class RowRule(NamedTuple):
 
     Attributes:
         inputs: places, among the operator's inputs, of the tensors that are cut by rows.
-        window: returns the smallest window for output rows [first, last); None where there is none.
+        window: returns the smallest window for output rows [first, last).
     """
 
     inputs: tuple[int, ...]
-    window: Callable[[int, int], Window | None]
+    window: Callable[[int, int], Window]
 
 
 def pointwise(inputs: Sequence[int]) -> RowRule:
@@ -82,14 +78,7 @@ def pointwise(inputs: Sequence[int]) -> RowRule:
     return RowRule(tuple(inputs), lambda first, last: Window(first, last, first, last))
 
 
-def sliding(
-    same: bool,
-    height: int,
-    kernel: int,
-    stride: int,
-    outputs: int,
-    columns: tuple[int, int] | None,
-) -> RowRule:
+def sliding(same: bool, height: int, kernel: int, stride: int, outputs: int) -> RowRule:
     """Kernels that slide over rows: convolutions and pools.
 
     Args:
@@ -98,19 +87,17 @@ def sliding(
         kernel: rows from the first to the last that a kernel touches, dilation included.
         stride: in rows.
         outputs: height of the output.
-        columns: columns of zeros left and right, for convolutions, which can be padded by another
-            operator; None for pools.
     """
     padded_above = same_padding(height, kernel, stride)[0] if same else 0
 
     @functools.cache
-    def window(first: int, last: int) -> Window | None:
+    def window(first: int, last: int) -> Window:
         low = first * stride - padded_above
         high = (last - 1) * stride - padded_above + kernel
         start, end = max(0, low), min(height, high)
         if not same:
             return Window(start, end, first, last)
-        for size in range(end - start, end - start + _MOST_ROWS_MORE + 1):
+        for size in range(end - start, height + 1):
             for begin in range(min(start, height - size), end - size - 1, -1):
                 # The stride has to be in step, and no edge of the window may come near.
                 above, count = same_padding(size, kernel, stride)
@@ -121,9 +108,7 @@ def sliding(
                 right = (at_top or low >= begin) and (at_bottom or high <= begin + size)
                 if begin >= 0 and not out_of_step and inside and right:
                     return Window(begin, begin + size, row, row + count)
-        if columns is None:
-            return None
-        return Window(start, end, first, last, (max(0, -low), max(0, high - height), *columns))
+        raise AssertionError("all rows are a window")
 
     return RowRule((0,), window)
 
@@ -255,24 +240,19 @@ def _sliding(graph: Graph, operator: Operator) -> RowRule | None:
     options, source = operator.options, graph.tensors[operator.inputs[0]].shape
     output = graph.tensors[operator.outputs[0]].shape
     if operator.name in POOLS:
-        kernel, width, columns = options.filterHeight, options.filterWidth, None
+        kernel = options.filterHeight
     else:
         weights = graph.tensors[operator.inputs[1]]
         if not weights.constant or len(weights.shape) != 4:
             return None
         kernel = (weights.shape[1] - 1) * max(1, options.dilationHFactor) + 1
-        width = (weights.shape[2] - 1) * max(1, options.dilationWFactor) + 1
     same = options.padding == schema.Padding.SAME
-    if operator.name in CONVOLUTIONS:
-        left, count = same_padding(source[2], width, options.strideW)
-        right = max((count - 1) * options.strideW + width - source[2], 0) - left
-        columns = (left, right)
     expected = same_padding(source[1], kernel, options.strideH)[1]
     if not same:
         expected = (source[1] - kernel) // options.strideH + 1
     if expected != output[1]:
         return None
-    return sliding(same, source[1], kernel, options.strideH, output[1], columns)
+    return sliding(same, source[1], kernel, options.strideH, output[1])
 
 
 def _transposed(graph: Graph, operator: Operator) -> RowRule | None:

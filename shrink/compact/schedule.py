@@ -17,7 +17,7 @@ from shrink.compact.cost import HOST, Cost
 from shrink.compact.segment import ImpossibleError, Segment
 from shrink.tflite.memory import Cell, live_bytes
 
-SLICE, CONCATENATE, PAD = -1, -2, -3
+SLICE, CONCATENATE = -1, -2
 Rows: TypeAlias = tuple[int, int]
 """Rows [start, end) of a tensor."""
 
@@ -51,7 +51,7 @@ class Tile(NamedTuple):
 
     Attributes:
         number: unique in a schedule.
-        tensor: of which it holds rows; a padded tile is of the tensor that is padded.
+        tensor: of which it holds rows.
         start: its first row.
         end: behind its last row.
         memory: the number of the memory in which it lies.
@@ -70,18 +70,14 @@ class Step(NamedTuple):
     """An operator of a schedule.
 
     Attributes:
-        operator: of the graph, or SLICE, CONCATENATE, PAD.
+        operator: of the graph, or SLICE, CONCATENATE.
         inputs: tiles, those inputs alone that are cut by rows.
         output: what it writes.
-        padding: rows above and below, columns left and right, of a PAD.
-        valid: whether its padding is VALID in place of SAME.
     """
 
     operator: int
     inputs: tuple[Tile, ...]
     output: Tile
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
-    valid: bool = False
 
 
 class _Memory(NamedTuple):
@@ -157,7 +153,7 @@ class Schedule:
         entries: the tile that is a tensor from before the segment, by tensor.
 
     Raises:
-        ImpossibleError: no windows of rows are right, or more is computed than is allowed.
+        ImpossibleError: more is computed than is allowed.
     """
 
     def __init__(self, segment: Segment, tiling: Tiling, most_macs: int | None = None) -> None:
@@ -222,10 +218,7 @@ class Schedule:
                     continue
                 self._done[output] = low if self._tiling.upward else high
             made[output] = (low, high)
-            window = segment.rules[place].window(low, high)
-            if window is None:
-                raise ImpossibleError
-            start, end, _, _, _ = window
+            start, end, _, _ = segment.rules[place].window(low, high)
             for tensor in segment.by_rows[place]:
                 if tensor in needed:
                     low, high = needed[tensor]
@@ -247,7 +240,7 @@ class Schedule:
         """Compute rows of an operator's output, and set the window that the tile's readers use."""
         segment, upward = self._segment, self._tiling.upward
         output = segment.outputs[place]
-        inputs, first, last, padding = self._inputs(place, made)
+        inputs, first, last = self._inputs(place, made)
         fresh = self._fresh(output, *made)
         in_exit = joins = False
         rest, whole = made, made
@@ -261,7 +254,7 @@ class Schedule:
             in_exit = (last == made[1]) if upward else (made[0] == first)
         new = self._tile(output, first, last, self._exit_memory[output] if in_exit else None)
         written = made if joins or in_exit else (first, last)
-        self._emit(segment.start + place, inputs, new, written, valid=padding is not None)
+        self._emit(segment.start + place, inputs, new, written)
         self._macs += segment.row_macs[place] * (made[0] - first + last - made[1])
         window = new
         if joins:
@@ -305,28 +298,13 @@ class Schedule:
         parts = self._parts[new.tensor]
         parts.insert(0 if self._tiling.upward else len(parts), part)
 
-    def _inputs(
-        self, place: int, made: Rows
-    ) -> tuple[tuple[Tile, ...], int, int, tuple[int, int, int, int] | None]:
+    def _inputs(self, place: int, made: Rows) -> tuple[tuple[Tile, ...], int, int]:
         """Return the tiles that an operator reads, and the rows that it computes from them."""
-        segment, rule = self._segment, self._segment.rules[place]
-        window = rule.window(*made)
-        if window is None:
-            raise ImpossibleError
+        segment = self._segment
+        window = segment.rules[place].window(*made)
         tiles = [self.entries.get(t) or self._window[t] for t in segment.by_rows[place]]
         cut = tuple([self._slice(tile, window.start, window.end) for tile in tiles])
-        if window.padding is None:
-            return cut, window.first, window.last, None
-        return (self._pad(cut[0], window.padding),), window.first, window.last, window.padding
-
-    def _pad(self, tile: Tile, padding: tuple[int, int, int, int]) -> Tile:
-        above, below, left, right = padding
-        width = self._segment.graph.tensors[tile.tensor].shape[2]
-        row_bytes = self._segment.row_bytes[tile.tensor] // width * (width + left + right)
-        memory = self._memory(tile.tensor, row_bytes=row_bytes)
-        padded = self._tile(tile.tensor, tile.start - above, tile.end + below, memory)
-        self._emit(PAD, (tile,), padded, (padded.start, padded.end), padding)
-        return padded
+        return cut, window.first, window.last
 
     def _slice(self, tile: Tile, start: int, end: int, memory: int | None = None) -> Tile:
         """Return rows of a tile, itself where these are all; copied where memory is given.
@@ -371,22 +349,16 @@ class Schedule:
         return Tile(self._tiles - 1, tensor, start, end, own)
 
     def _emit(
-        self,
-        operator: int,
-        inputs: tuple[Tile, ...],
-        output: Tile,
-        written: Rows | None,
-        padding: tuple[int, int, int, int] = (0, 0, 0, 0),
-        valid: bool = False,
+        self, operator: int, inputs: tuple[Tile, ...], output: Tile, written: Rows | None
     ) -> None:
         """Add a step.
 
         Args:
-            operator, inputs, output, padding, valid: see `Step`.
+            operator, inputs, output: see `Step`.
             written: rows of the output that are right; the others are needed in this step alone.
                 None for a view, which writes nothing.
         """
-        self.steps.append(Step(operator, inputs, output, padding, valid))
+        self.steps.append(Step(operator, inputs, output))
         now, memories = len(self.steps), self._memories
         _, _, start, end, memory, _ = output
         if operator == SLICE:
@@ -422,7 +394,6 @@ class Schedule:
 _ADDED_TAILS = {
     SLICE: HOST.operators["SLICE"] + HOST.tensor,
     CONCATENATE: HOST.operators["CONCATENATION"] + HOST.tensor,
-    PAD: HOST.operators["PAD"] + 2 * HOST.tensor,
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Sequence
 
@@ -13,12 +12,12 @@ from shrink.base.types import Array
 from shrink.compact.concatenate import concatenation
 from shrink.compact.graph import Graph
 from shrink.compact.rows import RESIZES, TRANSPOSED
-from shrink.compact.schedule import CONCATENATE, PAD, SLICE, Schedule, Step, Tile
+from shrink.compact.schedule import CONCATENATE, SLICE, Schedule, Step, Tile
 from shrink.compact.segment import Segment
 from shrink.tflite.model import Operator, Tensor, constant_tensor
 
 _INT8_VERSION = 2
-"""Of SLICE, CONCATENATION and PAD, the first with kernels for int8."""
+"""Of SLICE, the first with kernels for int8."""
 
 
 def tiled(graph: Graph, tilings: Sequence[tuple[Segment, Schedule]]) -> Graph:
@@ -51,20 +50,25 @@ class _Build:
         ends = (schedule.entries, schedule.exits)
         self._place = {tile.number: tensor for e in ends for tensor, tile in e.items()}
         for step in schedule.steps:
+            inputs = [self._tensor(tile) for tile in step.inputs]
+            output = self._tensor(step.output)
             if step.operator == SLICE:
-                self._add_slice(step)
+                start = step.output.start - step.inputs[0].start
+                inputs.append(self._constant(np.array([0, start, 0, 0])))
+                inputs.append(self._constant(np.array(self.tensors[output].shape)))
+                options = schema.SliceOptionsT()
+                self.operators.append(
+                    Operator("SLICE", False, tuple(inputs), (output,), (), options, _INT8_VERSION)
+                )
             elif step.operator == CONCATENATE:
-                inputs = [self._tensor(tile) for tile in step.inputs]
-                self.operators.append(concatenation(inputs, self._tensor(step.output), axis=1))
-            elif step.operator == PAD:
-                self._add_pad(step)
+                self.operators.append(concatenation(inputs, output, axis=1))
             else:
-                self._add_copy(segment, step)
+                self._add_copy(segment, step, inputs, output)
 
-    def _tensor(self, tile: Tile, width: int | None = None) -> int:
+    def _tensor(self, tile: Tile) -> int:
         if tile.number not in self._place:
             like = self._graph.tensors[tile.tensor]
-            shape = (1, tile.end - tile.start, width or like.shape[2], like.shape[3])
+            shape = (1, tile.end - tile.start, *like.shape[2:])
             self._place[tile.number] = self._new(
                 dataclasses.replace(like, shape=shape, no_alias=tile.no_alias)
             )
@@ -81,54 +85,22 @@ class _Build:
             self._constants[key] = self._new(constant_tensor(data))
         return self._constants[key]
 
-    def _add_slice(self, step: Step) -> None:
-        tile, cut = step.inputs[0], step.output
-        output = self._tensor(cut)
-        begin = self._constant(np.array([0, cut.start - tile.start, 0, 0]))
-        size = self._constant(np.array(self.tensors[output].shape))
-        inputs = (self._tensor(tile), begin, size)
-        self._emit("SLICE", inputs, output, schema.SliceOptionsT())
-
-    def _add_pad(self, step: Step) -> None:
-        above, below, left, right = step.padding
-        source = self._tensor(step.inputs[0])
-        width = self.tensors[source].shape[2] + left + right
-        paddings = self._constant(np.array([[0, 0], [above, below], [left, right], [0, 0]]))
-        self._emit(
-            "PAD", (source, paddings), self._tensor(step.output, width), schema.PadOptionsT()
-        )
-
-    def _emit(self, name: str, inputs: tuple[int, ...], output: int, options: object) -> None:
-        self.operators.append(
-            Operator(name, False, inputs, (output,), options=options, version=_INT8_VERSION)
-        )
-
-    def _add_copy(self, segment: Segment, step: Step) -> None:
+    def _add_copy(self, segment: Segment, step: Step, by_rows: Sequence[int], output: int) -> None:
         """Add an operator of the segment that runs on tiles."""
-        place = step.operator - segment.start
-        operator, rule = self._graph.operators[step.operator], segment.rules[place]
+        operator = self._graph.operators[step.operator]
+        rule = segment.rules[step.operator - segment.start]
         inputs = list(operator.inputs)
-        for number, tile in zip(rule.inputs, step.inputs, strict=True):
-            inputs[number] = self._tensor(tile)
-        options = operator.options
-        if step.valid:
-            options = copy.copy(options)
-            options.padding = schema.Padding.VALID
-        shape = self._graph.tensors[operator.outputs[0]].shape
-        rows = step.output.end - step.output.start
+        for number, index in zip(rule.inputs, by_rows, strict=True):
+            inputs[number] = index
+        shape = self.tensors[output].shape
         if operator.name == "PAD":
             inputs[1] = self._paddings(operator, step)
         elif operator.name in RESIZES:
-            inputs[1] = self._constant(np.array([rows, shape[2]]))
+            inputs[1] = self._constant(np.array(shape[1:3]))
         elif operator.name == TRANSPOSED:
-            inputs[0] = self._constant(np.array([1, rows, *shape[2:]]))
+            inputs[0] = self._constant(np.array(shape))
         self.operators.append(
-            dataclasses.replace(
-                operator,
-                inputs=tuple(inputs),
-                outputs=(self._tensor(step.output),),
-                options=options,
-            )
+            dataclasses.replace(operator, inputs=tuple(inputs), outputs=(output,))
         )
 
     def _paddings(self, operator: Operator, step: Step) -> int:
