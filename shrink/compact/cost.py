@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from shrink.graph.macs import UnknownMacsError, operator_macs
@@ -24,41 +23,25 @@ class Cost(NamedTuple):
     macs: int
 
 
-class RuntimeMemory(NamedTuple):
-    """What TFLite Micro's own structures take in the arena, in bytes.
+TENSOR_BYTES = 24
+"""Of the arena, for each tensor that is read or written, constants too.
 
-    Measured: differences between the sizes that it prints for models that differ in some operators.
-
-    Attributes:
-        tensor: each that is read or written, constants too.
-        operators: each of a kind, by its name.
-        other_operator: of another kind.
-        temporary: of each tensor, of each activation more, and once, while it plans.
-    """
-
-    tensor: int
-    operators: Mapping[str, int]
-    other_operator: int
-    temporary: tuple[int, int, int]
-
-
-HOST = RuntimeMemory(
-    tensor=24,
-    operators={
-        "CONV_2D": 172,
-        "DEPTHWISE_CONV_2D": 171,
-        "SLICE": 64,
-        "CONCATENATION": 152,
-        "PAD": 129,
-        "ADD": 134,
-        "MAX_POOL_2D": 133,
-        "AVERAGE_POOL_2D": 134,
-        "RELU": 95,
-    },
-    other_operator=130,
-    temporary=(29, 44, 1000),
-)
-"""The tflite-micro build of PyPI (x86-64). 60 pairs of models, within 10 bytes each."""
+All of these were measured: differences between the sizes that the tflite-micro build of PyPI
+(x86-64) prints for 60 pairs of models that differ in some operators, within 10 bytes each."""
+OPERATOR_BYTES = {
+    "CONV_2D": 172,
+    "DEPTHWISE_CONV_2D": 171,
+    "SLICE": 64,
+    "CONCATENATION": 152,
+    "PAD": 129,
+    "ADD": 134,
+    "MAX_POOL_2D": 133,
+    "AVERAGE_POOL_2D": 134,
+    "RELU": 95,
+}
+_OTHER_OPERATOR_BYTES = 130
+_PLANNING_BYTES = 29, 44, 1000
+"""Of each tensor, of each activation more, and once, while TFLite Micro plans."""
 _SUM_BYTES = {"INT8": 4, "INT16": 8}
 _BY_CHANNEL = {"CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"}
 
@@ -93,8 +76,8 @@ def tail_of(graph: Subgraph, operator: Operator) -> int:
 
     A convolution holds a multiplier and a shift for each channel of its output.
     """
-    found = HOST.operators.get(operator.name, HOST.other_operator)
-    return found + channels_tail(graph, operator) + HOST.tensor * len(operator.outputs)
+    found = OPERATOR_BYTES.get(operator.name, _OTHER_OPERATOR_BYTES)
+    return found + channels_tail(graph, operator) + TENSOR_BYTES * len(operator.outputs)
 
 
 def channels_tail(graph: Subgraph, operator: Operator) -> int:
@@ -108,7 +91,7 @@ def graph_tail(graph: Subgraph) -> int:
     """Return the bytes that all operators, their outputs and all constants take for good."""
     used = graph.used()
     constants = len(used) - len(graph.activations(used))
-    return HOST.tensor * constants + sum(tail_of(graph, one) for one in graph.operators)
+    return TENSOR_BYTES * constants + sum(tail_of(graph, one) for one in graph.operators)
 
 
 def temporary_bytes(graph: Subgraph) -> int:
@@ -117,5 +100,5 @@ def temporary_bytes(graph: Subgraph) -> int:
     With hundreds of tensors this is more than they hold.
     """
     used = graph.used()
-    per_tensor, per_activation, base = HOST.temporary
+    per_tensor, per_activation, base = _PLANNING_BYTES
     return per_tensor * len(used) + per_activation * len(graph.activations(used)) + base

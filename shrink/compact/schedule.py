@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from shrink.compact.concatenate import groups_of
-from shrink.compact.cost import HOST, Cost
+from shrink.compact.cost import OPERATOR_BYTES, TENSOR_BYTES, Cost
 from shrink.compact.segment import ImpossibleError, Segment
 from shrink.tflite.memory import Cell, live_bytes
 
@@ -189,7 +189,7 @@ class Schedule:
             self._finish(tensor)
         cells = (cell for memory in self._memories for cell in memory.cells(len(self.steps)))
         peak = max(live_bytes(cells, len(self.steps)))
-        tail = 0 if segment.litert else self._tail + HOST.tensor * self._constants()
+        tail = 0 if segment.litert else self._tail + TENSOR_BYTES * self._constants()
         self.cost = Cost(peak + segment.bypass_bytes, tail, self._macs)
 
     @property
@@ -392,8 +392,8 @@ class Schedule:
 
 
 _ADDED_TAILS = {
-    SLICE: HOST.operators["SLICE"] + HOST.tensor,
-    CONCATENATE: HOST.operators["CONCATENATION"] + HOST.tensor,
+    SLICE: OPERATOR_BYTES["SLICE"] + TENSOR_BYTES,
+    CONCATENATE: OPERATOR_BYTES["CONCATENATION"] + TENSOR_BYTES,
 }
 
 

@@ -101,28 +101,21 @@ def compare(
     Raises:
         StageError: LiteRT cannot run the first one. Others that it cannot run are different.
     """
-    contents = (one, *others, *micro_only)
-    inputs = (given or examples, *[examples] * (len(contents) - 1))
-    runtimes = (*[ALL] * (1 + len(others)), *[(MICRO,)] * len(micro_only))
+    runs = [(one, given or examples, ALL)]
+    runs += [(content, examples, ALL) for content in others]
+    runs += [(content, examples, (MICRO,)) for content in micro_only]
     with ThreadPoolExecutor(_AT_ONCE) as pool:  # each waits for a process
-        jobs = [pool.submit(_answers, *job) for job in zip(contents, inputs, runtimes, strict=True)]
-        every = [jobs[0].result(), *map(_answers_or_none, jobs[1:])]
-    answers, in_micro = every[: 1 + len(others)], every[1 + len(others) :]
-    wanted = answers[0]
+        jobs = [pool.submit(_answers, *run) for run in runs]
+        wanted, *found = jobs[0].result(), *map(_answers_or_none, jobs[1:])
     different = tuple(
         name
         for name in wanted
         if not all(
-            name in found and _equal(wanted[name], found[name])
-            for found in (*answers[1:], *(in_micro if name == MICRO else ()))
+            name in answers and _equal(wanted[name], answers[name])
+            for answers, (_, _, runtimes) in zip(found, runs[1:], strict=True)
+            if name in runtimes
         )
     )
-    if in_micro and MICRO not in wanted:
-        different = (*different, MICRO)
-    if not wanted:  # no runtime runs the first file: the caller knows what that means
-        return RuntimeEquality(
-            examples=len(examples[0]), runtimes=(), different=different, distinct=False
-        )
     last = next(iter(wanted.values()))[-1]
     distinct = len(examples[0]) < 2 or any(not np.array_equal(row, last[0]) for row in last[1:])
     return RuntimeEquality(
@@ -164,6 +157,5 @@ def _answers(content: bytes, examples: Sequence[Array], runtimes: Sequence[str])
         content, examples, runtimes, may_lack_micro=True, timeout_s=_TIMEOUT_S
     )
     if run.failure is not None:
-        said = run.output.strip().rpartition("\n")[2][:300]
-        raise StageError(f"a runtime cannot run the file: {run.failure} {said}")
+        raise StageError(f"a runtime cannot run the file: {run.failure}")
     return answers

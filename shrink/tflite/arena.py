@@ -89,14 +89,8 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
         return ArenaFigure(None, _why_nothing(run), planned, runs=answer.runs)
     reason = "" if answer.runs else f"TFLite Micro allocates the model, but {_why_not_run(run)}"
     fails = not (answer.runs or run.timed_out or run.failure == _ALARM)
-    head, tail = answer.head_bytes, answer.tail_bytes
-    if head is None or tail is None:
-        unknown = Measured[int](None, "TFLite Micro does not say what it takes")
-        return ArenaFigure(
-            answer.smallest_bytes, reason, planned, unknown, unknown, answer.runs, fails
-        )
     cmsis_nn, reference = (
-        Measured(arena_32_bytes(graphs, head, tail, offsets, kernels))
+        Measured(arena_32_bytes(graphs, answer.head_bytes, answer.tail_bytes, offsets, kernels))
         for kernels in (CMSIS_NN, REFERENCE)
     )
     return ArenaFigure(
@@ -130,9 +124,8 @@ def litert_arena_bytes(content: bytes) -> int:
         files.write_bytes(path, content)
         run = run_child(MODULE, PlacesRequest(str(path)), PlacesAnswer, timeout_s=_RUN_TIMEOUT_S)
     if run.answer is None:
-        said = run.output.strip().rpartition("\n")[2][:300]
         raise StageError(
-            f"LiteRT, for which a file is compacted, does not allocate it: {run.failure} {said}",
+            f"LiteRT, for which a file is compacted, does not allocate it: {run.failure}",
             hint="`shrink inspect` lists its operators",
         )
     return run.answer.arena_bytes

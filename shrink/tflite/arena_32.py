@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from shrink.tflite.memory import Block, aligned, blocks_of, planned_end
+from shrink.tflite.memory import Allocation, aligned, allocations, planned_end
 from shrink.tflite.model import Operator, Subgraph, Tensor
 
 Scratch = Callable[[Subgraph, Operator], Sequence[int]]
@@ -60,7 +60,7 @@ def arena_32_bytes(
     """
     tensors = sum(len(graph.tensors) for graph in graphs)
     kinds = Counter(operator.name for graph in graphs for operator in graph.operators)
-    blocks = blocks_of(graphs[0], offsets)
+    blocks = allocations(graphs[0], offsets)
     taken, reference = _taken(graphs[0], kernels.scratch), _taken(graphs[0], REFERENCE.scratch)
     # The difference only: of what is not known of a graph, the wheel's own figure knows.
     more = planned_end([*blocks, *taken]) - planned_end([*blocks, *reference])
@@ -72,9 +72,9 @@ def arena_32_bytes(
     return aligned(max(head_bytes + more, planning) + max(tail_bytes - less, 0))
 
 
-def _taken(graph: Subgraph, scratch: Scratch) -> list[Block]:
+def _taken(graph: Subgraph, scratch: Scratch) -> list[Allocation]:
     return [
-        Block(size, step, step)
+        Allocation(size, step, step)
         for step, operator in enumerate(graph.operators)
         for size in scratch(graph, operator)
     ]

@@ -102,10 +102,10 @@ def brief(error: Exception) -> str:
 
 @contextmanager
 def _replaced(owner: object, **values: object) -> Iterator[None]:
-    """Give names of TensorFlow's own other values meanwhile, those that this version has."""
-    own = {name: getattr(owner, name) for name in values if hasattr(owner, name)}
-    for name in own:
-        setattr(owner, name, values[name])
+    """Give names of TensorFlow's own other values meanwhile."""
+    own = {name: getattr(owner, name) for name in values}
+    for name, value in values.items():
+        setattr(owner, name, value)
     try:
         yield
     finally:

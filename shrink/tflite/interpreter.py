@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
@@ -47,16 +47,6 @@ class TensorDetail:
     index: int = -1
 
 
-class _Stored(TypedDict):
-    """The keys that are read of LiteRT's description of an input or output."""
-
-    name: str
-    shape: Array
-    dtype: type
-    quantization: tuple[float, int]
-    index: int
-
-
 class Session:
     """An interpreter that runs up to `batch` examples in one invocation.
 
@@ -87,8 +77,8 @@ class Session:
         outputs = [stored[position] for position in self.output_positions]
         self._input_indices = [detail["index"] for detail in inputs]
         self._output_indices = [detail["index"] for detail in outputs]
-        self.inputs = _details(inputs, names.get("inputs", {}))
-        self.outputs = _details(outputs, names.get("outputs", {}))
+        self.inputs = described(inputs, names.get("inputs", {}))
+        self.outputs = described(outputs, names.get("outputs", {}))
 
     def run(self, arrays: Arrays) -> Arrays:
         """Return the outputs of 1 to `batch` examples, one array (n, ...) each; see `dequantize`.
@@ -186,13 +176,25 @@ def _cannot_prepare(error: RuntimeError, content: bytes) -> ModelError:
     )
 
 
-def _details(details: list[_Stored], signature: dict[str, int]) -> tuple[TensorDetail, ...]:
-    """Return what inputs or outputs are; arrays go by their names, so that these are unique."""
+def described(
+    details: Sequence[dict[str, Any]], signature: dict[str, int]
+) -> tuple[TensorDetail, ...]:
+    """Return inputs or outputs as LiteRT describes them; arrays go by their names, made unique."""
     by_index = {index: name for name, index in signature.items()}
     names = [by_index.get(detail["index"], plain_name(detail["name"])) for detail in details]
     if len(set(names)) < len(names):
         names = [f"{name}_{position}" for position, name in enumerate(names)]
-    return tuple(_detail(*pair) for pair in zip(details, names, strict=True))
+    return tuple(
+        TensorDetail(
+            name=name,
+            shape=tuple(int(size) for size in detail["shape"]),
+            dtype=np.dtype(detail["dtype"]),
+            scale=float(detail["quantization"][0]),
+            zero_point=int(detail["quantization"][1]),
+            index=int(detail["index"]),
+        )
+        for detail, name in zip(details, names, strict=True)
+    )
 
 
 def plain_name(tensor: str) -> str:
@@ -200,19 +202,7 @@ def plain_name(tensor: str) -> str:
     return re.sub(r":\d+$", "", tensor.removeprefix("serving_default_"))
 
 
-def _detail(detail: _Stored, name: str) -> TensorDetail:
-    scale, zero_point = detail["quantization"]
-    return TensorDetail(
-        name=name,
-        shape=tuple(int(size) for size in detail["shape"]),
-        dtype=np.dtype(detail["dtype"]),
-        scale=float(scale),
-        zero_point=int(zero_point),
-        index=int(detail["index"]),
-    )
-
-
-def _in_model_order(details: list[_Stored], names: dict[str, int]) -> list[int]:
+def _in_model_order(details: Sequence[dict[str, Any]], names: dict[str, int]) -> list[int]:
     """Return the positions of outputs by the number in their names output_0, output_1, ..."""
     numbers = {
         index: int(match.group(1))

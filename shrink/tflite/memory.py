@@ -84,7 +84,7 @@ def live_bytes(cells: Iterable[Sequence[int]], steps: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Block:
+class Allocation:
     """Memory that is needed from operator `first` to operator `last`, both included.
 
     Attributes:
@@ -97,8 +97,8 @@ class Block:
     offset: int | None = None
 
 
-def blocks_of(graph: Subgraph, offsets: Sequence[int] = ()) -> list[Block]:
-    """Return a block for each activation, as TFLite Micro sees them; inputs live from operator 0.
+def allocations(graph: Subgraph, offsets: Sequence[int] = ()) -> list[Allocation]:
+    """Return the memory of each activation as TFLite Micro sees it; inputs live from operator 0.
 
     Args:
         graph: the subgraph.
@@ -106,7 +106,7 @@ def blocks_of(graph: Subgraph, offsets: Sequence[int] = ()) -> list[Block]:
     """
     fixed = dict(enumerate(offsets))
     return [
-        Block(
+        Allocation(
             graph.tensors[index].size_bytes,
             max(first - 1, 0),
             max(last - 1, 0),
@@ -116,7 +116,7 @@ def blocks_of(graph: Subgraph, offsets: Sequence[int] = ()) -> list[Block]:
     ]
 
 
-def greedy_plan(blocks: Sequence[Block]) -> list[int]:
+def greedy_plan(blocks: Sequence[Allocation]) -> list[int]:
     """Return an offset for each block, so that no two that live at once overlap.
 
     As TFLite Micro's GreedyMemoryPlanner places them, to the byte: by size, rounded up to
@@ -150,10 +150,10 @@ def planned_bytes(graph: Subgraph, offsets: Sequence[int] = ()) -> int:
         graph: the subgraph.
         offsets: of an offline plan, by the tensor's index; below 0 where there is none.
     """
-    return planned_end(blocks_of(graph, offsets))
+    return planned_end(allocations(graph, offsets))
 
 
-def planned_end(blocks: Sequence[Block]) -> int:
+def planned_end(blocks: Sequence[Allocation]) -> int:
     """Return where the greedy plan of some blocks ends, in bytes from its beginning."""
     ends = (o + aligned(b.size_bytes) for o, b in zip(greedy_plan(blocks), blocks, strict=True))
     return max(ends, default=0)

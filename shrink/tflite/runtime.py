@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal
 
 from shrink.base.child import Channel, NoAnswer, die_with_parent, run_child, serve
 from shrink.base.errors import ModelError
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from ai_edge_litert.interpreter import Interpreter
 
 Inputs = Literal["examples", "random", "zeros"]
-Detail: TypeAlias = "dict[str, Any]"
-"""What LiteRT says of an input."""
 
 MODULE = "shrink.tflite.runtime"
 MICRO, XNNPACK = "TFLite Micro", "LiteRT XNNPACK"
@@ -77,14 +75,13 @@ class ArenaAnswer:
 
     Attributes:
         smallest_bytes: of the arenas in which it does; None where it died on the way there.
-        head_bytes, tail_bytes: what of an arena it uses for activations, and for good; None where
-            it does not say.
+        head_bytes, tail_bytes: what of an arena it uses for activations, and for good.
         runs: whether it ran the model.
     """
 
     smallest_bytes: int | None = None
-    head_bytes: int | None = None
-    tail_bytes: int | None = None
+    head_bytes: int = 0
+    tail_bytes: int = 0
     runs: bool = False
 
 
@@ -101,10 +98,11 @@ def measure_arena(request: ArenaRequest, parent: Channel) -> ArenaAnswer:
         runtime.Interpreter.from_bytes(content, arena_size=size)
 
     head, tail = in_use(interpreter)
-    near = (head or 0) + (tail or 0)
     del interpreter
     with silence():
-        smallest = smallest_arena(lambda size: survives(allocate, size), request.arena_bytes, near)
+        smallest = smallest_arena(
+            lambda size: survives(allocate, size), request.arena_bytes, head + tail
+        )
     parent.answer(asdict(ArenaAnswer(smallest, head, tail)))
     interpreter = runtime.Interpreter.from_bytes(content, arena_size=smallest)
     for index in range(request.inputs):
@@ -134,18 +132,16 @@ def survives(attempt: Callable[[int], object], size: int) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def in_use(interpreter: object) -> tuple[int | None, int | None]:
+def in_use(interpreter: object) -> tuple[int, int]:
     """Return the bytes of its arena that an interpreter uses for activations, and for good.
 
-    An allocation needs as many, and for many small tensors more: the planner's own memory. None
-    where it does not say.
+    An allocation needs as many, and for many small tensors more: the planner's own memory.
     """
     with tempfile.TemporaryFile() as printed, silence(printed.fileno()):
         interpreter.print_allocations()  # type: ignore[attr-defined]
         printed.seek(0)
         sizes = dict(_IN_USE.findall(printed.read()))
-    head, tail = sizes.get(b"head"), sizes.get(b"tail")
-    return None if head is None else int(head), None if tail is None else int(tail)
+    return int(sizes[b"head"]), int(sizes[b"tail"])
 
 
 def smallest_arena(fits: Callable[[int], bool], enough: int, near: int = 0) -> int:
@@ -416,12 +412,16 @@ def _rows(interpreter: Interpreter, examples: str) -> tuple[Inputs, list[list[Ar
     """Return what the inputs are, and the inputs of some invocations, as stored."""
     import numpy as np
 
-    from shrink.tflite.interpreter import random_values
+    from shrink.tflite.interpreter import described, quantize, random_values
 
     details = interpreter.get_input_details()
     if examples:
         with np.load(examples) as archive:
-            stored = [_stored(archive[f"input_{i}"], detail) for i, detail in enumerate(details)]
+            # A file with a batch of its own gets copies of the example.
+            stored = [
+                [np.resize(row, one.shape) for row in quantize(archive[f"input_{place}"], one)]
+                for place, one in enumerate(described(details, {}))
+            ]
         return "examples", [list(row) for row in zip(*stored, strict=True)]
     rng = np.random.default_rng(0)
     rows = [
@@ -434,20 +434,6 @@ def _rows(interpreter: Interpreter, examples: str) -> tuple[Inputs, list[list[Ar
     except (RuntimeError, ValueError):  # such as an index beyond a table
         return "zeros", [[np.zeros(d["shape"], d["dtype"]) for d in details]]
     return "random", rows
-
-
-def _stored(array: Array, detail: Detail) -> list[Array]:
-    import numpy as np
-
-    from shrink.tflite.interpreter import TensorDetail, quantize
-
-    scale, zero_point = detail["quantization"]
-    described = TensorDetail(
-        detail["name"], tuple(detail["shape"]), detail["dtype"], float(scale), int(zero_point)
-    )
-    rows = quantize(array, described)
-    # A file with a batch of its own gets copies of the example.
-    return [np.resize(row, detail["shape"]) for row in rows]
 
 
 def _set(interpreter: Interpreter, row: Sequence[Array]) -> None:

@@ -147,14 +147,12 @@ def traced(
 
 
 def _converting() -> contextlib.AbstractContextManager[object]:
-    with contextlib.suppress(ImportError, AttributeError):
-        from tensorflow.python.autograph.core import ag_ctx
+    from tensorflow.python.autograph.core import ag_ctx
 
-        context: contextlib.AbstractContextManager[object] = ag_ctx.ControlStatusCtx(
-            ag_ctx.Status.ENABLED
-        )
-        return context
-    return contextlib.nullcontext()
+    context: contextlib.AbstractContextManager[object] = ag_ctx.ControlStatusCtx(
+        ag_ctx.Status.ENABLED
+    )
+    return context
 
 
 _CONVOLUTIONAL = (keras.layers.ConvLSTM1D, keras.layers.ConvLSTM2D, keras.layers.ConvLSTM3D)

@@ -9,8 +9,7 @@ from pathlib import Path
 from shrink.base import files
 from shrink.base.child import NoAnswer, run_child
 from shrink.base.errors import StageError
-from shrink.tflite.edit import exposing
-from shrink.tflite.model import Operator, Subgraph, read, values
+from shrink.tflite.model import Operator, Subgraph, values
 from shrink.tflite.runtime import MODULE as CHILD_MODULE
 from shrink.tflite.runtime import GuardRequest
 
@@ -25,40 +24,15 @@ _TIMEOUT_S = 60.0
 
 def check_runs(content: bytes, path: Path) -> None:
     """Raise `StageError` where LiteRT, in a process of its own, cannot allocate and run it."""
-    failure = _failure(content, path)
-    if failure is None:
-        return
-    operator, layer = _first_failing(content, path)
-    files.write_bytes(path, content)
-    raise StageError(
-        f"{failure}, at the operator {operator}",
-        subject=layer,
-        hint="try another scheme; float32 shows whether the model itself can run",
-    )
-
-
-def _failure(content: bytes, path: Path) -> str | None:
     files.write_bytes(path, content)
     request = GuardRequest(str(path.resolve()), as_it_is=True)
     run = run_child(CHILD_MODULE, request, NoAnswer, timeout_s=_TIMEOUT_S)
-    if run.failure is None or run.timed_out:
-        return None
-    return run.error.message if run.error is not None else f"LiteRT cannot run it: {run.failure}"
-
-
-def _first_failing(content: bytes, path: Path) -> tuple[str, str]:
-    """Return the first operator that LiteRT cannot run, and what it writes, by bisection."""
-    operators = read(content)[0].operators
-    runs, fails = 0, len(operators)
-    while fails - runs > 1:
-        middle = (runs + fails) // 2
-        written = [i for operator in operators[:middle] for i in operator.outputs if i >= 0]
-        if _failure(exposing(content, written), path) is None:
-            runs = middle
-        else:
-            fails = middle
-    last = operators[fails - 1]
-    return last.name, read(content)[0].tensors[last.outputs[0]].name
+    if run.failure is not None and not run.timed_out:
+        why = run.failure if run.error is None else run.error.message
+        raise StageError(
+            f"LiteRT cannot run the converted file: {why}",
+            hint="try another scheme; float32 shows whether the model itself can run",
+        )
 
 
 def float_islands(graph: Subgraph) -> list[str]:
@@ -70,21 +44,13 @@ def float_islands(graph: Subgraph) -> list[str]:
 
 
 def findings(graph: Subgraph) -> list[str]:
-    """Return a sentence for float islands, operators beyond TFLite's own, and idle conversions."""
+    """Return a sentence for float islands, and for operators beyond TFLite's own."""
     notes = []
     if islands := float_islands(graph):
         notes.append(f"operators that stay float: {_counted(islands)}")
     if custom := [o.name for o in graph.operators if o.custom]:
         notes.append(f"operators that only some runtimes have: {_counted(custom)}")
-    if pairs := idle_pairs(graph):
-        notes.append(f"{pairs} times a value is dequantized only to be quantized again")
     return notes
-
-
-def idle_pairs(graph: Subgraph) -> int:
-    """Return the number of QUANTIZE operators that read what a DEQUANTIZE wrote."""
-    written = {i for o in graph.operators if o.name == "DEQUANTIZE" for i in o.outputs}
-    return sum(o.name == "QUANTIZE" and o.inputs[0] in written for o in graph.operators)
 
 
 def narrow_weights_beyond_micro(graph: Subgraph) -> list[str]:

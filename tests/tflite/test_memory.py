@@ -19,8 +19,8 @@ from shrink.tflite.convert import convert
 from shrink.tflite.edit import with_constants, with_metadata, without_plan
 from shrink.tflite.memory import (
     ONLINE,
-    Block,
-    blocks_of,
+    Allocation,
+    allocations,
     check_plan,
     greedy_plan,
     planned_bytes,
@@ -288,7 +288,7 @@ def greedy_offsets(content: bytes) -> list[int]:
     offsets = [ONLINE] * len(graph.tensors)
     used = {i for o in graph.operators for i in (*o.inputs, *o.outputs)} | {*graph.inputs}
     moving = sorted(i for i in used if i >= 0 and not graph.tensors[i].constant)
-    for index, offset in zip(moving, greedy_plan(blocks_of(graph)), strict=True):
+    for index, offset in zip(moving, greedy_plan(allocations(graph)), strict=True):
         offsets[index] = offset
     return offsets
 
@@ -437,11 +437,11 @@ def test_lifetimes_hold_variables_throughout_and_leave_out_constants() -> None:
     state = bytes_tensor(32, variable=True)
     reader = Operator("LSTM", custom=False, inputs=(0, 4), outputs=(1,))
     graph = Subgraph((*graph.tensors, state), (reader, graph.operators[1]), (0,), (2,))
-    assert blocks_of(graph) == [
-        Block(16, 0, 0),
-        Block(16, 0, 1),
-        Block(16, 1, 1),
-        Block(32, 0, 1),
+    assert allocations(graph) == [
+        Allocation(16, 0, 0),
+        Allocation(16, 0, 1),
+        Allocation(16, 1, 1),
+        Allocation(32, 0, 1),
     ]
 
 
@@ -449,7 +449,7 @@ def test_plan_never_overlaps_and_aligns_offsets() -> None:
     source = random.Random(0)
     for _ in range(200):
         starts = [source.randrange(12) for _ in range(15)]
-        blocks = [Block(16 * source.randint(1, 9), s, s + source.randrange(5)) for s in starts]
+        blocks = [Allocation(16 * source.randint(1, 9), s, s + source.randrange(5)) for s in starts]
         offsets = greedy_plan(blocks)
         for step in range(17):
             live = sorted(
@@ -463,10 +463,20 @@ def test_plan_never_overlaps_and_aligns_offsets() -> None:
 
 def test_of_blocks_of_one_size_the_last_is_placed_first() -> None:
     """As TFLite Micro does: sizes count rounded up to 16 bytes, and of equal ones the last."""
-    blocks = [Block(17, 0, 0), Block(30, 0, 0), Block(40, 0, 0), Block(32, 0, 0)]
+    blocks = [
+        Allocation(17, 0, 0),
+        Allocation(30, 0, 0),
+        Allocation(40, 0, 0),
+        Allocation(32, 0, 0),
+    ]
     assert greedy_plan(blocks) == [112, 80, 0, 48]
 
 
 def test_blocks_with_places_stay_and_others_take_the_gaps_between() -> None:
-    blocks = [Block(16, 0, 1), Block(16, 0, 1, 0), Block(16, 1, 2, 32), Block(32, 0, 2)]
+    blocks = [
+        Allocation(16, 0, 1),
+        Allocation(16, 0, 1, 0),
+        Allocation(16, 1, 2, 32),
+        Allocation(32, 0, 2),
+    ]
     assert greedy_plan(blocks) == [16, 0, 32, 48]
