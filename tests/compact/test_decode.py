@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from tflite_micro import runtime
 
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
-from shrink.compact import compact as whole_module
 from shrink.compact.compact import compact
 from shrink.compact.decode.kernels import kernels, with_decode
 from shrink.compact.graph import write_graph
@@ -25,7 +22,6 @@ from shrink.graph.macs import macs_figure
 from shrink.tflite.interpreter import load
 from shrink.tflite.litert_twin import DECODE, dense_twin, has_decode
 from shrink.tflite.model import packed, read, unpacked
-from shrink.tflite.runtime import MICRO
 from shrink.tflite.weights import nonzero_parameters, parameters
 from tests.compact.runs import allocates, outputs_of
 from tests.compact.toys import Net
@@ -256,10 +252,10 @@ def test_noise_comes_back_as_it_is() -> None:
 def test_without_an_arena_to_meet_flash_must_pay_for_it(pruned: bytes) -> None:
     found, kept = decode(pruned)
     assert found.content == pruned
-    assert "4 bytes of flash for each byte of arena" in kept.reason  # it has zeros enough
+    assert "4 bytes of flash for each byte" in kept.reason  # it has zeros enough
     narrow, kept = decode(pruned, found.arena_before)
     assert narrow.content == pruned
-    assert kept.reason == "what was tried did not save flash within the arena"
+    assert "allow more arena with arena_bytes" in kept.reason
 
 
 def test_compact_says_what_became_of_arena_and_flash(pruned: bytes) -> None:
@@ -339,26 +335,3 @@ def test_tiles_and_stored_kernels_go_together() -> None:
     assert both.arena_after <= 1.05 * both.bound_bytes
     assert in_micro(both.content) == outputs_of(content)[3]
     assert len(set(in_micro(both.content))) == 2
-
-
-@pytest.mark.slow
-def test_stored_kernels_with_other_outputs_leave_the_rest_of_the_work(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    content = deep()
-    fits = compact(content).arena_after + 12_000
-    tiled, compared = compact(content, arena_bytes=fits), whole_module._equality
-    assert tiled.changed
-    assert decode(content, fits)[1].changed
-
-    def different_where_kernels_are_stored(graph: Any, bordered: Any, version: Any, n: int) -> Any:
-        found = compared(graph, bordered, version, n)
-        return replace(found, different=(MICRO,)) if has_decode(version.content) else found
-
-    monkeypatch.setattr(whole_module, "_equality", different_where_kernels_are_stored)
-    found, kept = decode(content, fits)
-    assert (found.changed, found.content) == (True, tiled.content)
-    assert not kept.changed
-    assert kept.reason == "stored kernels give other outputs in TFLite Micro"
-    assert kept.file_bytes == kept.file_bytes_before == len(tiled.content)
-    assert kept.arena_after == kept.arena_before == tiled.arena_after

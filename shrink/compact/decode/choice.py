@@ -9,9 +9,8 @@ microcontrollers have about four times as much flash as memory.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from shrink.compact.arena import Version, arena_of
 from shrink.compact.blocks import blocks_of
@@ -36,8 +35,6 @@ _DECODE_TAIL, _PART_TAIL = 210, 60
 """Bytes of arena that last for each TFLM_DECODE, and for each copy more beside its operator."""
 _LEAST_GAIN = 0.01
 """Less than this share of the file is not worth another operator."""
-_RATES = (0, 1, FLASH_OF_ARENA, 8, 16)
-"""Bytes of flash that a byte of what lasts in the arena may cost, all of which are tried."""
 
 
 def kernels_done(found: StoredKernels) -> tuple[str, ...]:
@@ -80,10 +77,6 @@ class _Option(NamedTuple):
     tail: int
 
 
-_Options: TypeAlias = Mapping[int, Sequence[_Option]]
-"""In how many parts each kernel can be decoded, by its tensor's index."""
-
-
 class _Choice(NamedTuple):
     """Parts by kernel, and what they save and cost, estimated."""
 
@@ -104,23 +97,24 @@ def store_kernels(given: Version, arena_bytes: int | None) -> tuple[StoredKernel
     """
     graph, content, before = given.graph, given.content, given.arena
     found, others = kernels(graph)
-    limit = None if arena_bytes is None else arena_bytes - before
     cells = (cell for block in blocks_of(graph) for cell in block.cells)
     live = live_bytes(cells, len(graph.operators))
     options = {kernel.index: list(_options(graph, kernel, live)) for kernel in found}
-    choices = _choices(options, max(live, default=0), limit)
-    made, parts, why = given, dict[int, int](), _why_nothing(options, choices, arena_bytes)
-    for choice in choices[:_TRIES]:
+    limit = None if arena_bytes is None else arena_bytes - before
+    made, parts = given, dict[int, int]()
+    for choice in _choices(options, max(live, default=0), limit)[:_TRIES]:
         changed = with_decode(graph, found, choice.parts)
         planned = plan(changed, _PLAN_ATTEMPTS)
         stored = write_graph(changed, planned.offsets)
-        arena = arena_of(stored).value
-        if arena is not None and _is_worth(given, stored, arena, arena_bytes):
+        arena, saved = arena_of(stored).value, len(content) - len(stored)
+        if arena is None or saved < _LEAST_GAIN * len(content):
+            continue
+        if saved > FLASH_OF_ARENA * (arena - before) if limit is None else arena - before <= limit:
             made, parts = Version(changed, planned, stored, arena, given.done), choice.parts
             break
     return StoredKernels(
         changed=made is not given,
-        reason="" if made is not given else why,
+        reason="" if made is not given else _NO_GAIN,
         file_bytes_before=len(content),
         file_bytes=len(made.content),
         arena_before=before,
@@ -129,70 +123,45 @@ def store_kernels(given: Version, arena_bytes: int | None) -> tuple[StoredKernel
     ), made
 
 
-def _why_nothing(options: _Options, choices: Sequence[_Choice], arena_bytes: int | None) -> str:
-    if not options:
-        return "no kernel of int8 is large enough to be stored otherwise"
-    if not any(one.saved > 0 for several in options.values() for one in several):
-        return (
-            "no kernel has enough zeros, or few enough values, to save flash: prune or cluster "
-            "before quantize"
-        )
-    if not choices and arena_bytes is None:
-        return (
-            f"no kernel saves {FLASH_OF_ARENA} bytes of flash for each byte of arena that it would "
-            "cost: arena_bytes says how large the arena may be"
-        )
-    return "what was tried did not save flash within the arena"
+_NO_GAIN = (
+    "no int8 kernel saves enough flash for the arena that it would cost: prune or cluster before "
+    f"quantize, or allow more arena with arena_bytes (without it, {FLASH_OF_ARENA} bytes of flash "
+    "for each byte)"
+)
 
 
-def _is_worth(given: Version, stored: bytes, arena: int, arena_bytes: int | None) -> bool:
-    saved = len(given.content) - len(stored)
-    if saved < _LEAST_GAIN * len(given.content):
-        return False
-    if arena_bytes is not None:
-        return arena <= arena_bytes
-    return saved > FLASH_OF_ARENA * (arena - given.arena)
-
-
-def _choices(options: _Options, peak: int, limit: int | None) -> list[_Choice]:
+def _choices(
+    options: Mapping[int, Sequence[_Option]], peak: int, limit: int | None
+) -> list[_Choice]:
     """Return choices, best first; none that saves nothing.
 
     Args:
-        options: by kernel.
+        options: in how many parts each kernel can be decoded, by its tensor's index.
         peak: bytes that activations take while all kernels are dense.
         limit: by which the arena may grow; None where a byte of it counts as four of flash.
     """
-    heights = {max(peak, one.need) for several in options.values() for one in several}
+    rate = FLASH_OF_ARENA if limit is None else 0
     choices = {}
-    for height, rate in itertools.product(sorted(heights), _RATES):
-        choice = _choice(options, height, peak, rate)
-        if choice is None or (limit is not None and choice.growth > limit):
-            continue
-        if limit is not None or choice.saved > FLASH_OF_ARENA * choice.growth:
-            choices[tuple(sorted(choice.parts.items()))] = choice
-    worth = choices.values()
-    if limit is not None:
-        return sorted(worth, key=lambda one: (-one.saved, one.growth))
-    return sorted(worth, key=lambda one: FLASH_OF_ARENA * one.growth - one.saved)
-
-
-def _choice(options: _Options, height: int, peak: int, rate: float) -> _Choice | None:
-    """Return what saves most flash below a height of the arena.
-
-    Args:
-        options: by kernel.
-        height: that activations may take.
-        peak: that they take while all kernels are dense.
-        rate: bytes of flash that a byte of what lasts in the arena costs.
-    """
-    parts, saved, tail, need = {}, 0, 0, peak
-    for index, several in options.items():
-        fitting = [one for one in several if one.need <= height]
-        best = max(fitting, key=lambda one: one.saved - rate * one.tail, default=None)
-        if best is not None and best.saved - rate * best.tail > 0:
-            parts[index] = best.parts
-            saved, tail, need = saved + best.saved, tail + best.tail, max(need, best.need)
-    return _Choice(parts, saved, need - peak + tail) if parts else None
+    for height in sorted({max(peak, one.need) for several in options.values() for one in several}):
+        taken = {
+            index: max(
+                (one for one in several if one.need <= height),
+                key=lambda one: one.saved - rate * one.tail,
+                default=_Option(1, 0, 0, 0),
+            )
+            for index, several in options.items()
+        }
+        taken = {i: one for i, one in taken.items() if one.saved - rate * one.tail > 0}
+        need = max((one.need for one in taken.values()), default=0)
+        growth = max(need - peak, 0) + sum(one.tail for one in taken.values())
+        choice = _Choice(
+            {index: one.parts for index, one in taken.items()},
+            sum(one.saved for one in taken.values()),
+            growth,
+        )
+        if taken and (choice.saved > rate * growth if limit is None else growth <= limit):
+            choices[tuple(choice.parts.items())] = choice
+    return sorted(choices.values(), key=lambda one: (rate * one.growth - one.saved, one.growth))
 
 
 def _options(graph: Graph, kernel: Kernel, live: Sequence[int]) -> Iterator[_Option]:
