@@ -97,7 +97,6 @@ class _Placement:
         self._random = random.Random(_SEED)
         self._sizes = [max(cell[1] for cell in block.cells) for block in blocks]
         self._near = _distances(blocks)
-        self._by_other: dict[int, dict[int, list[tuple[int, int]]]] = {}
         self._best: list[int] = []
         self._attempts = 0
 
@@ -156,22 +155,13 @@ class _Placement:
         self._attempts += 1
         sizes = self._sizes
         places = [_NOWHERE] * len(sizes)
-        for count, number in enumerate(order):
+        for number in order:
             # Open intervals in which the block cannot start, given the others' places.
-            if 2 * count < len(self._near[number]):
-                intervals = self._intervals(number)
-                forbidden = [
-                    (places[other] + low, places[other] + high)
-                    for other in order[:count]
-                    if other in intervals
-                    for low, high in intervals[other]
-                ]
-            else:
-                forbidden = [
-                    (place + low, place + high)
-                    for other, low, high in self._near[number]
-                    if (place := places[other]) >= 0
-                ]
+            forbidden = [
+                (place + low, place + high)
+                for other, low, high in self._near[number]
+                if (place := places[other]) >= 0
+            ]
             most = limit - sizes[number]
             place = _highest(forbidden, most) if high[number] else _lowest(forbidden)
             if place < 0 or place > most:
@@ -181,13 +171,6 @@ class _Placement:
         if height < self._height:
             self._height, self._best = height, places
         return None
-
-    def _intervals(self, number: int) -> dict[int, list[tuple[int, int]]]:
-        if number not in self._by_other:
-            found = self._by_other[number] = {}
-            for other, low, high in self._near[number]:
-                found.setdefault(other, []).append((low, high))
-        return self._by_other[number]
 
 
 def _lowest(forbidden: list[tuple[int, int]]) -> int:

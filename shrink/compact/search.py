@@ -105,8 +105,8 @@ class Search:
         with _no_garbage_collection():
             paths = self._paths(self._edges())[:_STARTS]
             starts = [self._improved(Found(path, path.arena_bytes), _bound) for path in paths]
-            tiled = [start.candidate for start in starts if start.candidate.tilings]
-            planned = [self._planned(candidate, _UNLIMITED) for candidate in tiled]
+            choices = [start.candidate for start in starts if start.candidate.tilings]
+            planned = [self._planned(candidate, _UNLIMITED) for candidate in choices]
             found = [self._improved(one, self._planned) for one in planned if one is not None]
         return min(found, key=_arena, default=None)
 

@@ -65,11 +65,6 @@ def test_float_islands_are_none_in_a_model_without_integer_activations() -> None
     assert float_islands(read(dynamic)[0]) == []
 
 
-def test_findings_count_values_dequantized_to_be_quantized() -> None:
-    graph = chain(("CONV_2D", "INT8"), ("DEQUANTIZE", "FLOAT32"), ("QUANTIZE", "INT8"))
-    assert findings(graph) == ["1 times a value is dequantized only to be quantized again"]
-
-
 def test_agreement_is_20_db_when_a_tenth_is_added() -> None:
     reference = np.array([[3.0, -4.0]])
     found = agreement(0, "a to b", reference, 1.1 * reference)
