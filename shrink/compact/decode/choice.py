@@ -195,14 +195,12 @@ def _joins_in_place(graph: Graph, number: int) -> bool:
 
 
 def _layers(
-    graph: Graph,
-    found: Sequence[Kernel],
-    others: Sequence[tuple[int, str]],
-    parts: Mapping[int, int],
+    graph: Graph, found: Sequence[Kernel], others: Sequence[int], parts: Mapping[int, int]
 ) -> tuple[StoredKernel, ...]:
     rows = [_layer(graph, kernel, parts.get(kernel.index, 0)) for kernel in found]
-    for index, reason in others:
+    for index in others:
         tensor = graph.tensors[index]
+        reason = f"{DECODE} is not known to read it"
         rows.append(_dense(tensor.name or f"tensor {index}", reason, tensor.size_bytes))
     return tuple(sorted(rows, key=lambda one: -one.bytes_before))
 

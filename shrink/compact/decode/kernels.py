@@ -19,7 +19,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
-from shrink.compact.concatenate import MOST_CONCATENATED, concatenation
+from shrink.compact.concatenate import concatenation, groups_of
 from shrink.compact.decode.codec import Encoded, smallest_form
 from shrink.compact.graph import Graph
 from shrink.tflite.litert_twin import DECODE
@@ -54,24 +54,21 @@ class Kernel:
         return smallest_form(self.values[start:end], self.channel_axis)
 
 
-def kernels(graph: Graph) -> tuple[list[Kernel], list[tuple[int, str]]]:
-    """Return the kernels that TFLM_DECODE could read, and why others of int8 cannot be.
+def kernels(graph: Graph) -> tuple[list[Kernel], list[int]]:
+    """Return the kernels that TFLM_DECODE could read, and the other constants of int8.
 
     Returns:
-        Kernels, and the index of each other constant of int8 that is not small, with the reason.
+        Kernels, and the index of each other constant of int8 that is not small.
     """
     found, others = [], []
     for index in graph.used():
         tensor = graph.tensors[index]
-        if not tensor.constant or tensor.dtype != "INT8":
-            continue
-        if tensor.stored is None or tensor.size_bytes < _LEAST_BYTES:
-            continue
-        reason = _why_not(graph, index)
-        if reason:
-            others.append((index, reason))
-        else:
-            found.append(_kernel(graph, index))
+        stored = tensor.constant and tensor.stored is not None
+        if stored and tensor.dtype == "INT8" and tensor.size_bytes >= _LEAST_BYTES:
+            if _can_be_decoded(graph, index):
+                found.append(_kernel(graph, index))
+            else:
+                others.append(index)
     return found, others
 
 
@@ -79,25 +76,22 @@ _LEAST_BYTES = 256
 """A smaller kernel saves less than the operator takes."""
 
 
-def _why_not(graph: Graph, index: int) -> str:
+def _can_be_decoded(graph: Graph, index: int) -> bool:
+    """Whether a constant is symmetric, is no other tensor too, and is read as a kernel alone."""
     tensor = graph.tensors[index]
-    if not tensor.scales:
-        return "it has no scale"
-    if len(tensor.zero_points) != len(tensor.scales):
-        return "it has not as many zero points as scales"  # TFLite Micro would see one channel
-    if any(tensor.zero_points):
-        return "its zero point is not 0"
     axis, channels = tensor.quantized_dimension, len(tensor.scales)
+    # With fewer zero points than scales TFLite Micro would see one channel.
+    if not channels or len(tensor.zero_points) != channels or any(tensor.zero_points):
+        return False
     if channels > 1 and (axis not in (0, len(tensor.shape) - 1) or tensor.shape[axis] != channels):
-        return "its scales lie along neither its first nor its last axis"
+        return False
     same = sum(graph.tensors[one].buffer == tensor.buffer for one in graph.used())
     if index in graph.outputs or (tensor.buffer >= 0 and same > 1):
-        return "its values are those of another tensor too"
-    for operator in graph.operators:
-        places = [place for place, one in enumerate(operator.inputs) if one == index]
-        if places and (places != [_KERNEL] or operator.name not in _READERS):
-            return f"{operator.name} reads it, which is not known to read what is decoded"
-    return ""
+        return False
+    readers = [operator for operator in graph.operators if index in operator.inputs]
+    return all(o.name in _READERS and o.inputs.index(index) == _KERNEL for o in readers) and all(
+        o.inputs.count(index) == 1 for o in readers
+    )
 
 
 def _kernel(graph: Graph, index: int) -> Kernel:
@@ -164,15 +158,15 @@ class _Writer:
     def decode(self, operator: Operator, kernel: Kernel) -> None:
         """Add an operator, or one for each part of its channels, each with its TFLM_DECODE."""
         channels, parts = len(kernel.values), self._parts[kernel.index]
-        if parts == 1:
-            self._one(operator, kernel, (0, channels), operator.outputs[0])
-            return
         outputs = []
         for start, end in bounds(channels, parts):
-            output = self._part(operator.outputs[0], -1, start, end)
-            self._one(operator, kernel, (start, end), output)
-            outputs.append(output)
-        self._concatenate(outputs, operator.outputs[0])
+            whole = parts == 1
+            outputs.append(
+                operator.outputs[0] if whole else self._part(operator.outputs[0], -1, start, end)
+            )
+            self._one(operator, kernel, (start, end), outputs[-1])
+        while len(outputs) > 1:
+            outputs = self._concatenated(outputs, operator.outputs[0])
 
     def _one(self, operator: Operator, kernel: Kernel, span: tuple[int, int], output: int) -> None:
         start, end = span
@@ -227,24 +221,15 @@ class _Writer:
         stored.quantization = _some_scales(stored.quantization, channels)
         return stored
 
-    def _concatenate(self, parts: Sequence[int], output: int) -> None:
-        """Concatenate along the last axis, ten inputs at a time, which is what the kernel takes."""
-        while len(parts) > MOST_CONCATENATED:
-            groups = bounds(len(parts), -(-len(parts) // MOST_CONCATENATED))
-            parts = [self._group(parts[start:end], output) for start, end in groups]
-        self._emit_concatenation(parts, output)
-
-    def _group(self, parts: Sequence[int], output: int) -> int:
-        if len(parts) == 1:
-            return parts[0]
-        width = sum(self.tensors[one].shape[-1] for one in parts)
-        joined = self._part(output, -1, 0, width)
-        self._emit_concatenation(parts, joined)
+    def _concatenated(self, parts: Sequence[int], output: int) -> list[int]:
+        """Concatenate parts of an output along its last axis, as many at a time as can be."""
+        groups, joined = list(groups_of(parts)), []
+        for group in groups:
+            width = sum(self.tensors[one].shape[-1] for one in group)
+            joined.append(output if len(groups) == 1 else self._part(output, -1, 0, width))
+            axis = len(self.tensors[output].shape) - 1
+            self.operators.append(concatenation(group, joined[-1], axis))
         return joined
-
-    def _emit_concatenation(self, parts: Sequence[int], output: int) -> None:
-        axis = len(self.tensors[output].shape) - 1
-        self.operators.append(concatenation(parts, output, axis))
 
 
 def _some_scales(
