@@ -92,8 +92,6 @@ def read_graph(content: bytes) -> Graph:
         for number, operator in enumerate(graph.operators):
             _check_flow(graph, operator, written)
             _check_form(graph, operator, f"operator {number} ({operator.name})")
-        if not graph.outputs:
-            raise _refused("it has no output")
         if any(graph.is_activation(index) and index not in written for index in graph.outputs):
             raise _refused("nothing writes one of its outputs")
         for index in graph.used():

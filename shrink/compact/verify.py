@@ -99,7 +99,8 @@ def compare(
         micro_only: files that must give it in TFLite Micro, with operators unknown to LiteRT.
 
     Raises:
-        StageError: LiteRT cannot run the first one. Others that it cannot run are different.
+        StageError: LiteRT cannot run the first one, or no runtime did. Others that it cannot run
+            are different.
     """
     runs = [(one, given or examples, ALL)]
     runs += [(content, examples, ALL) for content in others]
@@ -107,6 +108,8 @@ def compare(
     with ThreadPoolExecutor(_AT_ONCE) as pool:  # each waits for a process
         jobs = [pool.submit(_answers, *run) for run in runs]
         wanted, *found = jobs[0].result(), *map(_answers_or_none, jobs[1:])
+    if not wanted:
+        raise does_not_run()
     different = tuple(
         name
         for name in wanted

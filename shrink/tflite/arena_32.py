@@ -15,21 +15,19 @@ Scratch = Callable[[Subgraph, Operator], Sequence[int]]
 
 @dataclass(frozen=True)
 class Kernels:
-    """What a build for 32 bits takes less of what lasts than the wheel, in bytes, and its scratch.
+    """The kernels of a build for 32 bits.
 
     Attributes:
-        once: of the interpreter and its allocators.
-        operators: of each operator of a kind, by its name.
-        other_operator: of another kind.
+        operators: what an operator of a kind takes less of what lasts than in the wheel, in bytes.
         scratch: buffers that a kernel takes while it runs.
     """
 
-    once: int
     operators: Mapping[str, int]
-    other_operator: int
     scratch: Scratch
 
 
+_ONCE_BYTES, _OTHER_OPERATOR_BYTES = 446, 32
+"""What the interpreter with its allocators, and an operator of another kind, take less."""
 _TENSOR_BYTES = 12
 """A TfLiteEvalTensor has 12 bytes, not 24."""
 # While it plans: AllocationInfo; GreedyMemoryPlanner::per_buffer_size(); ScratchBufferRequest; and
@@ -64,9 +62,9 @@ def arena_32_bytes(
     taken, reference = _taken(graphs[0], kernels.scratch), _taken(graphs[0], REFERENCE.scratch)
     # The difference only: of what is not known of a graph, the wheel's own figure knows.
     more = planned_end([*blocks, *taken]) - planned_end([*blocks, *reference])
-    less = kernels.once + _TENSOR_BYTES * tensors - _HANDLE_BYTES * (len(taken) - len(reference))
+    less = _ONCE_BYTES + _TENSOR_BYTES * tensors - _HANDLE_BYTES * (len(taken) - len(reference))
     for name, count in kinds.items():
-        less += count * kernels.operators.get(name, kernels.other_operator)
+        less += count * kernels.operators.get(name, _OTHER_OPERATOR_BYTES)
     planning = _PLANNING_BYTES + _INFO_BYTES * tensors + _BUFFER_BYTES * len(blocks)
     planning += (_INFO_BYTES + _BUFFER_BYTES + _REQUEST_BYTES) * len(taken)
     return aligned(max(head_bytes + more, planning) + max(tail_bytes - less, 0))
@@ -155,11 +153,9 @@ _OPERATORS = {
     "MEAN": 56,
     "RESHAPE": 40,
 }
-REFERENCE = Kernels(446, _OPERATORS, other_operator=32, scratch=_reference_scratch)
+REFERENCE = Kernels(_OPERATORS, _reference_scratch)
 CMSIS_NN = Kernels(
-    446,
     _OPERATORS | {"FULLY_CONNECTED": 48, "AVERAGE_POOL_2D": 16, "MAX_POOL_2D": 16},
-    other_operator=32,
-    scratch=_cmsis_nn_scratch,
+    _cmsis_nn_scratch,
 )
 """With the buffers of a Cortex-M4."""

@@ -595,12 +595,9 @@ def normalized(content: bytes) -> bytes:
         ModelError: the content is truncated, corrupt, or no TFLite model.
     """
     model, graphs = opened(content)
+    given = schema.Model.GetRootAs(content, 0)
     old = any(
-        code.deprecatedBuiltinCode < min(code.builtinCode, _LAST_OLD_CODE)
-        or (
-            not schema.Model.GetRootAs(content, 0).OperatorCodes(index).BuiltinCode()
-            and code.builtinCode
-        )
+        code.builtinCode and not given.OperatorCodes(index).BuiltinCode()
         for index, code in enumerate(model.operatorCodes)
     )
     folded = [_fold_constants(model, *pair) for pair in zip(graphs, model.subgraphs, strict=True)]
