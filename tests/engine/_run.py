@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,33 +42,3 @@ def run_in_fresh_process(
     if done.returncode != 0:
         raise RuntimeError(f"exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}")
     return json.loads(done.stdout.rsplit("RESULT", 1)[1])
-
-
-def run_in_fork(function: Callable[..., Any], **arguments: Any) -> Any:
-    """Return what a function returns in a fork of this process, which must not use TensorFlow yet.
-
-    Faster by the imports than a fresh process, whose environment it shares.
-
-    Raises:
-        RuntimeError: the function raised, or its process died.
-    """
-    fork = multiprocessing.get_context("fork")
-    receiver, sender = fork.Pipe(duplex=False)
-
-    def call() -> None:
-        try:
-            sender.send((True, function(**arguments)))
-        except Exception as error:
-            sender.send((False, f"{type(error).__name__}: {error}"))
-
-    process = fork.Process(target=call)
-    process.start()
-    sender.close()
-    try:
-        succeeded, result = receiver.recv()
-    except EOFError:
-        succeeded, result = False, "died"
-    process.join()
-    if not succeeded:
-        raise RuntimeError(f"exit {process.exitcode}: {result}")
-    return result

@@ -67,13 +67,11 @@ control_tables = reading(tables.control_tables)
 layer_tables = reading(tables.layer_tables)
 operator_tables = reading(tables.operator_tables)
 audit_sentences = reading(tables.audit_sentences)
-timeline_plots = reading(plots.timeline_plots)
 memory_map_plots = reading(memory_map.memory_map_plots)
 loss_plots = reading(plots.loss_plots)
 bar_groups = reading(plots.bar_groups)
 sensitivity_tables = reading(tables.sensitivity_tables)
 tradeoff_plot = reading(scatter.tradeoff_plot)
-other_tradeoffs = reading(scatter.other_tradeoffs)
 
 
 def render(document: Plain) -> dict[str, str]:
