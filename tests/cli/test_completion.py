@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 
@@ -47,11 +46,3 @@ def test_values_names_and_folders_are_completed(
     assert completion.run_folders("") == ["runs/one", "runs/two/"]
     assert completion.run_folders(f"{tmp_path}/runs/o") == [f"{tmp_path}/runs/one"]
     assert completion.run_folders("nowhere/") == []
-
-
-@pytest.mark.parametrize(
-    ("recipe", "expected"), [("digits", ["prune"]), ("digitz", []), (None, []), ("-", [])]
-)
-def test_stages_are_those_of_the_recipe(recipe: str | None, expected: list[str]) -> None:
-    context = Mock(params={"recipe": recipe})
-    assert completion.stages(context, "pr") == expected

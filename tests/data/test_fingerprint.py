@@ -105,19 +105,6 @@ def test_fingerprint_works_when_the_cache_cannot_be_written(
     assert fingerprint(config) == before
 
 
-@pytest.mark.parametrize("source", ["images", "npz"])
-def test_fingerprint_raises_data_error_when_nothing_is_there(tmp_path: Path, source: str) -> None:
-    config = DataConfig.model_validate({"source": source, "path": str(tmp_path / "none")})
-    with pytest.raises(DataError, match="none: no such file or folder"):
-        fingerprint(config)
-
-
-def test_fingerprint_raises_data_error_when_npz_is_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "a.npz").mkdir()
-    with pytest.raises(DataError, match=r"a\.npz: cannot be read: Is a directory"):
-        fingerprint(DataConfig(source="npz", path=str(tmp_path / "a.npz")))
-
-
 def test_cache_root_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cache_root().name == "cache"
     monkeypatch.delenv("SHRINK_CACHE_DIR")
@@ -165,15 +152,6 @@ def test_fingerprint_of_shards_does_not_depend_on_the_place_or_on_names_that_dec
     swapped = _shards(tmp_path / "d", "train-1.tfrecord", "train-0.tfrecord", "test-0.tfrecord")
     assert fingerprint(one) == fingerprint(moved) == fingerprint(renamed)
     assert fingerprint(swapped) != fingerprint(one)
-
-
-def test_fingerprint_of_a_pattern_depends_on_the_split_that_names_decide(tmp_path: Path) -> None:
-    config = _shards(tmp_path / "a", "train-0.tfrecord", "test-0.tfrecord")
-    pattern = DataConfig(source="tfrecord", path=str(tmp_path / "a" / "t*.tfrecord"))
-    assert fingerprint(pattern) == fingerprint(config)
-    _shards(tmp_path / "b", "the-0.tfrecord", "two-0.tfrecord")
-    other = DataConfig(source="tfrecord", path=str(tmp_path / "b" / "t*.tfrecord"))
-    assert fingerprint(other) != fingerprint(pattern)
 
 
 def _function(folder: Path, text: str = "def examples(): ...", **settings: Any) -> DataConfig:
@@ -247,13 +225,6 @@ def test_fingerprint_of_a_function_depends_on_what_it_has_read(tmp_path: Path, c
     else:
         (tmp_path / "a" / change).write_text("2")
     assert (fingerprint(config) != before) == (change not in ("out.txt", "other"))
-
-
-def test_fingerprint_without_data_is_one_constant() -> None:
-    alone = fingerprint(DataConfig(source="none"))
-    assert (
-        alone == fingerprint(DataConfig(source="none")) != fingerprint(DataConfig(source="digits"))
-    )
 
 
 NAMES = ["a.png", "b.png", "größe.png"]

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -80,12 +79,6 @@ def test_find_images_follows_links_to_images_and_classes(tmp_path: Path) -> None
     assert find_images(root).names == ["a/1.png", "b/2.png", "b/3.png"]
 
 
-def test_find_images_does_not_open_special_files(tmp_path: Path) -> None:
-    root = _touch(tmp_path, "a/1.png")
-    os.mkfifo(root / "a" / "pipe.png")  # to open it would block for ever
-    assert find_images(root).names == ["a/1.png"]
-
-
 @pytest.mark.parametrize(
     ("names", "message"),
     [
@@ -102,13 +95,3 @@ def test_find_images_raises_data_error_when_folders_are_wrong(
     with pytest.raises(DataError, match=message) as caught:
         find_images(_touch(tmp_path, *names))
     assert caught.value.subject == str(tmp_path)
-
-
-def test_find_images_raises_data_error_when_nothing_is_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="nowhere: no such folder"):
-        find_images(tmp_path / "nowhere")
-
-
-def test_find_images_raises_data_error_when_it_is_a_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.png: the folder cannot be read: Not a directory"):
-        find_images(_touch(tmp_path, "a.png") / "a.png")

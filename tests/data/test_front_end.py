@@ -12,7 +12,7 @@ import tensorflow as tf
 from pydantic import ValidationError
 
 from shrink.data.audio_config import AudioConfig
-from shrink.data.front_end import features, fitted
+from shrink.data.front_end import features
 
 SAMPLES = np.random.default_rng(0).uniform(-1, 1, (3, 8_000))
 SETTINGS: list[dict[str, Any]] = [
@@ -85,20 +85,6 @@ def test_more_clips_take_only_the_memory_of_their_features() -> None:
         tracemalloc.stop()
     added = (320 - 64) * math.prod(config.shape) * 4
     assert peaks[320] - peaks[64] < 1.2 * added + 50_000
-
-
-def test_fitted_cuts_and_continues_with_zeros() -> None:
-    np.testing.assert_array_equal(fitted(np.arange(5.0), 3), [0, 1, 2])
-    np.testing.assert_array_equal(fitted(np.arange(3.0), 5), [0, 1, 2, 0, 0])
-
-
-def test_frames_lie_wholly_in_the_clip() -> None:
-    config = AudioConfig(sample_rate=16_000, window_ms=30, stride_ms=20)
-    assert (config.window_samples, config.stride_samples, config.transform_samples) == (
-        480, 320, 512,
-    )  # fmt: skip
-    assert config.frames == 49  # as in MLPerf Tiny's keyword spotting
-    assert AudioConfig(features="mfcc").shape == (49, 10, 1)
 
 
 @pytest.mark.parametrize(

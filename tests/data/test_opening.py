@@ -108,8 +108,3 @@ def test_evaluation_batches_name_the_bad_example_that_cannot_be_cached(
     train = open_dataset(config, seed=0).train
     with pytest.raises(DataError, match=r"dog/.*\.png: the file is empty"):
         evaluation_batches(train, 5)
-
-
-def test_open_dataset_refuses_to_open_no_data() -> None:
-    with pytest.raises(DataError, match="no data was named"):
-        open_dataset(DataConfig(source="none"), seed=0)

@@ -24,21 +24,6 @@ def test_prepared_folder_finds_the_only_version_below(tmp_path: Path, up: int) -
     assert prepared_folder([folder, *folder.parents][up]) == folder
 
 
-def test_prepared_folder_raises_data_error_when_there_are_several_versions(tmp_path: Path) -> None:
-    for version in ("1.0.0", "2.0.0"):
-        _prepare(tmp_path / version)
-    with pytest.raises(DataError, match=r"2 data sets or versions: 1\.0\.0, 2\.0\.0"):
-        prepared_folder(tmp_path)
-
-
-@pytest.mark.parametrize(("name", "message"), [("", "no prepared"), ("missing", "no such folder")])
-def test_prepared_folder_raises_data_error_when_nothing_is_there(
-    tmp_path: Path, name: str, message: str
-) -> None:
-    with pytest.raises(DataError, match=message):
-        prepared_folder(tmp_path / name)
-
-
 def test_prepared_folder_refuses_features_whose_module_would_be_imported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"the feature evil\.Image is not"):
         prepared_folder(_prepare(tmp_path / "1.0.0", feature="evil.Image"))

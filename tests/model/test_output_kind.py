@@ -99,11 +99,6 @@ def model_of(*makers: Callable[[Any], Any]) -> keras.Model:
 EXAMPLES = np.random.default_rng(1).normal(size=(40, STEPS, WIDTH)).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def every_ending() -> keras.Model:
-    return model_of(*(make for _, make in ENDINGS.values()))
-
-
 def check_kinds(found: Mapping[str, str | None], values: Mapping[str, np.ndarray]) -> None:
     """Check kinds by operators and values: probabilities and logits are never confused."""
     for name, kind in found.items():

@@ -58,20 +58,6 @@ def test_examine_tells_what_a_report_needs_and_nothing_personal(
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
-    [("1", "forks of a preloaded process"), ("0", "processes of their own: SHRINK_PRELOAD is 0")],
-)
-def test_examine_tells_how_workers_start(
-    home: Path, monkeypatch: pytest.MonkeyPatch, value: str, told: str
-) -> None:
-    answering(monkeypatch)
-    monkeypatch.setattr(preloaded, "gpu_device", lambda: "")
-    monkeypatch.setenv("SHRINK_PRELOAD", value)
-    lines = doctor.lines_of(doctor.examine(Console(quiet=True)))
-    assert f"- workers start as: {told}" in lines
-
-
-@pytest.mark.parametrize(
     ("card", "used", "hidden", "warned"),
     [
         ("/dev/nvidia0", False, None, True),

@@ -104,16 +104,6 @@ def test_open_dataset_raises_data_error_when_it_is_no_hdf5(tmp_path: Path, conte
         _open(tmp_path / "broken.h5")
 
 
-def test_open_dataset_raises_data_error_when_text_is_stored(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="x is of dtype"):
-        _open(_save(tmp_path, x=np.array(["a"] * 40, dtype=object), y=Y))
-
-
-def test_open_dataset_raises_data_error_when_it_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"none\.h5: no such file"):
-        _open(tmp_path / "none.h5")
-
-
 def test_open_dataset_reads_class_names(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "data.h5", "w") as file:
         file["x"] = np.zeros((20, 2), np.float32)

@@ -123,13 +123,6 @@ def test_open_dataset_reports_ignored_files(tmp_path: Path) -> None:
     assert _open(tmp_path).notes == ("ignored in the image folders: 1 files that are no images",)
 
 
-def test_open_dataset_takes_a_single_class_for_an_autoencoder(tmp_path: Path) -> None:
-    dataset = _open(write_folders(tmp_path, classes=("normal",)), target="input")
-    x, y = dataset.train.arrays(np.arange(2))
-    assert x.dtype == np.uint8
-    assert np.array_equal(x, y)
-
-
 def test_open_dataset_raises_data_error_when_there_is_a_single_class(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match="a single class, 'cat'; a classifier needs at least two classes"
@@ -146,18 +139,6 @@ def test_open_dataset_raises_data_error_when_a_part_lacks_a_class(
     write_folders(tmp_path / lacking, classes=("cat",))
     with pytest.raises(DataError, match=f"the class 'dog' of {lacking} has no images"):
         _open(tmp_path)
-
-
-def test_open_dataset_raises_data_error_when_train_is_missing(tmp_path: Path) -> None:
-    write_folders(tmp_path / "test")
-    with pytest.raises(DataError, match="there is test, and no folder train"):
-        _open(tmp_path)
-
-
-def test_open_dataset_raises_data_error_when_images_are_too_few(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="2 examples are too few") as caught:
-        _open(write_folders(tmp_path, count=1))
-    assert caught.value.subject == str(tmp_path)
 
 
 def _cut(path: Path) -> None:

@@ -99,13 +99,6 @@ def test_names_decide_splits_in_folders_and_patterns(
     np.testing.assert_array_equal(test.arrays(np.arange(len(test)))[0], X[20:])
 
 
-def test_a_pattern_of_one_split_is_divided(tmp_path: Path) -> None:
-    _write(tmp_path / "data" / "train-0.tfrec", range(20))
-    _write(tmp_path / "data" / "test-0.tfrec", range(20, 30))
-    found = _all(_open(tmp_path / "data" / "train-*"))[0]
-    assert {x.tobytes() for x in found} == {x.tobytes() for x in X[:20]}
-
-
 @pytest.mark.parametrize("name", ["", "*.tfrec"])
 def test_files_with_and_without_a_split_are_refused(tmp_path: Path, name: str) -> None:
     _write(tmp_path / "data" / "more.tfrec", range(20))
@@ -174,11 +167,6 @@ def test_open_dataset_raises_data_error_when_a_checksum_is_wrong(tmp_path: Path)
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"data\.tfrecord: cannot be read"):
         _open(path)
-
-
-def test_open_dataset_raises_data_error_when_nothing_is_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no TFRecord files found"):
-        _open(tmp_path / "none-*.tfrecord")
 
 
 def test_naming_bad_examples_names_the_record(tmp_path: Path) -> None:

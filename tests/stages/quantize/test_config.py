@@ -5,8 +5,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shrink.base.errors import RecipeError
-from shrink.recipe.load import recipe_from_mapping
 from shrink.stages.quantize.config import QuantizeConfig
 
 
@@ -51,24 +49,6 @@ def test_quantize_config_refuses_keys_that_do_not_go_together(
 def test_quantize_config_loads_again_when_written_out_in_full(keys: dict[str, Any]) -> None:
     config = QuantizeConfig(**keys)
     assert QuantizeConfig.model_validate(config.model_dump(mode="json", by_alias=True)) == config
-
-
-@pytest.mark.parametrize(
-    ("word", "hint"),
-    [
-        ("INT8", "did you mean static_wi8_ai8?"),
-        ("half", "did you mean float16?"),
-        ("dynamic-range", "did you mean dynamic_wi8_afp32?"),
-        ("static_wi8_ai9", "did you mean static_wi8_ai8?"),
-        ("xyz", None),
-    ],
-)
-def test_a_scheme_by_another_word_is_hinted_at(word: str, hint: str | None) -> None:
-    value = {"name": "q", "model": "m.keras", "data": {"source": "digits"}}
-    with pytest.raises(RecipeError) as caught:
-        recipe_from_mapping({**value, "stages": [{"quantize": {"scheme": word}}]}, "test")
-    assert caught.value.hint == hint
-    assert str(caught.value).count("dynamic_wi4_afp32") == 1
 
 
 @pytest.mark.parametrize(
