@@ -251,7 +251,7 @@ def test_compare_runs_warns_of_other_test_examples_of_repeats(
     runs += [on_examples(run("alone", 90, 50_000), letter) for letter in single]
     told = compare_runs(runs, replace(SWEEP, repeat=2)).warnings
     drawn = any(len(set(letters)) > 1 for letters in seeds.values())
-    assert [text for text in told if text.startswith("each seed draws")] == list(told[:drawn])
+    assert [text for text in told if text.startswith("each seed ")] == list(told[:drawn])
     rest = [text.partition(": ")[2] for text in told[drawn:]]
     assert rest == ([] if parts is None else [parts])
 
