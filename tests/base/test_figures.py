@@ -8,6 +8,7 @@ from shrink.base.figures import (
     figures_of,
     format_change,
     format_value,
+    metric_figure,
 )
 
 
@@ -75,3 +76,9 @@ def test_figures_of_lists_the_groups_of_the_report_in_order() -> None:
     )
     assert figures_of("memory")[0] == "training_peak_bytes"
     assert figures_of("latency") == ("p50_ms", "p90_ms", "cpu_operators")
+
+
+def test_metric_figure_knows_which_way_is_better() -> None:
+    assert metric_figure("top5_accuracy").larger_is_better
+    assert not metric_figure("loss").larger_is_better
+    assert not metric_figure("a_metric_of_tomorrow").larger_is_better

@@ -39,6 +39,12 @@ def test_replacing_keeps_the_old_file_when_writing_fails(tmp_path: Path) -> None
     assert leftovers(tmp_path) == []
 
 
+def test_write_json_refuses_nan(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        files.write_json(tmp_path / "a.json", {"a": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_write_bytes_names_the_file_when_the_disk_is_full(tmp_path: Path) -> None:
     # RLIMIT_FSIZE cannot be lifted again, so the limit is set in a child.
     code = (

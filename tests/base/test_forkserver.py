@@ -137,6 +137,15 @@ def test_what_is_read_at_import_must_be_the_same(
     assert is_fork(environment, toy)
 
 
+def test_children_are_fresh_where_the_process_has_gone(
+    environment: dict[str, str], toy: Preloaded
+) -> None:
+    assert is_fork(environment, toy)
+    toy._process.kill()
+    toy._process.wait()
+    assert not is_fork(environment, toy)
+
+
 def test_a_fork_dies_with_the_process_that_forked_it(
     environment: dict[str, str], toy: Preloaded
 ) -> None:

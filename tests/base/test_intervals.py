@@ -47,6 +47,11 @@ def test_student_quantile_agrees_with_the_tables(
     assert student_quantile(degrees, confidence) == pytest.approx(expected, abs=1e-3)
 
 
+def test_student_quantile_is_continuous_where_the_methods_meet() -> None:
+    steps = [student_quantile(d, 0.99) - student_quantile(d + 1, 0.99) for d in range(28, 34)]
+    assert steps == sorted(steps, reverse=True)
+
+
 def test_paired_interval_agrees_with_a_published_example() -> None:
     # Complete response before and after therapy (Cavo et al. 2012): -0.0621 (-0.1186 to -0.0046)
     # for before - after, as the R package contingencytables prints it, the companion of Fagerland,
@@ -164,6 +169,13 @@ def test_paired_interval_has_no_limits_when_one_score_is_not_binary() -> None:
     assert interval.value == pytest.approx(0.2)
     assert interval.low is None
     assert interval.high is None
+
+
+def test_paired_interval_widens_with_confidence() -> None:
+    before, after = pairs(80, 7, 3, 10)
+    narrow, wide = paired_interval(before, after, 0.8), paired_interval(before, after, 0.99)
+    assert (wide.low or 0) < (narrow.low or 0) < narrow.value
+    assert (wide.high or 0) > (narrow.high or 0) > narrow.value
 
 
 @pytest.mark.parametrize(

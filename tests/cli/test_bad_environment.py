@@ -101,6 +101,11 @@ def test_run_takes_paths_of_any_name(toy: Toy) -> None:
         assert read_report(toy.folder / f"{name}-out")["passed"] is True
 
 
+def test_run_needs_no_home(toy: Toy) -> None:
+    done = toy.shell("unset HOME; $SHRINK run toy.yaml --output homeless")
+    assert done.returncode == 0, done.stderr
+
+
 def test_run_refuses_a_store_that_cannot_be_written(toy: Toy) -> None:
     for place in ("/proc/shrink", "toy.yaml"):
         done = toy.shell(f"SHRINK_CACHE_DIR={place} $SHRINK run toy.yaml --output unstored")
@@ -132,6 +137,20 @@ def test_two_runs_into_one_folder_leave_one_whole_run(toy: Toy) -> None:
     assert [run.returncode for run in runs] == [0, 0], said
     assert read_report(toy.folder / "both")["passed"] is True
     assert contents(toy.folder / "both").keys() == contents(toy.folder / "out").keys()
+
+
+def test_a_full_disk_is_named_and_the_last_run_stays_whole(toy: Toy) -> None:
+    before = contents(toy.folder / "out")
+    # The limit is one on each file: the worker's job is the first that does not fit.
+    done = limited(toy, 200, *ARGUMENTS, "--set", "train.epochs=2")
+    assert done.returncode == 5, done.stderr
+    assert "cannot write: File too large" in done.stderr
+    assert "free some space" in done.stderr
+    after = contents(toy.folder / "out")
+    assert after.get("report.json") in (None, before["report.json"])
+    assert after["artifacts/00-train.keras"] == before["artifacts/00-train.keras"]
+    shrink(*ARGUMENTS, cwd=toy.folder, store=toy.store)
+    assert list((toy.store / "work").iterdir()) == []
 
 
 def test_a_full_disk_in_a_stage_is_a_failed_stage(toy: Toy) -> None:

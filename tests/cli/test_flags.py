@@ -84,6 +84,12 @@ def test_until_only_warns_of_a_gate_on_a_later_stage(finished: FinishedRun, tmp_
     assert report["passed"] is True
 
 
+def test_until_exits_1_when_what_ran_misses_a_gate(finished: FinishedRun, tmp_path: Path) -> None:
+    limit = ("--set", "gates.tflite_bytes={limit: 1KB, stage: train}")
+    run(finished, tmp_path / "out", "--until", "train", *limit, expect=1)
+    assert read_report(tmp_path / "out")["passed"] is False
+
+
 def test_until_leaves_later_stages_unknown_to_the_next_preview(
     finished: FinishedRun, tmp_path: Path
 ) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -211,3 +213,16 @@ def test_run_dry_says_what_would_be_computed_and_why(finished: FinishedRun) -> N
     assert rows[3]["why"] == "what it starts from changes"
     done = read_report(finished.folder)["stages"]
     assert [row["last_s"] for row in rows] == [one["duration_s"] for one in done]
+
+
+def test_report_has_no_number_that_json_does_not_know(finished: FinishedRun) -> None:
+    def numbers(value: Any) -> list[float]:
+        if isinstance(value, dict):
+            return [n for item in value.values() for n in numbers(item)]
+        if isinstance(value, list):
+            return [n for item in value for n in numbers(item)]
+        return [value] if isinstance(value, float) else []
+
+    found = numbers(read_report(finished.folder))
+    assert len(found) > 50
+    assert all(math.isfinite(n) for n in found)

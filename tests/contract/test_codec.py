@@ -59,6 +59,10 @@ PLAIN = {
 }
 
 
+def test_to_plain_keeps_the_order_of_the_fields_and_the_numbers() -> None:
+    assert json.dumps(to_plain(WHOLE)) == json.dumps(PLAIN)
+
+
 def test_from_plain_gives_the_same_objects_back() -> None:
     assert from_plain(_Whole, json.loads(json.dumps(PLAIN))) == WHOLE
     assert isinstance(from_plain(_Whole, PLAIN).path, Path)

@@ -36,6 +36,19 @@ def _images(root: Path) -> DataConfig:
     return DataConfig(source="images", path=str(root))
 
 
+def _read_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that fills with the name of each file whose content is read."""
+    read: list[str] = []
+    original = module.hash_file
+
+    def recorded(path: str) -> str:
+        read.append(Path(path).name)
+        return original(path)
+
+    monkeypatch.setattr(module, "hash_file", recorded)
+    return read
+
+
 def test_fingerprint_of_npz_depends_on_content_alone(tmp_path: Path) -> None:
     configs = []
     for name, values in (("a", [1, 2]), ("b", [1, 2]), ("c", [1, 3])):
@@ -85,6 +98,15 @@ def test_fingerprint_changes_with_an_empty_class(tmp_path: Path, source: str, sp
     assert fingerprint(config) == before
 
 
+def test_fingerprint_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, read = _images(tmp_path / "data"), _read_names(monkeypatch)
+    first = fingerprint(config)
+    assert sorted(read) == ["1.png", "1.png", "2.png"]
+    read.clear()
+    assert fingerprint(config) == first
+    assert read == []
+
+
 def test_fingerprint_notices_a_change_that_keeps_size_and_time(tmp_path: Path) -> None:
     config = _images(tmp_path / "data")
     image = tmp_path / "data" / "cat" / "1.png"
@@ -93,6 +115,35 @@ def test_fingerprint_notices_a_change_that_keeps_size_and_time(tmp_path: Path) -
     image.write_text("CAT/1.PNG")
     os.utime(image, ns=(LONG_AGO_NS, LONG_AGO_NS))
     assert fingerprint(config) != before
+
+
+def test_fingerprint_does_not_trust_files_that_changed_a_moment_ago(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_SETTLED_NS", 10**15)
+    config, read = _images(tmp_path / "data"), _read_names(monkeypatch)
+    fingerprint(config)
+    fingerprint(config)
+    assert len(read) == 6
+
+
+@pytest.mark.parametrize("damage", [b"", b"no json", b"{}", b"null\n[]", b"\xff\x00\n{}"])
+def test_fingerprint_ignores_a_damaged_cache(tmp_path: Path, cache: Path, damage: bytes) -> None:
+    config = _images(tmp_path / "data")
+    before = fingerprint(config)
+    (memory,) = cache.iterdir()
+    memory.write_bytes(damage)
+    assert fingerprint(config) == before
+
+
+def test_fingerprint_ignores_a_cache_with_a_flipped_digit(tmp_path: Path, cache: Path) -> None:
+    config = _images(tmp_path / "data")
+    before = fingerprint(config)
+    (memory,) = cache.iterdir()
+    content = bytearray(memory.read_bytes())
+    content[-5] = ord("0") if content[-5] != ord("0") else ord("1")
+    memory.write_bytes(content)
+    assert fingerprint(config) == before
 
 
 def test_fingerprint_works_when_the_cache_cannot_be_written(
@@ -152,6 +203,15 @@ def test_fingerprint_of_shards_does_not_depend_on_the_place_or_on_names_that_dec
     swapped = _shards(tmp_path / "d", "train-1.tfrecord", "train-0.tfrecord", "test-0.tfrecord")
     assert fingerprint(one) == fingerprint(moved) == fingerprint(renamed)
     assert fingerprint(swapped) != fingerprint(one)
+
+
+def test_fingerprint_of_a_pattern_depends_on_the_split_that_names_decide(tmp_path: Path) -> None:
+    config = _shards(tmp_path / "a", "train-0.tfrecord", "test-0.tfrecord")
+    pattern = DataConfig(source="tfrecord", path=str(tmp_path / "a" / "t*.tfrecord"))
+    assert fingerprint(pattern) == fingerprint(config)
+    _shards(tmp_path / "b", "the-0.tfrecord", "two-0.tfrecord")
+    other = DataConfig(source="tfrecord", path=str(tmp_path / "b" / "t*.tfrecord"))
+    assert fingerprint(other) != fingerprint(pattern)
 
 
 def _function(folder: Path, text: str = "def examples(): ...", **settings: Any) -> DataConfig:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,12 @@ def test_find_images_follows_links_to_images_and_classes(tmp_path: Path) -> None
     (root / "a").symlink_to(tmp_path / "store")
     (root / "b" / "3.png").symlink_to(tmp_path / "store" / "1.png")
     assert find_images(root).names == ["a/1.png", "b/2.png", "b/3.png"]
+
+
+def test_find_images_does_not_open_special_files(tmp_path: Path) -> None:
+    root = _touch(tmp_path, "a/1.png")
+    os.mkfifo(root / "a" / "pipe.png")  # to open it would block for ever
+    assert find_images(root).names == ["a/1.png"]
 
 
 @pytest.mark.parametrize(

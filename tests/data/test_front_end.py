@@ -12,7 +12,7 @@ import tensorflow as tf
 from pydantic import ValidationError
 
 from shrink.data.audio_config import AudioConfig
-from shrink.data.front_end import features
+from shrink.data.front_end import features, fitted, mel_weights
 
 SAMPLES = np.random.default_rng(0).uniform(-1, 1, (3, 8_000))
 SETTINGS: list[dict[str, Any]] = [
@@ -57,6 +57,30 @@ def test_features_are_those_of_tensorflow(settings: dict[str, Any]) -> None:
     np.testing.assert_allclose(features(SAMPLES, some)[..., 0], mfcc[..., :7], rtol=1e-6, atol=2e-5)
 
 
+def test_mel_weights_are_those_of_tensorflow_in_float64() -> None:
+    config = AudioConfig(sample_rate=16_000, bands=30, low_hz=60, high_hz=7_600)
+    expected = tf.signal.linear_to_mel_weight_matrix(
+        30, 257, 16_000, 60.0, 7_600.0, dtype=tf.float64
+    )
+    np.testing.assert_allclose(mel_weights(config), expected, rtol=0, atol=1e-12)
+
+
+def test_a_tone_is_loudest_in_the_band_around_it() -> None:
+    config = AudioConfig(sample_rate=8_000, bands=24, low_hz=100)
+    low, high = np.log1p(100 / 700), np.log1p(4_000 / 700)
+    edges = 700 * np.expm1(np.linspace(low, high, 26))
+    for band in (3, 11, 20):
+        time = np.arange(config.clip_samples) / 8_000
+        tone = np.sin(2 * np.pi * edges[band + 1] * time)
+        assert (features(tone[None], config)[0, ..., 0].argmax(axis=1) == band).all()
+
+
+def test_silence_is_the_logarithm_of_the_offset() -> None:
+    config = AudioConfig(sample_rate=8_000, log_offset=1e-3)
+    found = features(np.zeros((1, 8_000)), config)
+    np.testing.assert_array_equal(found, np.float32(np.log(1e-3)))
+
+
 def test_flatten_and_waveform_keep_the_numbers() -> None:
     config = AudioConfig(sample_rate=8_000)
     flat = config.model_copy(update={"flatten": True})
@@ -85,6 +109,20 @@ def test_more_clips_take_only_the_memory_of_their_features() -> None:
         tracemalloc.stop()
     added = (320 - 64) * math.prod(config.shape) * 4
     assert peaks[320] - peaks[64] < 1.2 * added + 50_000
+
+
+def test_fitted_cuts_and_continues_with_zeros() -> None:
+    np.testing.assert_array_equal(fitted(np.arange(5.0), 3), [0, 1, 2])
+    np.testing.assert_array_equal(fitted(np.arange(3.0), 5), [0, 1, 2, 0, 0])
+
+
+def test_frames_lie_wholly_in_the_clip() -> None:
+    config = AudioConfig(sample_rate=16_000, window_ms=30, stride_ms=20)
+    assert (config.window_samples, config.stride_samples, config.transform_samples) == (
+        480, 320, 512,
+    )  # fmt: skip
+    assert config.frames == 49  # as in MLPerf Tiny's keyword spotting
+    assert AudioConfig(features="mfcc").shape == (49, 10, 1)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,14 @@ def test_open_dataset_names_the_labels_of_rows(tmp_path: Path) -> None:
     )
 
 
+def test_open_dataset_keeps_digits_as_stored() -> None:
+    x, y = _digits().test.arrays(np.arange(360))
+    assert (x.min(), x.max()) == (0, 16)
+    labels = _digits().test.labels
+    assert labels is not None
+    assert np.array_equal(y, labels)
+
+
 def test_arrays_equals_load() -> None:
     test = _digits(normalize={"scale": 1 / 3, "offset": -0.7}).test
     indices = np.array([5, 0, 359, 5])
@@ -57,6 +65,26 @@ def test_open_dataset_normalizes_to_float32() -> None:
     assert np.array_equal(x, plain / 16 - 0.5)
     assert normalized.input_spec.dtype == np.float32
     assert normalized.labels is not None
+
+
+def test_open_dataset_makes_the_input_the_target() -> None:
+    dataset = _digits(target="input", normalize={"scale": 0.0625})
+    x, y = dataset.train.arrays(np.arange(4))
+    assert np.array_equal(x, y)
+    assert x.max() == 1
+    assert dataset.train.target_spec == dataset.train.input_spec
+    assert dataset.train.labels is None
+    assert dataset.num_classes is None
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_open_dataset_splits_by_the_seed(seed: int) -> None:
+    config = DataConfig(source="digits")
+    one, same, other = (
+        open_dataset(config, s).test.arrays(np.arange(360)) for s in (seed, seed, 0)
+    )
+    assert np.array_equal(one[0], same[0])
+    assert not np.array_equal(one[0], other[0])
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,15 @@ def test_batches_waiting_is_bounded_by_bytes(
     )
 
 
+def test_training_batches_differ_by_seed() -> None:
+    one, other = (_train(_numbered(25), 25, 0, 1, seed=seed)[0][1] for seed in (0, 1))
+    assert not np.array_equal(one, other)
+
+
+def test_training_batches_take_all_when_the_batch_is_larger_than_the_data() -> None:
+    assert [len(y) for _, y in _train(_numbered(5), 64, 0, 2)] == [5, 5]
+
+
 def test_training_batches_have_static_features_and_stored_dtypes() -> None:
     dataset = training_batches(_numbered(9), global_batch_size=4, seed=0, first_step=0, last_step=3)
     x, y = dataset.element_spec
@@ -119,10 +128,20 @@ def test_training_batches_have_static_features_and_stored_dtypes() -> None:
     assert int(dataset.cardinality()) == 3
 
 
+def test_evaluation_batches_come_in_order() -> None:
+    batches = list(evaluation_batches(_numbered(10), 4).as_numpy_iterator())
+    assert [y.tolist() for _, y in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+
+
 def test_evaluation_batches_take_only_the_indices_asked_for() -> None:
     chosen = np.array([7, 2, 9])
     batches = evaluation_batches(_numbered(10), 2, chosen).as_numpy_iterator()
     assert list(itertools.chain(*(y for _, y in batches))) == [7, 2, 9]
+
+
+def test_evaluation_batches_are_none_when_no_index_is_asked_for() -> None:
+    nothing = np.array([], np.int64)
+    assert list(evaluation_batches(_numbered(10), 2, nothing).as_numpy_iterator()) == []
 
 
 def test_naming_bad_examples_passes_errors_that_are_not_about_examples() -> None:

@@ -11,10 +11,52 @@ def _labels(*counts: int) -> np.ndarray:
     return np.repeat(np.arange(len(counts)), counts).astype(np.int64)
 
 
+def test_permutation_holds_every_index_once() -> None:
+    order = permutation(1000, 3, 1)
+    assert order.dtype == np.int64
+    assert np.array_equal(np.sort(order), np.arange(1000))
+
+
 def test_permutation_sorts_the_stream_that_numpy_publishes_for_seed_0() -> None:
     # numpy.random.default_rng(0).random(8), to two digits, from numpy's own documentation.
     published = [0.64, 0.27, 0.04, 0.02, 0.81, 0.91, 0.61, 0.73]
     assert permutation(8, 0).tolist() == np.argsort(published).tolist()
+
+
+def test_permutation_differs_by_seed_and_epoch() -> None:
+    orders = {tuple(permutation(50, seed, epoch)) for seed in range(3) for epoch in range(3)}
+    assert len(orders) == 9
+
+
+def test_split_examples_gives_sizes_of_digits() -> None:
+    split = split_examples(np.arange(1797, dtype=np.int64) % 10, 1797, 0, validation=0.1, test=0.2)
+    assert (len(split.train), len(split.validation), len(split.test)) == (1257, 180, 360)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_split_examples_divides_all_examples(labelled: bool) -> None:
+    labels = _labels(40, 30, 27, 3) if labelled else None
+    split = split_examples(labels, 100, 5, validation=0.15, test=0.25)
+    together = np.concatenate([split.train, split.validation, split.test])
+    assert np.array_equal(np.sort(together), np.arange(100))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_split_examples_has_each_class_of_three_in_every_part(seed: int) -> None:
+    labels = _labels(500, 3, 3, 4, 3, 487)
+    split = split_examples(labels, 1000, seed, validation=0.05, test=0.1)
+    for part in (split.train, split.validation, split.test):
+        assert set(labels[part]) == set(range(6))
+    assert (len(split.validation), len(split.test)) == (50, 100)
+
+
+def test_split_examples_keeps_proportions_within_one() -> None:
+    counts = (101, 57, 33, 9)
+    labels = _labels(*counts)
+    split = split_examples(labels, 200, 1, validation=0.1, test=0.3)
+    for label, count in enumerate(counts):
+        assert abs(np.sum(labels[split.test] == label) - 0.3 * count) < 1
+        assert abs(np.sum(labels[split.validation] == label) - 0.1 * count) < 1
 
 
 def test_split_examples_keeps_its_promises_for_any_labels() -> None:

@@ -118,6 +118,13 @@ def test_boxes_that_are_not_finite_are_left_out() -> None:
     np.testing.assert_allclose(got, [[0, 0, 10, 10, 0.5, 0]])
 
 
+def test_decode_pads_pictures_without_detections() -> None:
+    head = head_of(HeadSettings("boxes"), (20, 20, 1), [(2, 5)], 1)
+    found = decode(head, Selection(0.5, 0.5, 3), [np.zeros((2, 2, 5))])
+    assert found.shape == (2, 3, 6)
+    assert np.all(found[..., 5] == -1)
+
+
 def test_outputs_of_another_shape_are_refused_with_the_one_that_is_wanted() -> None:
     with pytest.raises(ModelError, match=r"\(4, 4, 6\), not \(4, 4, 7\)"):
         head_of(HeadSettings("grid", strides=(8,)), (32, 32, 3), [(4, 4, 7)], 2)

@@ -83,3 +83,9 @@ def test_read_ignores_a_damaged_checkpoint_with_a_note(damage: str, tmp_path: Pa
         arrays.write_bytes(arrays.read_bytes()[:-20])
     assert folder.read() is None
     assert folder.note.startswith("a damaged checkpoint was ignored (")
+
+
+def test_read_finds_nothing_where_nothing_was_written(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path / "none")
+    assert folder.read() is None
+    assert folder.note == ""

@@ -46,6 +46,11 @@ def test_class_weights_of_refuses_an_unknown_class() -> None:
     assert "dog" in str(caught.value.hint)
 
 
+def test_class_weights_of_refuses_to_balance_a_class_without_examples() -> None:
+    with pytest.raises(DataError, match="no example of the class dog"):
+        class_weights_of("balanced", dataset(np.where(Y == 1, 0, Y)))
+
+
 def test_class_weights_of_refuses_real_targets() -> None:
     data = dataset(Y + 0.5)
     data.train.labels = None
@@ -81,6 +86,14 @@ def test_with_class_weights_mixes_weights_as_mixup_mixes_labels(share: float) ->
     batches = tf.data.Dataset.from_tensors((X, mixed.astype(np.float32)))
     ((_, _, weights),) = with_class_weights(batches, table)
     np.testing.assert_allclose(weights, share * table[Y] + (1 - share) * table[other], rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrap", [lambda y: (y,), lambda y: {"kind": y}])
+def test_with_class_weights_finds_labels_in_a_structure(wrap: Any) -> None:
+    table = np.array([1.0, 2.0, 3.0], np.float32)
+    batches = tf.data.Dataset.from_tensors((X, wrap(Y)))
+    ((_, _, weights),) = with_class_weights(batches, table)
+    np.testing.assert_array_equal(weights, table[Y])
 
 
 def test_class_weights_of_refuses_several_labels_for_an_example() -> None:

@@ -60,6 +60,10 @@ def test_inexact_because_leaves_out_batch_norm_when_only_replicas_split_and_they
     assert reasons(2, 2, "synchronized") == ["inner_norm", "noise"]
 
 
+def test_inexact_because_is_empty_when_nothing_is_split() -> None:
+    assert reasons(1, 1, "per_micro_batch") == []
+
+
 def test_synchronising_layers_finds_synchronised_batch_norm() -> None:
     norm = keras.layers.BatchNormalization(synchronized=True, name="sync")
     model = keras.Sequential([keras.layers.Input((4,)), norm])

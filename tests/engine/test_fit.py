@@ -158,6 +158,17 @@ def test_train_restores_the_best_epoch() -> None:
     assert min(losses) < losses[-1]
 
 
+def test_train_is_exact_when_nothing_is_split() -> None:
+    record = run(toy_model(dropout=0.5), TrainingConfig(global_batch_size=100), epochs=1)
+    assert (record.exact, record.accumulation_steps, record.micro_batch_size) == (True, 1, 61)
+
+
+def test_train_names_dropout_when_batches_are_split() -> None:
+    config = TrainingConfig(global_batch_size=24, micro_batch_size=10)
+    record = run(toy_model(dropout=0.5), config, epochs=0)
+    assert [reason.split(":")[0] for reason in record.inexact_because] == ["drop", "norm"]
+
+
 def test_train_refuses_a_monitor_that_is_not_measured() -> None:
     with pytest.raises(RecipeError, match="top5_accuracy"):
         run(toy_model(), TrainingConfig(), monitor="top5_accuracy")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,41 @@ def test_metric_accuracy_is_1_where_the_largest_output_is_the_label(y: Any) -> N
     objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
     hits = objective.metric("accuracy", tf.constant(y), tf.constant(LOGITS))
     np.testing.assert_array_equal(hits, LOGITS.argmax(-1) == LABELS)
+
+
+def test_metric_top5_accuracy_looks_at_five_outputs() -> None:
+    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+    hits = objective.metric("top5_accuracy", tf.constant(LABELS), tf.constant(LOGITS))
+    best = np.argsort(-LOGITS, axis=-1)[:, :5]
+    np.testing.assert_array_equal(hits, (best == LABELS[:, None]).any(-1))
+
+
+def test_metric_accuracy_decides_for_the_first_of_equal_outputs() -> None:
+    outputs = np.repeat(np.round(LOGITS).astype(np.float32), 7, axis=0)
+    labels = np.tile(np.arange(7), len(LOGITS))
+    outputs[:7] = 0.0
+    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+    hits = objective.metric("accuracy", tf.constant(labels), tf.constant(outputs))
+    np.testing.assert_array_equal(hits, outputs.argmax(-1) == labels)
+    assert (outputs == outputs.max(-1, keepdims=True)).sum() > len(outputs)
+    outputs[0, 3] = np.nan
+    assert objective.metric("accuracy", tf.constant(labels), tf.constant(outputs))[0] == 0.0
+
+
+def test_metric_top5_accuracy_breaks_ties_at_random() -> None:
+    name, places = "top5_accuracy", 5
+    outputs = np.round(LOGITS).astype(np.float32)
+    outputs[0] = 0.0
+    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+    hits = objective.metric(name, tf.constant(LABELS), tf.constant(outputs))
+    orders = np.array(list(itertools.permutations(range(7))))  # the first of equals is taken
+    best = np.argsort(-outputs[:, orders], axis=-1, kind="stable")[..., :places]
+    chosen = np.take_along_axis(np.broadcast_to(orders, (6, *orders.shape)), best, -1)
+    expected = (chosen == LABELS[:, None, None]).any(-1).mean(-1)
+    np.testing.assert_allclose(hits, expected, atol=1e-6)
+    assert float(hits[0]) == pytest.approx(places / 7)
+    outputs[1, 3] = np.nan
+    assert objective.metric(name, tf.constant(LABELS), tf.constant(outputs))[1] == 0.0
 
 
 def test_metric_binary_accuracy_splits_logits_at_0() -> None:

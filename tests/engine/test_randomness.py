@@ -39,6 +39,11 @@ def test_draws_differ_between_layers_passes_and_seeds() -> None:
         assert abs(np.mean(one == other) - 0.625) < 0.1
 
 
+def test_draws_keep_the_share_that_dropout_asks_for() -> None:
+    (kept, _), *_ = draws(seed=3, passes=1)
+    assert abs(kept.mean() - 0.75) < 0.06  # more than four standard deviations of 1,000 draws
+
+
 def test_draws_continue_where_the_counter_stands() -> None:
     whole = draws(seed=0, passes=3)
     np.testing.assert_array_equal(draws(seed=0, passes=1, skip=2)[0], whole[2])

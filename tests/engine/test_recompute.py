@@ -239,6 +239,15 @@ def test_choose_segments_cuts_where_little_crosses() -> None:
     assert choose_segments(block, 2)[0].stop == 4
 
 
+def test_choose_segments_leaves_out_what_may_not_be_repeated() -> None:
+    segments = choose_segments(chain([1] * 8, unrepeatable=2), 2)
+    assert segments == [range(2), range(4, 8)]
+
+
+def test_choose_segments_finds_none_in_a_short_network() -> None:
+    assert choose_segments(chain([1] * 3), None) == []
+
+
 def _steps_at_a_time(*, in_order: bool) -> set[int]:
     """Return how many steps the loops of a recurrent layer and of its gradient may have begun."""
     layer = keras.layers.SimpleRNN(3)

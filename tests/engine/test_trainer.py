@@ -57,6 +57,11 @@ def test_an_argument_is_refused_where_keras_does_not_take_it(argument: str) -> N
                 OptimizerConfig.model_validate(given)
 
 
+def test_two_kinds_of_clipping_are_refused() -> None:
+    with pytest.raises(ValidationError, match="clipnorm and clipvalue exclude each other"):
+        OptimizerConfig(clipnorm=1.0, clipvalue=1.0)
+
+
 def test_build_optimizer_scales_the_loss_in_half_precision() -> None:
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
@@ -103,3 +108,8 @@ def test_build_optimizer_updates_one_weight_after_the_other(policy: str) -> None
     nodes = {node.name: node for body in bodies for node in body if changes[0] in body}
     before = [sum(other.name in _all_before(n, nodes) for other in changes) for n in changes]
     assert sorted(before) == [0, 1, 2]
+
+
+def test_build_optimizer_compiles_nothing_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: [kind])
+    assert not build_optimizer(OptimizerConfig(), total_updates=1).jit_compile

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tensorflow as tf
 import tf_keras as keras
 
 from models import autoencoder, ds_cnn, mobilenet_v1, resnet
@@ -86,6 +87,16 @@ def test_scaled_by_depth_keeps_weights_when_they_are_inherited() -> None:
             layer.get_weights(), teacher.get_layer(layer.name).get_weights(), strict=True
         ):
             np.testing.assert_array_equal(own, other)
+
+
+def test_scaled_by_depth_takes_dense_layers_of_one_width_as_blocks() -> None:
+    inputs = x = keras.Input((8,))
+    for _ in range(5):
+        x = L.ReLU()(L.BatchNormalization()(L.Dense(16)(x)))
+    model = keras.Model(inputs, L.Dense(3)(x))
+    student = scaled(model, {"depth": 0.5, "width": 0.5})
+    dense = [layer.units for layer in student.layers if isinstance(layer, L.Dense)]
+    assert dense == [8, 8, 8, 3]
 
 
 def test_find_blocks_takes_a_separable_convolution_as_one_block() -> None:
@@ -200,3 +211,58 @@ def test_scaled_says_why_a_depth_drops_no_block() -> None:
         scaled(
             keras.Sequential([L.Input((3,)), L.Dense(6), L.Dense(4), L.Dense(2)]), {"width": 0.95}
         )
+
+
+def blocks_of(*layers: keras.layers.Layer, shape: tuple[int, ...] = (8, 8, 3)) -> list[list[str]]:
+    """Return the first and last layer of each removable block of a sequential model."""
+    model = keras.Sequential([keras.Input(shape), *layers, L.Dense(2, name="head")])
+    network = read_network(model)
+    return [
+        [network.name(block.calls[0].layer), network.name(block.calls[-1].layer)]
+        for run in stages(find_blocks(network))
+        for block in run
+    ]
+
+
+def test_layers_without_kernels_are_no_blocks() -> None:
+    found = blocks_of(
+        L.Rescaling(1 / 255), L.Normalization(axis=(1, 3)), L.RandomFlip(),
+        L.MaxPooling2D(1), L.PReLU(), L.BatchNormalization(), L.Dropout(0.1),
+        L.Conv2D(4, 3, padding="same", name="stem"), L.PReLU(name="prelu"),
+        L.Conv2D(4, 3, padding="same", name="a"), L.BatchNormalization(), L.PReLU(name="a_end"),
+        L.Normalization(name="fixed"),
+        L.Conv2D(4, 3, padding="same", name="b"), L.ReLU(name="b_end"), L.AveragePooling2D(2),
+        L.Conv2D(4, 3, padding="same", name="c"), L.ReLU(name="c_end"),
+        L.GlobalAveragePooling2D(),
+    )  # fmt: skip
+    assert found == [["a", "a_end"], ["b", "b_end"], ["c", "c_end"]]
+
+
+@keras.saving.register_keras_serializable("tests")
+class Positions(keras.layers.Layer):
+    """Adds a learned vector to each position."""
+
+    def build(self, shape: tuple[int | None, ...]) -> None:
+        self.table = self.add_weight("table", shape[1:])
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return x + self.table
+
+
+def test_a_position_embedding_is_no_block() -> None:
+    found = blocks_of(
+        Positions(), L.Dense(6, name="a"), Positions(), L.Dense(6, name="b"),
+        L.GlobalAveragePooling1D(), shape=(5, 6),
+    )  # fmt: skip
+    assert found == [["a", "a"], ["b", "b"]]
+
+
+def test_the_last_of_four_residual_blocks_is_a_block() -> None:
+    inputs = keras.Input((8, 8, 3))
+    x = L.Conv2D(4, 3, name="stem")(inputs)
+    for n in range(4):
+        x = L.Add(name=f"add{n}")([x, L.Conv2D(4, 3, padding="same", name=f"conv{n}")(x)])
+    model = keras.Model(inputs, L.Dense(2)(L.GlobalAveragePooling2D()(x)))
+    student = scaled(model, {"depth": 0.5})
+    names = {layer.name for layer in student.layers}
+    assert {n for n in range(4) if f"conv{n}" in names} == {0, 3}

@@ -38,6 +38,14 @@ def test_residual_add() -> None:
     check(keras.Model(i, head(L.Add()([stem, x]))), {"stem+b": 8, "a": 10})
 
 
+def test_two_residual_adds_share_one_stream() -> None:
+    i = image()
+    x = conv(i, "stem")
+    for name in ("a", "b"):
+        x = L.Add()([x, conv(L.ReLU()(x), name)])
+    check(keras.Model(i, head(x)), {"stem+a+b": 8})
+
+
 def test_add_with_model_input_is_protected() -> None:
     i = image(8)
     x = L.Add()([i, conv(i, "a")])
@@ -60,6 +68,18 @@ def test_concatenate() -> None:
     x = L.Concatenate()([conv(i, "a", 6), conv(i, "b", 10)])
     x = L.ReLU()(L.BatchNormalization()(x))
     check(keras.Model(i, head(conv(x, "c"))), {"a": 6, "b": 10, "c": 8})
+
+
+def test_concatenate_of_itself() -> None:
+    i = image()
+    x = conv(i, "a", 6)
+    x = L.Concatenate()([x, L.ReLU()(x), x])
+    check(keras.Model(i, head(x)), {"a": 6})
+
+
+def test_concatenate_with_model_input() -> None:
+    i = image()
+    check(keras.Model(i, head(L.Concatenate()([i, conv(i, "a")]))), {"a": 8})
 
 
 def test_concatenate_along_height_unites() -> None:
@@ -96,6 +116,12 @@ def test_depthwise() -> None:
     x = L.DepthwiseConv2D(3, name="depthwise")(conv(i, "a"))
     x = L.ReLU()(L.BatchNormalization()(x))
     check(keras.Model(i, head(conv(x, "b", 6, 1))), {"a": 8, "b": 6})
+
+
+def test_depthwise_with_multiplier() -> None:
+    i = image()
+    x = L.DepthwiseConv2D(3, depth_multiplier=3)(conv(i, "a", 6))
+    check(keras.Model(i, head(L.BatchNormalization()(x))), {"a": 6})
 
 
 def test_depthwise_on_model_input_is_protected() -> None:
@@ -161,6 +187,18 @@ def test_flatten_to_dense() -> None:
     check(keras.Model(i, L.Dense(5)(x)), {"a": 8, "b": 7})
 
 
+def test_dense_reshaped_to_a_image() -> None:
+    i = L.Input((6,))
+    x = L.Reshape((4, 4, 5))(L.Dense(80, name="a")(i))
+    check(keras.Model(i, head(conv(x, "b"))), {"a": 5, "b": 8})
+
+
+def test_flatten_and_reshape_back() -> None:
+    i = image()
+    x = L.Reshape((8, 8, 6))(L.Flatten()(conv(i, "a", 6)))
+    check(keras.Model(i, head(L.BatchNormalization()(x))), {"a": 6})
+
+
 def test_reshape_that_merges_height_and_width() -> None:
     i = image()
     x = L.Conv1D(6, 3, name="b")(L.Reshape((-1, 8))(conv(i, "a")))
@@ -194,6 +232,14 @@ def test_squeeze_and_excite_with_reshape() -> None:
     check(keras.Model(i, head(L.Multiply()([x, s]))), {"a+excite": 8, "squeeze": 4})
 
 
+def test_squeeze_and_excite_with_dense_of_lower_rank() -> None:
+    i = image()
+    x = conv(i, "a")
+    s = L.Dense(4, activation="relu", name="squeeze")(L.GlobalAveragePooling2D()(x))
+    s = L.Dense(8, activation="sigmoid", name="excite")(s)
+    check(keras.Model(i, head(L.Multiply()([x, s]))), {"a+excite": 8, "squeeze": 4})
+
+
 def test_spatial_attention_with_one_channel() -> None:
     i = image()
     x = conv(i, "a")
@@ -221,6 +267,12 @@ def test_layer_norm_is_protected() -> None:
     reasons = {entry.layer: entry.reason for entry in graph.protected}
     assert "LayerNormalization" in reasons["a"]
     assert reasons["head"] == "an output of the model"
+
+
+def test_group_norm_is_protected() -> None:
+    i = image()
+    x = L.GroupNormalization(groups=2)(conv(i, "a"))
+    check(keras.Model(i, head(conv(x, "b"))), {"b": 8})
 
 
 def test_softmax_in_the_middle_is_protected() -> None:

@@ -55,6 +55,13 @@ def test_several_inputs_and_outputs() -> None:
     check(model, {"a": 8, "b": 6, "c": 9})
 
 
+def test_output_in_the_middle_is_protected() -> None:
+    i = image()
+    x = conv(i, "a")
+    y = conv(x, "b", 6)
+    check(keras.Model(i, [head(y), x]), {"b": 6})
+
+
 def test_dictionary_of_inputs_and_outputs() -> None:
     inputs = {"one": L.Input((5,), name="one"), "two": L.Input((5,), name="two")}
     x = L.Dense(8, name="a")(inputs["one"])
@@ -90,6 +97,16 @@ def test_outputs_that_nested_models_make() -> None:
     kind, both = ending("kind", 3), ending("both", 2, 5)
     check(keras.Model(i, [*both(x), keras.Sequential([kind], name="row")(x)]))
     check(keras.Model(i, [kind(x), kind(L.ReLU()(x))]))
+
+
+def test_nested_models_with_the_same_layer_names() -> None:
+    def branch(name: str) -> keras.Model:
+        inner_in = L.Input((8, 8, 3))
+        return keras.Model(inner_in, conv(inner_in, "a"), name=name)
+
+    i = image()
+    x = L.Concatenate()([branch("left")(i), branch("right")(i)])
+    check(keras.Model(i, head(x)), {"a": 8, "right_a": 8})
 
 
 def test_sequential() -> None:
@@ -145,6 +162,12 @@ def test_operators() -> None:
     check(keras.Model(i, L.Dense(4)(x)), {"a+b": 8, "c": 6})
 
 
+def test_operators_that_do_not_map_zero_to_zero() -> None:
+    i = image()
+    x = tf.math.expm1(tf.math.minimum(conv(i, "a"), 0.0)) + tf.math.log_sigmoid(conv(i, "b"))
+    check(keras.Model(i, head(tf.math.erf(x))), {"a+b": 8})
+
+
 def test_identity_resizing_and_centre_crop() -> None:
     i = image()
     x = L.CenterCrop(6, 6)(L.Resizing(9, 9)(L.Identity()(conv(i, "a"))))
@@ -155,6 +178,18 @@ def test_operator_with_a_constant_per_channel_is_protected() -> None:
     i = image()
     x = conv(i, "a", 4) * tf.constant([1.0, 2.0, 3.0, 4.0])
     check(keras.Model(i, head(conv(x, "b", 6))), {"b": 6})
+
+
+def test_hard_swish_of_operators() -> None:
+    i = image()
+    x = conv(i, "a")
+    x = L.Multiply()([x, L.ReLU(6.0)(x + 3.0) * (1.0 / 6.0)])
+    check(keras.Model(i, head(x)), {"a": 8})
+
+
+def test_unknown_image_size() -> None:
+    i = L.Input((None, None, 3))
+    check(keras.Model(i, head(conv(L.ReLU()(conv(i, "a")), "b", 6))), {"a": 8, "b": 6})
 
 
 def test_batch_norm_over_another_axis_is_protected() -> None:
@@ -169,3 +204,8 @@ def test_layer_shared_by_known_and_unknown_channels() -> None:
     x = shared(L.Dense(8, name="a")(i))
     y = shared(L.LayerNormalization()(L.Dense(8, name="b")(i)))
     check(keras.Model(i, L.Dense(3)(L.Add()([x, y]))), {"shared": 8})
+
+
+def test_constant_model_without_groups() -> None:
+    i = L.Input((4,))
+    check(keras.Model(i, L.Dense(3)(i)), {})

@@ -44,6 +44,14 @@ def test_stacked_recurrent_layers() -> None:
     check(keras.Model(i, L.Dense(3)(x)), {"first": 6, "second": 5})
 
 
+@pytest.mark.slow
+def test_residual_add_over_a_recurrent_layer() -> None:
+    i = sequence()
+    x = L.Dense(6, name="a")(i)
+    x = L.Add()([x, L.LSTM(6, unroll=True, return_sequences=True, name="recurrent")(x)])
+    check(keras.Model(i, L.Dense(3)(L.Flatten()(x))), {"a+recurrent": 6})
+
+
 def test_states_of_an_encoder_start_a_decoder() -> None:
     i, j = sequence(), sequence(3, 2)
     encoded, *states = L.LSTM(6, unroll=True, return_state=True, name="encoder")(i)
@@ -74,6 +82,16 @@ def test_bidirectional_loses_units_of_both_ways(kind: Any, merge_mode: str) -> N
     check(keras.Model(i, L.Dense(3)(x)), {"ways": 6})
 
 
+@pytest.mark.slow
+def test_bidirectional_with_a_backward_layer_and_states() -> None:
+    i = sequence()
+    backward = L.LSTM(6, unroll=True, return_sequences=True, return_state=True, go_backwards=True)
+    forward = L.LSTM(6, unroll=True, return_sequences=True, return_state=True)
+    x, *states = L.Bidirectional(forward, backward_layer=backward, name="first")(i)
+    x = L.Bidirectional(L.LSTM(6, unroll=True), name="second")(x, initial_state=states)
+    check(keras.Model(i, L.Dense(3)(x)), {"first+second": 6})
+
+
 def test_bidirectional_with_different_widths_is_protected() -> None:
     i = sequence()
     ways = L.Bidirectional(
@@ -95,6 +113,14 @@ def test_words_that_are_masked() -> None:
     x = L.Embedding(9, 8, mask_zero=True, name="words")(i)
     x = L.Bidirectional(L.LSTM(4, unroll=True), name="ways")(x)
     check(keras.Model(i, L.Dense(3)(x)), {"words": 8, "ways": 4})
+
+
+@pytest.mark.slow
+def test_recurrent_layer_called_twice() -> None:
+    i, j = sequence(), sequence()
+    shared = L.LSTM(6, unroll=True, name="shared")
+    x = L.Concatenate()([shared(i), shared(j)])
+    check(keras.Model([i, j], L.Dense(3)(x)), {"shared": 6})
 
 
 def test_units_that_a_softmax_mixes_are_protected() -> None:

@@ -119,6 +119,12 @@ def test_layer_table_counts_by_closed_forms(nested: keras.Model, content: bytes)
     assert (rows["flatten"].sparsity, rows["flatten"].macs) == (None, 0)
 
 
+def test_layer_table_adds_up_to_the_model(nested: keras.Model, content: bytes) -> None:
+    rows = layer_table(nested, content)
+    assert sum(row.parameters for row in rows) == nested.count_params()
+    assert sum(row.macs or 0 for row in rows) == count_macs(content)
+
+
 def test_operator_table_adds_up_to_the_artifact(nested: keras.Model, content: bytes) -> None:
     rows = operator_table(read(content), ["conv", "norm", "relu", "flatten", "dense"])
     assert sum(row.macs or 0 for row in rows) == count_macs(content)

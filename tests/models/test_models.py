@@ -21,6 +21,7 @@ from models import (
     text_encoder,
     unet,
 )
+from shrink.base.errors import ModelError
 from shrink.graph.groups import find_groups
 from tests.models import checks
 
@@ -130,6 +131,12 @@ def test_build_has_the_parameters_of_the_closed_form(case: Case) -> None:
 
 
 @each
+def test_build_grows_with_width(case: Case) -> None:
+    counts = [case.build(width=width).count_params() for width in case.widths]
+    assert all(a < b for a, b in pairwise(counts))
+
+
+@each
 def test_build_gives_a_model_that_survives_saving(case: Case, tmp_path: Path) -> None:
     assert checks.survives_saving(case.build(**case.small), tmp_path)
 
@@ -159,6 +166,17 @@ def test_int8_is_no_larger_than_mlperf_tiny(build: Any, most_bytes: int) -> None
 def test_a_deeper_resnet_has_the_documented_parameters(depth: int, parameters: int) -> None:
     assert resnet.build(depth=depth).count_params() == parameters
     assert resnet_parameters((depth - 2) // 6) == parameters
+
+
+@pytest.mark.parametrize("depth", [2, 7, 9, -4])
+def test_a_depth_of_resnet_that_is_not_6n_plus_2_is_refused(depth: int) -> None:
+    with pytest.raises(ModelError, match=f"depth {depth}"):
+        resnet.build(depth=depth)
+
+
+def test_a_deeper_encoder_has_as_many_parameters_more_for_each_block() -> None:
+    counts = [text_encoder.build(depth=depth).count_params() for depth in (0.5, 1.0, 1.5)]
+    assert counts[1] - counts[0] == counts[2] - counts[1] > 0
 
 
 def test_other_shapes_and_classes_are_taken() -> None:

@@ -113,6 +113,15 @@ def test_by_ranking_takes_equal_scores_from_all_groups_alike(groups: tuple[Group
     assert taken == [[0, 0], [1, 0], [1, 1], [2, 1], [2, 2], [3, 2]]
 
 
+def test_by_ranking_leaves_multiples(groups: tuple[Group, ...]) -> None:
+    allocate = by_ranking(groups, SCORES, 2)
+    assert [allocate(n / 5) for n in range(6)] == [[0, 0], [0, 0], [0, 1], [0, 1], [2, 1], [2, 1]]
+
+
+def test_by_ranking_takes_nothing_where_there_is_nothing() -> None:
+    assert by_ranking((), (), 1)(1.0) == []
+
+
 def test_comparable_divides_norms_by_their_mean_and_nothing_else() -> None:
     np.testing.assert_allclose(comparable(SCORES[1], "l2"), SCORES[1] / (10 / 3))
     assert comparable(SCORES[1], "lamp") is SCORES[1]
@@ -182,6 +191,10 @@ def test_by_budget_says_what_a_measured_figure_can_be(three: ChannelGraph) -> No
     least = f"{macs([1, 1, 1]) + 900_000:,}"
     with pytest.raises(StageError, match=f"macs: 900,000 is out of reach.* {least} are left"):
         by_budget(three, measure, 900_000, "macs", uniform(three.groups), **MEASURED)
+
+
+def test_by_budget_removes_nothing_where_nothing_has_to_go(three: ChannelGraph) -> None:
+    assert by_budget(three, lambda keep: 7.0, 7, "macs", uniform(three.groups)) == [0, 0, 0]
 
 
 def test_by_budget_keeps_multiples(three: ChannelGraph) -> None:

@@ -21,6 +21,7 @@ from shrink.pruning.masks import (
     polynomial,
     prunable_kernels,
     pruned_count,
+    ramp_updates,
     two_of_four,
     unfreeze,
     unstructured,
@@ -76,11 +77,22 @@ def test_unfreeze_opens_the_layers_of_kernels_in_a_frozen_base() -> None:
     assert unfreeze(whole, kernels) == []
 
 
+def test_polynomial_follows_the_published_equation() -> None:
+    schedule = polynomial(0.8, last_update=10)
+    for step in range(15):
+        expected = 0.8 + (0.0 - 0.8) * (1 - min(step, 10) / 10) ** 3
+        assert float(schedule(tf.constant(step))) == pytest.approx(expected, abs=1e-6)
+
+
 def test_schedules_tell_how_many_weights_of_a_large_kernel() -> None:
     # float32 holds 0.7 as 0.69999999, and numbers of this size in steps of 1.
     size = 12_000_001
     for schedule in (constant(0.7), polynomial(0.7, last_update=4)):
         assert float(tf.round(schedule(tf.constant(4)) * size)) == round(0.7 * size)
+
+
+def test_ramp_updates_is_at_least_one() -> None:
+    assert [ramp_updates(0.0, 100), ramp_updates(0.5, 100), ramp_updates(0.6, 1)] == [1, 50, 1]
 
 
 def test_masks_follow_the_schedule_once_per_update() -> None:
@@ -108,6 +120,11 @@ def test_frozen_masks_keep_zeros_where_they_are() -> None:
     assert np.all(first.numpy()[zeros] == 0)
     assert np.all(first.numpy()[~zeros] != 0)
     assert before == pytest.approx(np.sum(zeros) / (first.numpy().size + 4 * 4 * 4 * 5))
+
+
+def test_count_zeros_is_zero_without_kernels() -> None:
+    inputs = keras.Input((3,))
+    assert count_zeros(keras.Model(inputs, keras.layers.ReLU()(inputs))).fraction == 0.0
 
 
 SHAPES = [(8, 5), (3, 4, 6), (3, 3, 12, 2)]
@@ -143,6 +160,11 @@ def test_two_of_four_keeps_the_two_largest_of_each_group(shape: tuple[int, ...])
     mask = two_of_four(tf.constant(weights), tf.constant(0.5)).numpy()
     for values, kept in zip(groups(weights), groups(mask), strict=True):
         assert set(np.flatnonzero(kept)) == set(np.argsort(np.abs(values))[2:])
+
+
+def test_two_of_four_keeps_two_of_equals() -> None:
+    mask = two_of_four(tf.zeros((8, 3)), tf.constant(0.5)).numpy()
+    assert [kept.sum() for kept in groups(mask)] == [2] * 6
 
 
 @pytest.mark.parametrize("sparsity", [0.0, 0.25, 0.5, 0.8])

@@ -12,6 +12,16 @@ from shrink.pruning.sharing import as_shared, cluster, keep_shared
 RNG = np.random.default_rng(0)
 
 
+def test_cluster_finds_the_clusters_that_are_there() -> None:
+    centres = np.array([-2.0, -0.5, 0.3, 4.0])
+    which = RNG.integers(0, 4, (3, 3, 5, 6))
+    kernel = (centres[which] + RNG.normal(scale=1e-3, size=which.shape)).astype(np.float32)
+    shared = cluster(kernel, 4, seed=0, keep_zeros=False)
+    expected = [kernel[which == n].mean() for n in range(4)]
+    np.testing.assert_allclose(np.sort(shared.values), expected, atol=1e-6)
+    np.testing.assert_allclose(shared.kernel, np.array(expected)[which], atol=1e-6)
+
+
 def test_cluster_is_as_good_as_the_best_split_of_all() -> None:
     weights = np.sort(RNG.normal(size=12)).astype(np.float32)
 

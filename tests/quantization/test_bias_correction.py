@@ -62,6 +62,10 @@ def test_with_corrected_biases_brings_outputs_nearer_to_the_float_ones() -> None
     assert errors[1] < 0.5 * errors[0]
 
 
+def test_with_corrected_biases_leaves_a_float_model_alone() -> None:
+    assert with_corrected_biases(float_cnn(), float_cnn(), batches()) == float_cnn()
+
+
 def test_with_corrected_biases_works_on_files_with_values_behind_the_flatbuffer() -> None:
     keras.utils.set_random_seed(0)
     inputs = keras.layers.Input((8, 8, 3))

@@ -72,6 +72,10 @@ def test_rounded_model_halves_the_error_of_rounding_to_nearest() -> None:
     assert errors[0] < 0.5 * errors[1]
 
 
+def test_rounded_model_leaves_a_model_alone_when_nothing_gets_4_bits() -> None:
+    assert rounded_model(float_cnn(), {}, batches()) is float_cnn()
+
+
 def problem(channels: int, inputs: int) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(0)
     x = random.normal(size=(500, inputs)) @ random.normal(size=(inputs, inputs))

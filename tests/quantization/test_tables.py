@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+import pytest
 import tf_keras as keras
 
 from shrink.quantization.calibration import least_squares_ranges
@@ -103,6 +104,14 @@ def test_the_largest_weight_keeps_the_largest_code_and_pruned_ones_stay_zero() -
     rows = np.arange(3)
     places = np.abs(weights).argmax(axis=1)
     assert codes[rows, places].tolist() == (127 * np.sign(weights[rows, places])).tolist()
+
+
+@pytest.mark.parametrize("count", [4, 16, 128])
+def test_a_table_is_never_longer_than_asked_for(count: int) -> None:
+    codes = np.random.default_rng(count).uniform(-127, 127, (64, 64))
+    table = fit_table(codes, np.ones_like(codes), count, zero=True)
+    assert len(table) <= count
+    assert np.array_equal(table, np.unique(table))
 
 
 def test_the_int8_codes_of_a_model_are_those_of_one_table_a_kernel() -> None:

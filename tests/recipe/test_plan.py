@@ -233,6 +233,12 @@ def test_build_plan_refuses_a_gate_on_a_metric_without_data(gate: str) -> None:
         plan(FLOAT16, gates={gate: 0.1}, **WITHOUT_DATA)
 
 
+def test_build_plan_refuses_to_evaluate_without_data() -> None:
+    value = {"name": "r", **WITHOUT_DATA}
+    with pytest.raises(RecipeError, match="nothing to evaluate on: no data was named"):
+        build_plan(recipe_from_mapping(value, "test"))
+
+
 def test_source_none_takes_no_keys_about_examples() -> None:
     about = {"source": "none", "test_split": 0.3, "classes": ["a"]}
     with pytest.raises(RecipeError, match="no examples, and classes, test_split is about some"):
@@ -262,6 +268,15 @@ def test_build_plan_refuses_a_gate_on_what_no_stage_measures(
     assert f"gate {gate}: " in str(caught.value)
     assert told in str(caught.value)
     assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("gate", ["recall_cat", "recall_cat_drop", "loss", "loss_rise", "macs"])
+def test_build_plan_takes_gates_on_stated_metrics_and_on_the_loss(gate: str) -> None:
+    assert plan(TRAIN, gates={gate: 1}, task={"metrics": ["recall_cat"]}).finals == ("train",)
+
+
+def test_build_plan_leaves_gates_to_metrics_that_follow_from_the_data() -> None:
+    assert plan(TRAIN, gates={"rmse_drop": 1, "accuracy": 0.5}).finals == ("train",)
 
 
 SLICED = """\

@@ -76,6 +76,14 @@ def test_compare_runs_has_a_row_for_each_run_with_its_own_differences() -> None:
     assert found.metric == "accuracy"
 
 
+def test_compare_runs_names_every_branch() -> None:
+    stages = [outcome("train", 98, 100_000, None)]
+    stages += [outcome(name, 90, 10_000, "train", training=False) for name in ("small", "tiny")]
+    made = report_of(report(stages, finals=("small", "tiny")))
+    rows = compare_runs([replace(run("0.3", 9, 9), report=made)], SWEEP).rows
+    assert [row.name for row in rows] == [f"prune.sparsity = 0.3 / {n}" for n in ("small", "tiny")]
+
+
 def test_page_tells_the_worst_outcome_of_a_run_with_branches() -> None:
     stages = [outcome("train", 98, 100_000, None)]
     stages += [outcome("small", 90, 10_000, "train", training=False)]
@@ -140,6 +148,12 @@ def test_front_points_are_those_that_nothing_beats() -> None:
         found = front_points(points, x, y)
         assert {p.name for p in found} == {name for name, beaten in better.items() if not beaten}
         assert all(sign[1] * (b.y - a.y) >= 0 for a, b in itertools.pairwise(found))
+
+
+def test_fronts_begin_with_the_metric_against_the_size() -> None:
+    first = three().fronts[0]
+    assert (first.x, first.y) == ("tflite_bytes", "accuracy")
+    assert first.rows == ("prune.sparsity = 0.5", "prune.sparsity = 0.3")
 
 
 def test_spread_of_is_students_interval() -> None:
@@ -280,6 +294,12 @@ def test_runs_without_repeats_stand_beside_combinations() -> None:
     plot = compared_plot(found, front)
     assert markup(plot).count("<circle") == 4
     assert "of single runs on the test examples" in plot.caption
+
+
+def test_comparison_is_read_as_it_was_written() -> None:
+    found = repeated()
+    plain = json.loads(json_text(to_plain(found)))
+    assert to_plain(from_plain(Comparison, plain)) == plain
 
 
 def test_schema_file_is_current_and_accepts_a_comparison() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from shrink.base.figures import TARGETS
 from shrink.report.config import gates_json_schema, parse_gates
 
 SCHEMA = jsonschema.Draft202012Validator(gates_json_schema())
@@ -62,6 +63,23 @@ def test_parse_gates_reads_its_own_dump() -> None:
 def test_parse_gates_says_what_is_wrong(section: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         parse_gates(section)
+
+
+def test_targets_have_minima_where_higher_is_better() -> None:
+    ratios = {
+        f"{name}{average}"
+        for name in ("precision", "recall", "f1")
+        for average in ("", "_macro", "_micro", "_weighted")
+    }
+    shares = {"mean_iou", "dice", "pixel_accuracy", "sequence_accuracy", "balanced_accuracy"}
+    accuracies = {"accuracy", "binary_accuracy", "top5_accuracy", "top_k"}
+    areas = {"roc_auc", "partial_roc_auc", "average_precision"}
+    areas |= {"anomaly_roc_auc", "anomaly_partial_roc_auc", "anomaly_average_precision"}
+    boxes = {"map", "map_50", "map_75", "map_small", "map_medium", "map_large"}
+    assert {name for name, target in TARGETS.items() if target.is_minimum} == {
+        *(ratios | shares | accuracies | areas | boxes),
+        "r2",
+    }
 
 
 def test_gates_of_metrics_with_arguments_are_in_their_own_unit_and_direction() -> None:

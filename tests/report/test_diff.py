@@ -46,6 +46,11 @@ def test_diff_reports_lists_stages_of_one_run_only() -> None:
     assert (diff["only_a"], diff["only_b"]) == (["prune"], ["quantize"])
 
 
+def test_diff_reports_takes_cached_and_done_for_the_same() -> None:
+    cached = [replace(stage, status="cached") for stage in outcomes()]
+    assert diff_reports(report(), report(cached))["stages"] == []
+
+
 def test_diff_reports_shows_a_stage_that_fails_now() -> None:
     train, prune, quantize = outcomes()
     failed = replace(quantize, status="failed", result=StepResult())

@@ -120,6 +120,26 @@ def test_build_report_keeps_the_workers_own_explanation() -> None:
     assert stage["notes"] == [own]
 
 
+def test_build_report_explains_a_null_metric_when_a_note_only_uses_the_word() -> None:
+    train, *_ = outcomes()
+    stage = with_result(train, metrics={"loss": None}, notes=["loss scale 2"])
+    notes = report([stage], finals=("train",))["stages"][0]["notes"]
+    assert notes == [
+        "loss scale 2",
+        "loss: was not measured",
+    ]
+
+
+def test_build_report_takes_no_note_for_a_reason_that_only_names_the_metric() -> None:
+    train, *_ = outcomes()
+    task = "task: loss mean_squared_error (real targets); metrics mean_squared_error"
+    stage = with_result(train, metrics={"mean_squared_error": None}, notes=[task])
+    built = report([stage], {"mean_squared_error": 1.0}, finals=("train",))
+    why = "mean_squared_error: was not measured"
+    assert built["stages"][0]["notes"] == [task, why]
+    assert built["gates"][0]["reason"] == why
+
+
 def test_build_report_survives_a_result_without_anything() -> None:
     train, *_ = outcomes()
     stage = report([replace(train, result=StepResult())], finals=("train",))["stages"][0]

@@ -134,6 +134,13 @@ def test_a_stage_that_loses_the_rare_class_is_at_chance_though_its_accuracy_rise
     assert codes([base, lost]) == [("stage-at-chance", "quantize"), ("skewed-labels", "baseline")]
 
 
+def test_a_stage_that_trained_at_chance_is_not_told_of_the_order_of_classes() -> None:
+    told = found([guessed(outcome("train", 25, 1000, None))])[0]
+    assert told.code == "baseline-at-chance"
+    assert str(told.hint).startswith("check that it was trained for long enough; the normalisation")
+    assert "circle" not in str(told.hint)
+
+
 @pytest.mark.parametrize(
     ("high", "rescales", "first"),
     [(255.0, False, "--normalize-scale 1/255"), (1.0, True, "does it expect 0 to 255?")],
@@ -250,6 +257,13 @@ def test_an_error_that_doubles_towards_guessing_is_a_large_drop() -> None:
     (warning,) = found([base, regression("q", 6.0, "train", variance=10.0)])
     assert warning.code == "large-drop"
     assert warning.message.startswith("mean_squared_error rose, from 1 to 6")
+
+
+def test_an_error_that_rises_by_half_is_a_large_drop_however_bad_a_guess_is() -> None:
+    base = regression("train", 1.0, None, variance=1000.0)
+    (warning,) = found([base, regression("q", 1.6, "train", variance=1000.0)])
+    assert warning.code == "large-drop"
+    assert found([base, regression("q", 1.4, "train", variance=1000.0)]) == []
 
 
 def test_a_quantized_file_that_grew_is_a_warning() -> None:

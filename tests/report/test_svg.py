@@ -12,6 +12,13 @@ from shrink.report import svg
 from tests.report.plain import markup
 
 
+def test_an_axis_maps_its_ends_and_its_middle() -> None:
+    linear, log = svg.axis([0, 20], "x"), svg.axis([1, 100], "x")
+    assert [linear(v) for v in (0, 10, 20)] == [0, 50, 100]
+    assert [log(v) for v in (1, 10, 100)] == pytest.approx([0, 50, 100])
+    assert log.title == "x, logarithmic"
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

@@ -102,6 +102,19 @@ def test_failed_run_is_written_into_nobody_elses_folder(plan: Plan, tmp_path: Pa
     assert report_in(tmp_path / "toy.failed-2") == "failed"
 
 
+def test_a_second_failure_removes_no_file_of_the_user_either(plan: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "toy"
+    run(plan, path, "good")
+    mine = tmp_path / "toy.failed-2" / "artifacts" / "09-mine.keras"
+    for folder in (failed_folder(path), mine.parent):
+        folder.mkdir(parents=True)
+    (failed_folder(path) / "notes.txt").write_text("mine")
+    mine.write_text("mine")
+    (tmp_path / "toy.failed-2" / "notes.txt").write_text("mine")
+    run(plan, path, None)
+    assert mine.read_text() == "mine"
+
+
 def test_a_report_of_another_version_is_not_overwritten(plan: Plan, tmp_path: Path) -> None:
     path = tmp_path / "toy"
     path.mkdir()

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
+from shrink.base import forkserver as preloaded
 from shrink.base.forkserver import READY, Preloaded
 from shrink.base.host import host_peak_bytes
 from shrink.contract.job import DoctorJob
@@ -78,6 +79,20 @@ def test_the_process_says_why_it_forks_for_nobody(
     monkeypatch.setattr(subprocess, "Popen", start)
     started = Preloaded("nothing", {})
     assert [started.refusal(), started.refusal()] == [said, said]
+    started.close()
+
+
+def test_a_process_whose_imports_do_not_end_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def start(command: list[str], **_: Any) -> subprocess.Popen[bytes]:
+        return popen(["sleep", "60"], pass_fds=(int(command[4]),))
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr(preloaded, "_IMPORTS_S", 0.05)
+    started = Preloaded("nothing", {})
+    assert started.refusal() == "its imports took more than 0 s"
     started.close()
 
 

@@ -63,6 +63,12 @@ def test_a_control_group_refuses_with_a_margin(tmp_path: Path) -> None:
     assert within_host(step, group_bytes=2400 * MB).training["host_memory_limit"] == 2560 * MB
 
 
+def test_a_container_of_2_gb_runs_small_models(tmp_path: Path) -> None:
+    """What is left there once the light half and the preloaded process are in it."""
+    for epochs in (0, 1):
+        assert within_host(job(tmp_path, 1, epochs=epochs), group_bytes=1300 * MB)
+
+
 def test_the_tighter_of_two_limits_counts(tmp_path: Path) -> None:
     step = job(tmp_path, 1, host_memory_limit=3000 * MB)
     assert within_host(step, group_bytes=2000 * MB).training["host_memory_limit"] == 2200 * MB
@@ -99,6 +105,12 @@ def test_the_slots_of_an_optimizer_count(
         within_host(short)
     assert (caught.value.hint or "").startswith(f"set training.host_memory_limit: {needed + 1}MB")
     assert ("optimizer.name: sgd" in (caught.value.hint or "")) == (needed == 2850)
+
+
+def test_a_roomy_group_changes_nothing_for_a_small_model(tmp_path: Path) -> None:
+    training = within_host(job(tmp_path, 1), group_bytes=16_000 * MB).training
+    assert training["memory_limit"] is None
+    assert training["host_memory_limit"] == 14_800 * MB
 
 
 def group(folder: Path, **files: int | str) -> Path:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 from scipy.integrate import quad
 
@@ -53,6 +54,12 @@ def test_expected_improvement_is_the_mean_of_what_lies_below_the_level(
     assert expected_improvement(level, mean, deviation) == pytest.approx(wanted, abs=1e-9)
     wanted = expectation(lambda x: float(x <= level), mean, deviation)
     assert probability_within(level, mean, deviation) == pytest.approx(wanted, abs=1e-6)
+
+
+def test_certain_costs_improve_by_their_distance() -> None:
+    assert expected_improvement(1.0, 0.25, 0.0) == 0.75
+    assert expected_improvement(0.25, 1.0, 0.0) == 0.0
+    assert (probability_within(1.0, 1.0, 0.0), probability_within(1.0, 1.1, 0.0)) == (1.0, 0.0)
 
 
 def dominated(points: Sequence[Sequence[float]], reference: Sequence[float]) -> float:
@@ -111,6 +118,12 @@ def test_settings_of_any_kind_tell_trials_of_one_size_apart() -> None:
     mean, _ = predict(known, costs, [point(100, scheme="a"), point(100, scheme="b")], [])
     assert mean[0] < -0.87
     assert mean[1] > -0.83
+
+
+def test_one_known_value_is_expected_everywhere() -> None:
+    mean, deviation = predict([Point({}, {})], [-0.9], [point(5), point(9)], ["tflite_bytes"])
+    np.testing.assert_allclose(mean, [-0.9, -0.9])
+    assert (deviation > 0).all()
 
 
 BASELINE = {"accuracy": 0.99, "tflite_bytes": 100_000.0}
@@ -297,3 +310,9 @@ def test_the_gain_per_second_decides_among_those_that_end_in_time(choices: Any) 
     assert choices(FRONT, known, first=late, left_s=100.0)[0][0] == late[0]
     assert choices(FRONT, known, first=late, left_s=50.0)[0][0] == late[1]
     assert choices(FRONT, known, first=late, left_s=10.0)[0][0] == late[0]
+
+
+def test_known_settings_are_not_chosen_again(choices: Any) -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
+    assert choices(FRONT, known, 20_000, 50_000)[0][0] is None
+    assert choices(FRONT, known, 20_000, 10_000)[0][0] == {"size": 10_000}

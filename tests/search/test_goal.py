@@ -181,3 +181,10 @@ def test_choosing_between_equal_trials_has_no_bias() -> None:
     assert bias is not None
     assert bias.optimism == pytest.approx(0, abs=0.005)
     assert bias.chosen_again == 1
+
+
+def test_there_is_no_bias_without_a_choice_or_with_other_examples() -> None:
+    one, other, plain = scored(1), scored(2)[:-1], Goal("accuracy")
+    assert selection_bias([trial_of(0, one)], {0: one}, None, plain) is None
+    trials = [trial_of(0, one), trial_of(1, other)]
+    assert selection_bias(trials, {0: one, 1: other}, None, plain) is None

@@ -15,6 +15,7 @@ import tf_keras as keras
 from shrink.base.errors import StageError
 from shrink.data.arrays import ArrayExamples
 from shrink.model.load import load_model
+from shrink.pruning.masks import prunable_kernels
 from shrink.pruning.sharing import MOST_VALUES, Few, few_values, keep_shared
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
@@ -68,6 +69,18 @@ def test_clusters_of_each_channel_are_recognised_and_kept(pruned: bool, tmp_path
     kernel.assign(moved)
     with pytest.raises(StageError, match="clustered the weights of conv, and"):
         preserved.check(StageResult(model=model), context)
+
+
+def test_weights_of_their_own_are_no_clusters() -> None:
+    """Pruned to few weights, or with few in each channel, or in 8 bits by training for it."""
+    keras.utils.set_random_seed(0)
+    model = zoo.wide()
+    for one in prunable_kernels(model)[0]:
+        kernel = one.kernel.numpy()
+        least = np.quantile(np.abs(kernel), 0.8)
+        one.kernel.assign(np.where(np.abs(kernel) < least, 0, kernel))
+    assert metadata_from_tfmot(model)[0].traits == ("sparsity",)
+    assert few_values(np.random.default_rng(0).normal(size=(2, 300))) is None
 
 
 def test_a_kernel_of_few_values_in_all_must_not_take_more_in_all() -> None:

@@ -78,6 +78,10 @@ def test_check_counts_the_zeros_that_are_left(clustered: keras.Model) -> None:
         check(preserved, model=clustered)
 
 
+def test_check_asks_nothing_where_nobody_claimed_anything(clustered: keras.Model) -> None:
+    assert Preserved.of(context(clustered)) == Preserved()
+
+
 def of_file(folder: Path, content: bytes, *preserves: str) -> Preserved:
     """What a stage behind quantize must preserve of its file."""
     path = folder / "model.tflite"

@@ -67,6 +67,15 @@ def test_scores_stay_finite_for_extreme_outputs() -> None:
     np.testing.assert_allclose(certain, [0, -np.log(1e-7)], atol=1e-6)
 
 
+@pytest.mark.parametrize("targets", [LABELS, LABELS[:, None], ONE_HOT])
+def test_scores_accuracy_equals_keras(targets: np.ndarray) -> None:
+    metric = keras.metrics.SparseCategoricalAccuracy()
+    metric.update_state(LABELS, LOGITS)
+    actual = scores(LOGITS, targets, "accuracy", from_logits=True)
+    assert 0 < actual.mean() < 1
+    assert actual.mean() == pytest.approx(float(metric.result()))
+
+
 @pytest.mark.parametrize("from_logits", [True, False])
 @pytest.mark.parametrize("squeezed", [True, False])
 def test_scores_accuracy_of_one_output_equals_keras(from_logits: bool, squeezed: bool) -> None:
@@ -76,6 +85,21 @@ def test_scores_accuracy_of_one_output_equals_keras(from_logits: bool, squeezed:
     metric.update_state(BITS[:, :1], outputs)
     actual = scores(outputs[:, 0], bits, "accuracy", from_logits=from_logits)
     assert actual.mean() == pytest.approx(float(metric.result()))
+
+
+def test_scores_accuracy_averages_over_pixels() -> None:
+    outputs = np.eye(3)[np.array([[[0, 1], [2, 2]]])]  # one image of 2 x 2 pixels, 3 classes
+    labels = np.array([[[0, 1], [2, 0]]])
+    assert scores(outputs, labels, "accuracy", from_logits=False).tolist() == [0.75]
+
+
+def test_scores_top5_accuracy_equals_keras() -> None:
+    expected = keras.metrics.sparse_top_k_categorical_accuracy(
+        LABELS, LOGITS.astype(np.float32), k=5
+    )
+    actual = scores(LOGITS, LABELS, "top5_accuracy", from_logits=True)
+    assert 0 < actual.mean() < 1
+    np.testing.assert_array_equal(actual, expected)
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "top5_accuracy"])

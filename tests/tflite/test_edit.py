@@ -46,6 +46,15 @@ def test_with_constants_changes_the_named_operator_alone_when_values_are_shared(
     np.testing.assert_allclose(load(content).predict(x)[0], np.full((1, 4), 10 * 4))
 
 
+def test_with_constants_adds_no_bytes_when_the_values_have_one_reader() -> None:
+    content = convert(small_cnn(), "float32").content
+    weights = read(content)[0].tensors[read(content)[0].operators[0].inputs[1]]
+    changed = with_constants(content, {(0, 1): np.zeros(weights.shape, np.float32)})
+    assert len(changed) <= len(content) + 64
+    outputs = load(changed).predict(batch(small_cnn(), 2)[0])[0]
+    np.testing.assert_allclose(outputs[0], outputs[1])
+
+
 def test_exposing_gives_a_layers_output_and_leaves_the_rest_out() -> None:
     model = small_cnn()
     content = convert(model, "float32").content

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,6 +148,11 @@ def test_predict_forgets_recurrent_state_between_examples() -> None:
     np.testing.assert_allclose(outputs, model(x), rtol=1e-4, atol=1e-5)
 
 
+def test_predict_returns_no_rows_for_no_examples() -> None:
+    (outputs,) = load(float32(small_cnn)).predict(np.zeros((0, 8, 8, 1)))
+    assert outputs.shape == (0, 3)
+
+
 @pytest.mark.parametrize("shapes", [[(2, 6)], [(2, 6), (3, 4)], [(2, 4), (2, 5)]])
 def test_predict_refuses_arrays_that_do_not_match(shapes: list[tuple[int, ...]]) -> None:
     arrays = dict(zip(("zebra", "ant"), (np.zeros(s, np.float32) for s in shapes), strict=False))
@@ -172,6 +178,11 @@ def test_dequantize_keeps_logits_that_differ_by_a_constant_so() -> None:
 def test_load_refuses_what_is_no_model(content: bytes) -> None:
     with pytest.raises(ModelError):
         load(content)
+
+
+def test_load_refuses_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="cannot be read"):
+        load(tmp_path / "missing.tflite")
 
 
 def test_outputs_do_not_depend_on_what_was_run_before() -> None:

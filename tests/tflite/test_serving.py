@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,6 +103,36 @@ def test_for_conversion_computes_in_float32_with_the_weights_of_a_mixed_model(po
     np.testing.assert_allclose(rewritten(x), model(x), atol=0.05)
 
 
+def test_for_conversion_keeps_a_model_whose_layers_cannot_be_cloned() -> None:
+    class Apply(keras.layers.Layer):
+        def __init__(self, function: Callable[[tf.Tensor], tf.Tensor]) -> None:
+            super().__init__()
+            self.function = function
+
+        def call(self, inputs: tf.Tensor) -> tf.Tensor:
+            return self.function(inputs)
+
+    inputs = L.Input((4, 4, 1))
+    model = keras.Model(inputs, L.AveragePooling2D(4)(Apply(tf.abs)(inputs)))
+    rewritten, notes = for_conversion(model)
+    assert rewritten is model
+    assert ["cannot be cloned" in note for note in notes] == [True]
+
+
+def test_for_conversion_takes_a_model_loaded_from_a_file(tmp_path: Path) -> None:
+    inputs = keras.Input((8, 8, 3))
+    x = keras.layers.BatchNormalization()(keras.layers.Conv2D(4, 3)(inputs))
+    x = keras.layers.Flatten()(keras.layers.AveragePooling2D(6)(x))
+    model = keras.Model(inputs, keras.layers.Dense(2)(x))
+    model.save(tmp_path / "model.keras")
+    # A loaded layer keeps its lists in TensorFlow's own wrappers.
+    loaded = keras.models.load_model(tmp_path / "model.keras", compile=False)
+    rewritten, notes = for_conversion(loaded)
+    x = np.random.default_rng(0).normal(size=(3, 8, 8, 3)).astype(np.float32)
+    np.testing.assert_allclose(rewritten(x), model(x), rtol=1e-5, atol=1e-6)
+    assert len(notes) == 1
+
+
 def sequences(layer: Any, *, masked: bool = False) -> keras.Model:
     inputs = L.Input((5, 3))
     x = L.Masking()(inputs) if masked else inputs
@@ -132,6 +164,13 @@ def test_for_conversion_leaves_lstm_which_is_one_operator() -> None:
     assert names_of(model, is_loop) == []
 
 
+def test_for_conversion_leaves_convolutional_loops() -> None:
+    inputs = L.Input((3, 4, 4, 2))
+    model = keras.Model(inputs, L.Flatten()(L.ConvLSTM2D(2, 3, name="loop")(inputs)))
+    assert for_conversion(model, to_integers=True) == (model, ())
+    assert names_of(model, is_loop) == ["loop"]
+
+
 def test_for_conversion_unrolls_lstms_with_states_that_are_given_or_returned() -> None:
     inputs = L.Input((5, 3))
     _, *states = L.LSTM(4, return_state=True, name="returns")(inputs)
@@ -142,6 +181,17 @@ def test_for_conversion_unrolls_lstms_with_states_that_are_given_or_returned() -
     assert names_of(model, is_loop) == ["returns", "is_given"]
     assert names_of(rewritten, is_loop) == []
     np.testing.assert_allclose(rewritten(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_for_conversion_leaves_out_what_added_metrics_count() -> None:
+    """A call would write their variables, and TFLite would store and run that."""
+    model = pooled((4, 4, 2))
+    plain = {operator.name for operator in read(convert(model, "float32").content)[0].operators}
+    model.add_metric(model.output, name="mean", aggregation="mean")
+    content = convert(model, "float32").content
+    assert {operator.name for operator in read(content)[0].operators} == plain
+    x = np.random.default_rng(0).normal(size=(3, 4, 4, 2)).astype(np.float32)
+    assert np.allclose(load(content).predict(x)[0], model.predict(x, verbose=0), atol=1e-6)
 
 
 class Doubled(keras.layers.Layer):

@@ -82,6 +82,14 @@ def test_with_sparse_constants_leaves_integer_weights_beside_float_activations()
     assert not sparse_operators(with_sparse_constants(content))
 
 
+def test_with_sparse_constants_stores_weight_only_kernels_sparsely() -> None:
+    content = edge_quantizer.quantize(converted(mostly_zeros(0.9), "float32"), "weight_only")
+    sparse = with_sparse_constants(content)
+    assert set(sparse_operators(sparse)) == {"DEQUANTIZE"}
+    x = images(4)
+    np.testing.assert_array_equal(load(content).predict(x)[0], load(sparse).predict(x)[0])
+
+
 def test_with_sparse_constants_leaves_what_would_grow() -> None:
     content = converted(mostly_zeros(0.1), "float16")
     sparse = with_sparse_constants(content)
@@ -89,6 +97,30 @@ def test_with_sparse_constants_leaves_what_would_grow() -> None:
     np.testing.assert_array_equal(
         load(content).predict(images(2))[0], load(sparse).predict(images(2))[0]
     )
+
+
+def test_with_sparse_constants_leaves_kernels_that_two_layers_share() -> None:
+    inputs = L.Input((64,), name="x")
+    kernel = np.zeros((64, 64), np.float32)
+    kernel[::16] = 1
+    twins = [L.Dense(64, name=name) for name in ("one", "two")]
+    model = keras.Model(inputs, twins[1](twins[0](inputs)))
+    for layer in twins:
+        layer.set_weights([kernel, np.zeros(64, np.float32)])
+    content = convert(model, "float32").content
+    sparse = with_sparse_constants(content)
+    x = np.random.default_rng(0).normal(size=(3, 64)).astype(np.float32)
+    np.testing.assert_array_equal(load(content).predict(x)[0], load(sparse).predict(x)[0])
+
+
+def test_with_sparse_constants_leaves_kernels_of_nothing_but_zeros() -> None:
+    model = mostly_zeros(0.9)
+    model.get_layer("hidden").kernel.assign(np.zeros((64, 64)))
+    content = converted(model, "float32")
+    sparse = with_sparse_constants(content)
+    x = images(2)
+    np.testing.assert_array_equal(load(content).predict(x)[0], load(sparse).predict(x)[0])
+    assert parameters(sparse) == parameters(content)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "static_int8"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import codecs
 import itertools
 import os
 from pathlib import Path
@@ -167,6 +168,10 @@ def test_loads_refuses_an_escape_that_is_no_character(escape: str) -> None:
     assert position.line == 2
 
 
+def test_merge_keys_are_answered_with_extends() -> None:
+    assert "extends:" in (refusal("<<: {a: 1}\n").hint or "")
+
+
 @pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "---\n", "---\n...\n", "~\n", "\ufeff"])
 def test_loads_refuses_an_empty_recipe(text: str) -> None:
     assert refusal(text).message == "the recipe is empty"
@@ -259,6 +264,14 @@ def test_load_refuses_what_is_not_text(
     with pytest.raises(RecipeError, match="not UTF-8 text") as caught:
         load(path)
     assert caught.value.position == Position(str(path), *position)
+
+
+def test_load_tolerates_a_byte_order_mark_of_utf_8(tmp_path: Path) -> None:
+    path = tmp_path / "r.yaml"
+    path.write_bytes(codecs.BOM_UTF8 + b"a: 1\n")
+    document = load(path)
+    assert document.value == {"a": 1}
+    assert document.position(("a",)) == Position(str(path), 1, 1)
 
 
 @pytest.mark.parametrize("name", ["none/r.yaml", "file.txt/r.yaml", "x" * 300, "a\0b"])

@@ -14,8 +14,10 @@ from shrink.base.errors import DataError
 from shrink.data.audio_config import AudioConfig
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.fingerprint import fingerprint
 from shrink.data.front_end import features
 from shrink.data.opening import open_dataset
+from shrink.data.slices import slicings_of
 from shrink.recipe.data_reference import parse_data_reference
 
 RATE = 4_000
@@ -63,6 +65,17 @@ def test_open_dataset_transforms_the_clips_of_each_class(clips: Path) -> None:
     assert len(seen) == 20
     assert (dataset.class_names, dataset.num_classes) == (("no", "yes"), 2)
     assert parse_data_reference(str(clips), clips)["source"] == "audio"
+
+
+def test_slices_by_path_stay_with_their_clips(clips: Path) -> None:
+    slices = {"slices": [{"folder": 1}, {"pattern": r"(\d+)\.wav"}]}
+    config = DataConfig.model_validate({**configured(clips).model_dump(), **slices})
+    dataset = open_dataset(config, seed=0)
+    folder, number = slicings_of(dataset, "test", config)
+    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    assert list(folder.labels) == [dataset.class_names[label] for label in y]
+    for name, row in zip(number.labels, x, strict=True):
+        np.testing.assert_array_equal(row, expected(samples(int(name))))
 
 
 def test_load_gives_what_arrays_gives(clips: Path) -> None:
@@ -118,3 +131,10 @@ def test_a_class_without_clips_is_refused(clips: Path) -> None:
     (clips / "maybe").mkdir()
     with pytest.raises(DataError, match="the class 'maybe' has no clips"):
         opened(clips)
+
+
+def test_fingerprint_follows_names_and_contents_not_settings(clips: Path) -> None:
+    before = fingerprint(configured(clips))
+    assert fingerprint(configured(clips, bands=5)) == before
+    wavfile.write(clips / "no" / "00.wav", RATE, samples(99))
+    assert fingerprint(configured(clips)) != before

@@ -10,6 +10,7 @@ from numpy.testing import assert_array_equal
 from PIL import Image
 
 from shrink.base.errors import DataError
+from shrink.base.types import Spec
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import decoded
@@ -47,6 +48,15 @@ def test_images_without_classes_are_examples_without_targets(tmp_path: Path) -> 
     with pytest.raises(DataError, match="in folders by class") as error:
         open_dataset(DataConfig.model_validate(config), seed=0)
     assert "data.target: none" in str(error.value.hint)
+
+
+def test_open_dataset_splits_folders_by_fractions(tmp_path: Path) -> None:
+    dataset = _open(write_folders(tmp_path))
+    parts = (dataset.train, dataset.validation, dataset.test)
+    assert [len(part) for part in parts] == [14, 2, 4]
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.train.input_spec == Spec((6, 5, 3), np.dtype(np.uint8))
+    assert all(set(np.asarray(part.labels)) == {0, 1} for part in parts)
 
 
 def test_open_dataset_takes_validation_from_the_given_train_part(tmp_path: Path) -> None:
@@ -123,6 +133,13 @@ def test_open_dataset_reports_ignored_files(tmp_path: Path) -> None:
     assert _open(tmp_path).notes == ("ignored in the image folders: 1 files that are no images",)
 
 
+def test_open_dataset_takes_a_single_class_for_an_autoencoder(tmp_path: Path) -> None:
+    dataset = _open(write_folders(tmp_path, classes=("normal",)), target="input")
+    x, y = dataset.train.arrays(np.arange(2))
+    assert x.dtype == np.uint8
+    assert np.array_equal(x, y)
+
+
 def test_open_dataset_raises_data_error_when_there_is_a_single_class(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match="a single class, 'cat'; a classifier needs at least two classes"
@@ -138,6 +155,12 @@ def test_open_dataset_raises_data_error_when_a_part_lacks_a_class(
     write_folders(tmp_path / full)
     write_folders(tmp_path / lacking, classes=("cat",))
     with pytest.raises(DataError, match=f"the class 'dog' of {lacking} has no images"):
+        _open(tmp_path)
+
+
+def test_open_dataset_raises_data_error_when_a_class_is_empty(tmp_path: Path) -> None:
+    (write_folders(tmp_path) / "emu").mkdir()
+    with pytest.raises(DataError, match="the class 'emu' has no images"):
         _open(tmp_path)
 
 

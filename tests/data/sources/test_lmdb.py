@@ -12,6 +12,7 @@ import tensorflow as tf
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.fingerprint import fingerprint
 from shrink.data.opening import open_dataset
 
 X = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
@@ -69,6 +70,17 @@ def test_open_dataset_takes_parts_from_keys(tmp_path: Path) -> None:
     x, y = test.arrays(np.arange(10))
     np.testing.assert_array_equal(x, X[20:])
     np.testing.assert_array_equal(y, Y[20:])
+
+
+def test_fingerprint_depends_on_the_content(tmp_path: Path) -> None:
+    one = fingerprint(_config(_write(tmp_path / "a.lmdb", "{:05d}".format)))
+    assert one != fingerprint(_config(_write(tmp_path / "b.lmdb", "{:04d}".format)))
+
+
+def test_open_dataset_raises_data_error_when_keys_tell_no_part(tmp_path: Path) -> None:
+    path = _write(tmp_path / "data.lmdb", lambda i: f"{'test/' if i >= 20 else ''}{i:03d}")
+    with pytest.raises(DataError, match="its keys are of the splits all, test"):
+        _open(path)
 
 
 def test_open_dataset_raises_data_error_when_it_is_no_lmdb(tmp_path: Path) -> None:

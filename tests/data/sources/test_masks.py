@@ -18,6 +18,7 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.masks import read_mask
 from shrink.data.opening import open_dataset
+from shrink.data.slices import slicings_of
 from shrink.recipe.data_reference import parse_data_reference
 from shrink.task.config import TaskConfig
 from shrink.task.interface import keras_interface
@@ -69,6 +70,17 @@ def test_open_dataset_pairs_images_with_palette_and_index_masks(tmp_path: Path) 
     assert total == COUNT
     assert (dataset.class_names, dataset.num_classes) == (("0", "1", "2", "3"), None)
     assert parse_data_reference(str(tmp_path), tmp_path)["source"] == "masks"
+
+
+def test_slices_by_path_stay_with_their_images(tmp_path: Path) -> None:
+    section = {"source": "masks", "path": str(write(tmp_path)), "slices": [{"pattern": r"\d+"}]}
+    config = DataConfig.model_validate(section)
+    dataset = open_dataset(config, seed=0)
+    for split in ("train", "validation", "test"):
+        (slicing,) = slicings_of(dataset, split, config)
+        _, y = getattr(dataset, split).arrays(np.arange(len(slicing.index)))
+        for name, mask in zip(slicing.labels, y, strict=True):
+            np.testing.assert_array_equal(mask, numbers(int(name)))
 
 
 def test_open_dataset_keeps_the_splits_of_folders_and_names_classes(tmp_path: Path) -> None:

@@ -54,6 +54,24 @@ def test_open_dataset_reads_the_given_test_split(tmp_path: Path, compressed: boo
     assert dataset.train.target_spec == Spec((), np.dtype(np.int64))
 
 
+@pytest.mark.parametrize("name", ["validation", "val", "valid"])
+def test_open_dataset_keeps_a_given_validation_split(tmp_path: Path, name: str) -> None:
+    arrays = _given()
+    own = {f"x_{name}": arrays["x_test"], f"y_{name}": arrays["y_test"]}
+    path = _save(tmp_path, **own, **arrays)
+    dataset = _open(path)
+    assert [len(p) for p in (dataset.train, dataset.validation, dataset.test)] == [20, 8, 8]
+
+
+def test_open_dataset_splits_x_and_y_by_fractions(tmp_path: Path) -> None:
+    x = np.arange(100, dtype=np.int16)[:, None]
+    dataset = _open(_save(tmp_path, x=x, y=np.arange(100) % 2))
+    parts = (dataset.train, dataset.validation, dataset.test)
+    assert [len(part) for part in parts] == [70, 10, 20]
+    seen = np.concatenate([part.arrays(np.arange(len(part)))[0] for part in parts])
+    assert np.array_equal(np.sort(seen[:, 0]), x[:, 0])
+
+
 def test_read_arrays_maps_what_is_stored_uncompressed(tmp_path: Path) -> None:
     arrays = _given()
     read = npz_members.read_arrays(_save(tmp_path, **arrays), arrays)
@@ -69,6 +87,12 @@ def test_read_arrays_maps_fortran_order_and_foreign_byte_order(tmp_path: Path) -
     assert np.array_equal(fed, x)
 
 
+def test_open_dataset_feeds_labels_of_shape_n_1_as_n(tmp_path: Path) -> None:
+    arrays = _given()
+    path = _save(tmp_path, **_given(y_train=arrays["y_train"][:, None]))
+    assert _open(path).train.target_spec.shape == ()
+
+
 def test_open_dataset_keeps_one_hot_labels_as_real_targets(tmp_path: Path) -> None:
     x, one_hot = np.zeros((20, 2), np.uint8), np.eye(4, dtype=np.uint8)[np.arange(20) % 4]
     dataset = _open(_save(tmp_path, x=x, y=one_hot))
@@ -82,6 +106,22 @@ def test_open_dataset_feeds_real_targets_as_one_output(tmp_path: Path) -> None:
     dataset = _open(_save(tmp_path, x=np.ones((20, 2)), y=np.linspace(0, 1, 20)))
     assert dataset.train.target_spec == Spec((1,), np.dtype(np.float32))
     assert dataset.notes == ()
+
+
+def test_open_dataset_notes_labels_stored_as_floats(tmp_path: Path) -> None:
+    dataset = _open(_save(tmp_path, x=np.ones((20, 2)), y=np.arange(20.0) % 3))
+    assert dataset.notes == (
+        "y holds whole numbers stored as float64: real targets, or labels where the loss is one of "
+        "labels",
+    )
+
+
+def test_open_dataset_needs_no_targets_for_an_autoencoder(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).normal(size=(30, 5))
+    dataset = _open(_save(tmp_path, x=x), target="input")
+    fed, target = dataset.train.arrays(np.arange(3))
+    assert np.array_equal(fed, target)
+    assert fed.dtype == np.float32
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,11 @@ def test_open_dataset_takes_anything_that_can_be_iterated(tmp_path: Path, body: 
     assert x.dtype == np.float32
 
 
+def test_open_dataset_takes_parts(tmp_path: Path) -> None:
+    dataset = _open(tmp_path, f"return {{'train': {_NUMBERS}, 'test': list({_NUMBERS})[:8]}}")
+    assert [len(p) for p in (dataset.train, dataset.validation, dataset.test)] == [36, 4, 8]
+
+
 def test_open_dataset_takes_named_inputs_and_targets_in_the_recipes_order(tmp_path: Path) -> None:
     body = (
         "return (({'a': np.zeros(2), 'b': np.ones(3)}, {'even': i % 2, 'size': np.float32(i)})"

@@ -59,6 +59,13 @@ def test_row_numbers_of_pandas_are_no_input(tmp_path: Path, index: str) -> None:
     assert opened(path, inputs=[index]).train.arrays(np.arange(2))[0].shape == (2, 1)
 
 
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_semicolons_and_tabs_separate_values(tmp_path: Path, separator: str) -> None:
+    path = table(tmp_path, separator.join("ab") + separator + "y", lambda i: f"{i}.5,{i},{i % 2}")
+    path.write_text(path.read_text().replace(",", separator))
+    assert opened(path).train.arrays(np.arange(3))[0].shape == (3, 2)
+
+
 def test_open_dataset_reads_real_targets_and_chosen_columns(tmp_path: Path) -> None:
     path = table(tmp_path, "a,b,c,d", lambda i: f"{i},{2 * i},{i / 2},{i / 8}")
     dataset = opened(path, targets=["c", "d"], inputs=["b"])

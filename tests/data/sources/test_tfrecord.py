@@ -78,6 +78,17 @@ def test_open_dataset_reads_every_shard(tmp_path: Path) -> None:
     _check_same(_all(_open(tmp_path / "data" / "part-*.tfrecord")))
 
 
+def test_open_dataset_takes_parts_from_names(tmp_path: Path) -> None:
+    _write(tmp_path / "data" / "train-0.tfrecord", range(20))
+    _write(tmp_path / "data" / "test-0.tfrecord", range(20, 30))
+    test = _open(tmp_path / "data").test
+    x, y = test.arrays(np.arange(10))
+    np.testing.assert_array_equal(x, X[20:])
+    np.testing.assert_array_equal(y, Y[20:])
+    (fed,) = evaluation_batches(test, 20).as_numpy_iterator()
+    np.testing.assert_array_equal(fed[0], x)
+
+
 @pytest.mark.parametrize(
     ("names", "pattern"),
     [
@@ -97,6 +108,13 @@ def test_names_decide_splits_in_folders_and_patterns(
     _write(tmp_path / "data" / names[1], range(20, 30))
     test = _open(tmp_path / "data" / pattern if by_pattern else tmp_path / "data").test
     np.testing.assert_array_equal(test.arrays(np.arange(len(test)))[0], X[20:])
+
+
+def test_a_pattern_of_one_split_is_divided(tmp_path: Path) -> None:
+    _write(tmp_path / "data" / "train-0.tfrec", range(20))
+    _write(tmp_path / "data" / "test-0.tfrec", range(20, 30))
+    found = _all(_open(tmp_path / "data" / "train-*"))[0]
+    assert {x.tobytes() for x in found} == {x.tobytes() for x in X[:20]}
 
 
 @pytest.mark.parametrize("name", ["", "*.tfrec"])

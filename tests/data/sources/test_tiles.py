@@ -89,3 +89,23 @@ def test_open_dataset_raises_data_error_when_a_file_is_no_tiff(tmp_path: Path) -
     value = {"source": "tiles", "path": str(tmp_path / "tiles.csv"), "image_size": [8, 8]}
     with pytest.raises(DataError, match=r"a\.tif: not a TIFF file"):
         open_dataset(DataConfig.model_validate(value), seed=0)
+
+
+def test_open_dataset_leaves_out_windows_that_an_earlier_run_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+    first = _open(tmp_path / "a", {"tile": (48, 32)})
+    assert first.membership is not None
+    (tmp_path / "a.bin").write_bytes(first.membership().content())
+    _open(tmp_path / "b", {"tile": (48, 32)}, rows=CORNERS[::-1])
+    config = DataConfig(source="tiles", path=str(tmp_path / "b/tiles.csv"), image_size=(32, 30))
+    second = open_dataset(config, seed=3, earlier=[tmp_path / "a.bin"])
+    trained, tested = (
+        {row.tobytes() for row in part.arrays(np.arange(len(part)))[0]}
+        for part in (first.train, second.test)
+    )
+    assert tested
+    assert not trained & tested

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.base.errors import StageError
+from shrink.base.errors import RecipeError, StageError
 from shrink.contract.report import Skipped
 from shrink.pruning.masks import prunable_kernels
 from shrink.stages.cluster.config import ClusterConfig
@@ -87,3 +87,8 @@ def test_run_refuses_to_change_nothing(tmp_path: Path) -> None:
     with pytest.raises(StageError, match="no more than 100 values already") as caught:
         run(ClusterConfig(clusters=100, epochs=0, exclude=("head",)), opened)
     assert caught.value.exit_code == 4
+
+
+def test_run_refuses_to_exclude_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"cluster\.exclude: 'haed' fits no layer"):
+        run(ClusterConfig(clusters=4, epochs=0, exclude=("haed",)), context(tmp_path))

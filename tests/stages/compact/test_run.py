@@ -64,6 +64,11 @@ def test_run_makes_borders_int8_and_says_their_scale(tmp_path: Path) -> None:
     assert "input t0 is int8 in place of float32: scale 0.370000005, zero point -5" in result.notes
 
 
+def test_an_arena_and_a_share_of_work_are_not_both_given() -> None:
+    with pytest.raises(ValidationError, match="give one of the two"):
+        CompactConfig(arena_bytes=1000, max_extra_macs=0.1)
+
+
 def test_run_places_a_file_in_a_delegate_and_counts_what_stays(tmp_path: Path) -> None:
     net = Net((1, 8, 8, 4))
     content = net.file(net.pool(net.conv(net.input, 4), 2, 2, True, 1))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from shrink.distillation.losses import softened_kl
+from shrink.distillation.losses import SOFT_LOSSES, softened_kl
 from shrink.engine.objective import SupervisedObjective
-from shrink.stages.distill.config import DistillConfig, Ramp
+from shrink.stages.distill.config import LOSSES, DistillConfig, Ramp
 from shrink.stages.distill.objective import (
     DistillationLoss,
     DistillationObjective,
@@ -22,6 +22,17 @@ RANDOM = np.random.default_rng(0)
 STUDENT, TEACHER = (tf.constant(x, tf.float32) for x in RANDOM.normal(size=(2, 6, 4)))
 LABELS = tf.constant(RANDOM.integers(0, 4, 6))
 HARD = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
+
+
+def test_losses_are_those_that_a_recipe_can_name() -> None:
+    assert {*SOFT_LOSSES, "auto"} - {"bernoulli_kl"} == set(LOSSES)
+
+
+def test_loss_weighs_labels_and_teacher() -> None:
+    objective = DistillationObjective(None, HARD, DistillationLoss(temperature=3.0, alpha=0.25))
+    hard, soft = HARD.loss(LABELS, STUDENT, None), softened_kl(STUDENT, TEACHER, 3.0)
+    loss = objective.loss(LABELS, STUDENT, TeacherOutputs((TEACHER,)))
+    np.testing.assert_allclose(loss, 0.25 * hard + 0.75 * soft, rtol=1e-6)
 
 
 def test_loss_is_the_same_when_the_teacher_was_asked_before() -> None:
@@ -135,3 +146,7 @@ def test_loss_is_one_number_per_example_when_there_are_positions() -> None:
 def test_value_at_goes_from_start_to_end(shape: str, progress: float, expected: float) -> None:
     ramp = Ramp.model_validate({"start": 8, "end": 2, "shape": shape, "until": 0.5})
     assert float(value_at(ramp, tf.constant(progress))) == pytest.approx(expected, rel=1e-6)
+
+
+def test_value_at_is_the_number_itself_when_it_is_constant() -> None:
+    assert value_at(4.0, tf.constant(0.5)) == 4.0

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base import files
 from shrink.base.errors import ResourceError
 from shrink.base.types import Spec
 from shrink.data.arrays import ArrayExamples
@@ -22,6 +23,7 @@ from shrink.stages.distill.teacher_cache import (
     cache_key,
     model_digest,
     open_cache,
+    shapes_of,
     write_cache,
 )
 from shrink.stages.distill.teaching import DistillationExamples
@@ -118,6 +120,13 @@ def test_model_digest_changes_with_a_single_weight() -> None:
     assert cache_key({"a": 1, "b": [before]}) == cache_key({"b": [before], "a": 1})
 
 
+def test_appending_cuts_what_is_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abcdef")
+    with files.appending(tmp_path / "f", 2) as stream:
+        stream.write(b"xy")
+    assert (tmp_path / "f").read_bytes() == b"abxy"
+
+
 RANDOM = np.random.default_rng(0)
 
 
@@ -140,3 +149,9 @@ def test_encode_halves_the_bytes_when_it_is_float16() -> None:
     np.testing.assert_allclose(
         rows.decode(rows.encode(TeacherOutputs((logits,)))).outputs[0], logits, rtol=1e-3
     )
+
+
+def test_shapes_of_unknown_sides_make_no_rows() -> None:
+    sequence = keras.Input((None, 3))
+    assert not Rows(shapes_of([sequence])).is_known
+    assert Rows(shapes_of([keras.Input((4, 3))])).is_known

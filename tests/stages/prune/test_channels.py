@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.base.errors import StageError
+from shrink.base.errors import RecipeError, StageError
 from shrink.compact.compact import compact
 from shrink.graph.groups import find_groups
 from shrink.graph.rebuild import weights_of
@@ -226,6 +226,18 @@ def test_prune_says_how_few_macs_are_possible(tmp_path: Path) -> None:
 def test_prune_says_so_where_a_budget_is_met_already(model_path: Path, tmp_path: Path) -> None:
     with pytest.raises(StageError, match="there is nothing to prune"):
         prune(model_path, tmp_path, file_bytes=10**6)
+
+
+def test_prune_refuses_to_exclude_what_is_not_there(model_path: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="'stemm' fits no layer"):
+        prune(model_path, tmp_path, ratio=0.5, exclude=["stemm"])
+
+
+def test_prune_says_how_much_less_goes_for_multiples(model_path: Path, tmp_path: Path) -> None:
+    result = prune(model_path, tmp_path, ratio=0.5, round_to=8)
+    assert widths(result) == {"stem": 8, "inner": 8, "outer": 8}
+    text = " ".join(result.notes)
+    assert "27.3% of the channels are removed, less than requested: in stem, inner" in text
 
 
 def test_prune_in_rounds_fine_tunes_after_each(model_path: Path, tmp_path: Path) -> None:

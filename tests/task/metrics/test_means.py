@@ -27,6 +27,12 @@ def mean(key: str, outputs: Any, targets: Any, **settings: Any) -> float:
     return pool([sums(np.asarray(outputs), np.asarray(targets), key, **settings)]).value
 
 
+@pytest.mark.parametrize("k", [1, 2, 4])
+def test_top_k_equals_scikit_learn(k: int) -> None:
+    expected = sk.top_k_accuracy_score(LABELS, LOGITS, k=k)
+    assert mean(f"top_k_{k}", LOGITS, LABELS, from_logits=True) == pytest.approx(expected, abs=1e-9)
+
+
 def test_log_loss_equals_scikit_learn() -> None:
     expected = sk.log_loss(LABELS, PROBABILITIES)
     assert mean("log_loss", PROBABILITIES, LABELS) == pytest.approx(expected, abs=1e-9)
@@ -53,6 +59,13 @@ def test_errors_of_real_targets_equal_scikit_learn() -> None:
     for share in (0.1, 0.5, 0.9):
         expected = sk.mean_pinball_loss(REAL, FOUND, alpha=share)
         assert mean(f"quantile_loss_{share}", FOUND, REAL) == pytest.approx(expected, abs=1e-9)
+
+
+def test_pixel_accuracy_is_the_share_of_elements_that_are_right() -> None:
+    truth = RANDOM.integers(0, 3, (5, 4, 4))
+    scores = RANDOM.normal(size=(5, 4, 4, 3)) + np.eye(3)[truth]
+    expected = sk.accuracy_score(truth.ravel(), scores.argmax(-1).ravel())
+    assert mean("pixel_accuracy", scores, truth) == pytest.approx(expected, abs=1e-9)
 
 
 def test_sequence_accuracy_is_the_share_of_examples_that_are_right_throughout() -> None:

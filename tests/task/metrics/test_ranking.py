@@ -22,6 +22,16 @@ AREAS = {"roc_auc": sk.roc_auc_score, "average_precision": sk.average_precision_
 COARSE = np.round(SCORES * 2) / 2
 
 
+@pytest.mark.parametrize("scores", [SCORES, COARSE, np.zeros(400)])
+@pytest.mark.parametrize("name", AREAS)
+def test_one_output_equals_scikit_learn_with_and_without_ties(
+    name: str, scores: np.ndarray
+) -> None:
+    assert value(name, scores[:, None], BITS, from_logits=True) == pytest.approx(
+        AREAS[name](BITS, scores), abs=1e-9
+    )
+
+
 @pytest.mark.parametrize("name", AREAS)
 def test_nan_ranks_below_all_scores_and_equal_to_itself(name: str) -> None:
     # Sorted by class: the order of the examples would rank the positives first.
@@ -80,3 +90,23 @@ def test_joined_groups_of_scores_change_little(name: str, monkeypatch: pytest.Mo
     weights = np.ones((1, 6000))
     assert of.quick(weights)[0] == pytest.approx(AREAS[name](labels, scores), abs=2e-3)
     assert of.exact(weights)[0] == pytest.approx(AREAS[name](labels, scores), abs=1e-9)
+
+
+@pytest.mark.parametrize("scores", [SCORES, COARSE])
+@pytest.mark.parametrize("max_fpr", [0.05, 0.1, 0.5])
+def test_partial_roc_auc_equals_scikit_learn(scores: np.ndarray, max_fpr: float) -> None:
+    found = value(f"partial_roc_auc_{max_fpr}", scores[:, None], BITS, from_logits=True)
+    assert found == pytest.approx(sk.roc_auc_score(BITS, scores, max_fpr=max_fpr), abs=1e-9)
+
+
+@pytest.mark.parametrize("scores", [SCORES, COARSE])
+@pytest.mark.parametrize("miss_rate", [0.01, 0.05, 0.3])
+def test_false_accepts_per_hour_count_negatives_above_the_threshold(
+    scores: np.ndarray, miss_rate: float
+) -> None:
+    thresholds = [t for t in np.unique(scores) if np.mean(scores[BITS == 1] < t) <= miss_rate]
+    accepted = np.sum(scores[BITS == 0] >= max(thresholds))
+    hours = np.sum(BITS == 0) * 1.5 / 3600
+    key = f"false_accepts_per_hour_{miss_rate}_1.5"
+    found = value(key, scores[:, None], BITS, from_logits=True)
+    assert found == pytest.approx(accepted / hours, rel=1e-12)

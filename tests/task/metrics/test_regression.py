@@ -13,6 +13,13 @@ REAL = RANDOM.normal(size=(150, 3)) * [1, 5, 0.1] + [0, 100, 1e4]
 FOUND = REAL + RANDOM.normal(size=(150, 3)) * [0.5, 1, 0.05]
 
 
+def test_rmse_equals_scikit_learn_of_one_number_and_pools_several() -> None:
+    expected = sk.root_mean_squared_error(REAL[:, 0], FOUND[:, 0])
+    assert value("rmse", FOUND[:, 0], REAL[:, 0]) == pytest.approx(expected, abs=1e-9)
+    expected = np.sqrt(sk.mean_squared_error(REAL, FOUND))
+    assert value("rmse", FOUND, REAL) == pytest.approx(expected, abs=1e-9)
+
+
 def test_r2_equals_scikit_learn() -> None:
     expected = sk.r2_score(REAL, FOUND)
     assert value("r2", FOUND, REAL) == pytest.approx(expected, abs=1e-9)
