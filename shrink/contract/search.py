@@ -12,7 +12,7 @@ from shrink.contract.report import Figures
 
 SEARCH_NAME = "search.json"
 SCHEMA_VERSION = 1
-TrialStatus = Literal["done", "infeasible", "pruned", "failed", "stopped"]
+TrialStatus = Literal["done", "infeasible", "failed", "stopped"]
 
 
 @record
@@ -26,8 +26,7 @@ class Trial:
             not trained, the sizes that are known without training.
         feasible: whether it was trained and keeps every limit.
         status: `done` was trained and measured; `infeasible` was not trained, because its size
-            alone breaks a limit; `pruned` was not trained, because its file is no smaller than the
-            best trial's; `stopped` was interrupted, and a later trial has its settings.
+            alone breaks a limit; `stopped` was interrupted, and a later trial has its settings.
         broken: the limits and gates that it breaks.
         drop_bound: upper confidence bound of what the main metric lost, where a drop is limited.
         duration_s: of the trial.

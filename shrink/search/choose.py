@@ -349,28 +349,28 @@ def gains_of(
     """
     if not points or baseline.get(goal.metric) is None:
         return [0.0] * len(points)
-    before = cost_of(goal.metric, baseline[goal.metric])
+    baseline_cost = cost_of(goal.metric, baseline[goal.metric])
     # Costs beyond, as of a training that diverged, would hide all others.
-    worst = before + max(abs(before), 1e-12)
-    most = worst if goal.max_drop is None else before + goal.max_drop
-    able = list[tuple[Figures, float]]()
-    known, costs = [Point({}, baseline)], [before]
+    worst = baseline_cost + max(abs(baseline_cost), 1e-12)
+    most = worst if goal.max_drop is None else baseline_cost + goal.max_drop
+    feasible = list[tuple[Figures, float]]()
+    known, costs = [Point({}, baseline)], [baseline_cost]
     for trial in trials:
         cost = cost_of(goal.metric, trial.figures.get(goal.metric))
         if trial.status != "done" or not math.isfinite(cost):
             continue
         if goal.max_drop is not None and trial.drop_bound is not None:
-            cost = before + trial.drop_bound
+            cost = baseline_cost + trial.drop_bound
         known.append(Point(trial.settings, trial.figures))
         costs.append(min(cost, worst))
         if trial.feasible and goal.keeps(trial.drop_bound):
-            able.append((trial.figures, cost))
+            feasible.append((trial.figures, cost))
     if running:
         believed = [float(one) for one in predict(known, costs, running, goal.names)[0]]
         known, costs = [*known, *running], [*costs, *believed]
-        able += [(one.figures, cost) for one, cost in zip(running, believed, strict=True)]
+        feasible += [(one.figures, cost) for one, cost in zip(running, believed, strict=True)]
     sizes = [name for name in goal.optimised if name != goal.metric]
-    every = [*(figures for figures, _ in able), *(one.figures for one in points)]
+    every = [*(figures for figures, _ in feasible), *(one.figures for one in points)]
     # A little beyond a limit, which a size may equal, or be predicted above.
     ends = [
         (1 + TOLERANCE) * goal.limits[n]
@@ -384,7 +384,7 @@ def gains_of(
         return [cost_of(n, figures.get(n)) / (end or 1) for n, end in zip(sizes, ends, strict=True)]
 
     corner = [*[1.0] * len(sizes), min(worst, most) if is_judged else 1.0]
-    front = undominated([[*place(one), cost if is_judged else 0.0] for one, cost in able])
+    front = undominated([[*place(one), cost if is_judged else 0.0] for one, cost in feasible])
     gains = list[float]()
     for one, mean, deviation in zip(
         points, *predict(known, costs, points, goal.names), strict=True

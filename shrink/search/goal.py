@@ -135,22 +135,6 @@ class Goal:
         """Return the limits that sizes exceed before training."""
         return tuple(name for name, excess in self.known_excesses(outline).items() if excess > 0)
 
-    def cannot_win(self, outline: Outline, best: Trial) -> bool:
-        """Whether the sizes of a trial show before training that it is no better than the best."""
-        figures, tolerance = outline.figures, tolerance_of(outline)
-        first = self.ranking[0]
-        if self.traded or first not in UNTRAINED or not self.keeps(best.drop_bound):
-            return False
-        for name in self.ranking:
-            value, other = figures.get(name), best.figures.get(name)
-            if name == self.metric or (value is None and other is None):
-                continue
-            if value is None or other is None or value < other * (1 + tolerance):
-                return False
-            if value > other * (1 + tolerance):
-                return True
-        return True
-
     def key(self, figures: Figures) -> tuple[float, ...]:
         """Return what feasible trials are sorted by, the best first."""
         return tuple(cost_of(name, figures.get(name)) for name in self.ranking)
@@ -178,7 +162,7 @@ class Goal:
         return tuple(sorted((n for n in costs if costs[n] in front), key=lambda n: (size[n], n)))
 
     def in_words(self) -> str:
-        """Return the limits for people: `tflite_bytes <= 40.0 KB, accuracy drop <= 1 points`."""
+        """Return the limits as text: `tflite_bytes <= 40.0 KB, accuracy drop <= 1 points`."""
         words = [f"{n} <= {figure_of(n).text(limit)}" for n, limit in self.limits.items()]
         if self.max_drop is not None:
             unit = figure_of(self.metric).unit
@@ -203,8 +187,8 @@ def goal_of(
         baseline: figures on the validation split.
     """
     limits: dict[str, float] = config.constraints.model_dump(exclude_none=True)
-    asked = limits.pop(MAX_DROP, None)
-    drops = [] if asked is None else [asked]
+    max_drop = limits.pop(MAX_DROP, None)
+    drops = [] if max_drop is None else [max_drop]
     before = baseline.get(metric)
     for name, gate in gates.items():
         target = target_of(name)
@@ -224,7 +208,7 @@ def goal_of(
             drops.append(cost_of(metric, limit) - cost_of(metric, before))
         elif target.kind == "figure" and figure in (*UNTRAINED, *_measured_latencies(config)):
             limits[figure] = min(limit, limits.get(figure, math.inf))
-    return Goal(metric, limits, min(drops, default=None), config.objectives, asked is not None)
+    return Goal(metric, limits, min(drops, default=None), config.objectives, max_drop is not None)
 
 
 def is_timed(config: SearchConfig, gates: Mapping[str, Gate]) -> bool:

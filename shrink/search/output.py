@@ -26,13 +26,13 @@ _SHOWN = 12
 
 
 def _listed(figures: Figures, names: Iterable[str]) -> str:
-    """Return figures for people: `accuracy 98.9 %, tflite_bytes 12.7 KB`."""
+    """Return figures as text: `accuracy 98.9 %, tflite_bytes 12.7 KB`."""
     known = [name for name in dict.fromkeys(names) if figures.get(name) is not None]
     return ", ".join(f"{name} {figure_of(name).text(figures[name])}" for name in known)
 
 
 class Progress:
-    """Says how far a search has come.
+    """Reports the progress of a search.
 
     Args:
         goal: what is optimised.
@@ -52,7 +52,7 @@ class Progress:
         return f"search{left}: {self._best}"
 
     def line(self, trial: Trial, known: Sequence[Trial]) -> str:
-        """Return what became of a trial that was trained, among all that are known."""
+        """Return the line of a trained trial, compared with all known trials."""
         best = self._goal.best(known)
         if best is not None:
             front = len(self._goal.front(known))
@@ -140,7 +140,7 @@ def headline_of(searched: Searched) -> list[str]:
 
 
 def warnings_of(searched: Searched) -> list[str]:
-    """Return what is doubtful of the result."""
+    """Return the warnings about the result."""
     found, best = list(searched.warnings), searched.best
     if best is None:
         return found
@@ -172,7 +172,7 @@ def _names(searched: Searched) -> list[str]:
 
 
 def impossible(trials: Sequence[Trial], goal: Goal) -> str:
-    """Return what came nearest, where no trial keeps the limits."""
+    """Return the nearest trials, where none keeps the limits."""
     done = [one for one in trials if one.status == "done"]
     parts = []
     metric = figure_of(goal.metric)
@@ -185,10 +185,10 @@ def impossible(trials: Sequence[Trial], goal: Goal) -> str:
     if accurate and goal.limits:
         least = min(accurate, key=lambda one: one.figures.get(SIZE) or 0.0)
         parts.append(f"with that accuracy, trial {least.number} is smallest: {_sizes(least, goal)}")
-    looked = [one for one in trials if one.status == "infeasible" and one.figures.get(SIZE)]
-    if not parts and looked:
-        least = min(looked, key=lambda one: one.figures.get(SIZE) or 0)
-        parts.append(f"the smallest of {len(looked)} untrained ones has {_sizes(least, goal)}")
+    untrained = [one for one in trials if one.status == "infeasible" and one.figures.get(SIZE)]
+    if not parts and untrained:
+        least = min(untrained, key=lambda one: one.figures.get(SIZE) or 0)
+        parts.append(f"the smallest of {len(untrained)} untrained ones has {_sizes(least, goal)}")
     return "; ".join(parts) or "no trial could be measured"
 
 
@@ -219,7 +219,7 @@ def show(searched: Searched, folder: Path, console: Console, artifact: Path | No
 
 
 def lines_of(searched: Searched, folder: Path, artifact: Path | None = None) -> list[str]:
-    """Return the front and the best trial, for people."""
+    """Return the front and the best trial as lines of text."""
     by_number = {one.number: one for one in searched.trials}
     names = _names(searched)
     rows = [[" ", "trial", *names, "settings"]]

@@ -119,7 +119,7 @@ def until(deadline: float) -> Iterator[None]:
 
 
 class Runs:
-    """Runs the plans of trials, and measures what they are chosen by.
+    """Runs the plans of trials, and returns their figures.
 
     Args:
         options: of every run; `output` is the folder of the search.
@@ -151,8 +151,8 @@ class Runs:
             timed=self._timed,
         )
         runner = self._runner(plan, options)
-        told = "metrics are of validation examples: this run is a trial of a search"
-        runner.warnings.append(ReportWarning(VALIDATION_FIGURES, told))
+        message = "metrics are of validation examples: this run is a trial of a search"
+        runner.warnings.append(ReportWarning(VALIDATION_FIGURES, message))
         return runner.run()
 
     def show(self, plan: Plan, folder: Path) -> RunResult:
@@ -220,7 +220,7 @@ def figures_of(stage: Stage) -> dict[str, float]:
 
 
 def scores_in(folder: Path) -> dict[str, Evidence]:
-    """Return what the metrics of a run were computed from, by example; nothing where unknown."""
+    """Return the scores of examples that the metrics of a run were computed from, if known."""
     return scores_from_plain(files.read_mapping(folder / SCORES))
 
 
@@ -235,7 +235,7 @@ class Search:
     Attributes:
         runs: what runs a trial.
         make_sizes: returns what finds exact sizes.
-        sampler: of Optuna's, that chooses the trials; None for the one that the recipe names.
+        sampler: an Optuna sampler, in benchmarks; None for the one that the recipe names.
         jobs: workers at a time, each in a process of its own.
         stop: what ended the search before its time, once it has.
         exit_code: of the best trial's run.
@@ -325,7 +325,7 @@ class Search:
         self.console.say(f"another search is writing to {self.folder}; waiting for it")
 
     def _check(self) -> None:
-        """Refuse what cannot end well, before anything is written.
+        """Check folder, flags, gates and models before anything is written.
 
         Raises:
             RecipeError: the folder holds other files, or the recipe or a flag is wrong.
@@ -626,7 +626,7 @@ class Worker:
         return None
 
     def _try(self, asked: Asked, plan: Plan) -> None:
-        """Train a trial, unless its sizes show that it cannot be the best."""
+        """Train a trial, unless its sizes break a limit."""
         started = time.monotonic()
         outline = Outline(figures={})
         if any(name in UNTRAINED for name in self.goal.names):
@@ -634,10 +634,6 @@ class Worker:
                 outline = self._sizes.of(plan)
         self._untrained += 1
         if self._end_untrained(asked, outline, started):
-            return
-        best = self.goal.best(self.trials.trials())
-        if best is not None and outline.figures and self.goal.cannot_win(outline, best):
-            self._end(asked, "pruned", outline.figures, started)
             return
         if outline.error and outline.error not in self._warned:
             self._warned.add(outline.error)

@@ -180,13 +180,13 @@ class Trials:
         longest = max((one.duration_s or 0.0 for one in self.trials()), default=0.0)
         limit = max(_DEAD_AFTER_S, _DEAD_AFTER * longest)
         for one in self._frozen():
-            said = one.user_attrs
+            attributes = one.user_attrs
             if one.state != TrialState.RUNNING:
                 continue
-            age = time.time() - float(said.get(_STARTED, 0.0 if mine else time.time()))
-            if age > limit or (mine and said.get(_OWNER) in (None, self._owner)):
-                waits = _SETTINGS in said and _TRIAL not in said  # else it had ended
-                self._stop(one.number, json.loads(said[_SETTINGS]) if waits else None)
+            age = time.time() - float(attributes.get(_STARTED, 0.0 if mine else time.time()))
+            if age > limit or (mine and attributes.get(_OWNER) in (None, self._owner)):
+                waits = _SETTINGS in attributes and _TRIAL not in attributes  # else it had ended
+                self._stop(one.number, json.loads(attributes[_SETTINGS]) if waits else None)
 
     def _stop(self, number: int, settings: Settings | None) -> None:
         """Mark a trial as stopped, once its settings wait: a kill between loses neither."""
@@ -207,11 +207,11 @@ class Trials:
         """Return the trials of all workers that have ended, by their numbers."""
         found = []
         for one in self._frozen():
-            said = one.user_attrs
-            if _TRIAL in said:
-                found.append(from_plain(Trial, json.loads(said[_TRIAL])))
-            elif one.state.is_finished() and _RECIPE in said:
-                settings = json.loads(said[_SETTINGS])
+            attributes = one.user_attrs
+            if _TRIAL in attributes:
+                found.append(from_plain(Trial, json.loads(attributes[_TRIAL])))
+            elif one.state.is_finished() and _RECIPE in attributes:
+                settings = json.loads(attributes[_SETTINGS])
                 stopped = Trial(
                     number=one.number,
                     settings=settings,
@@ -277,7 +277,7 @@ def open_journal(place: Path) -> optuna.storages.BaseStorage:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out Optuna's warnings of what is experimental."""
+    """Suppress Optuna's warnings about experimental features."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -285,7 +285,7 @@ def _quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unless_ended() -> Iterator[None]:
-    """Leave out what is said of a trial that another worker has given up."""
+    """Ignore Optuna's errors about a trial that another worker has given up."""
     from optuna.exceptions import UpdateFinishedTrialError
 
     try:

@@ -90,42 +90,6 @@ def best_of(figures: Figures, **more: Any) -> Trial:
     return Trial(**{**given, **more})
 
 
-BEST = best_of({"tflite_bytes": 1000, "arena_bytes": 400, "accuracy": 0.9})
-
-
-@pytest.mark.parametrize(
-    ("known", "exact", "expected"),
-    [
-        ({"tflite_bytes": 1001, "arena_bytes": 100}, True, True),
-        ({"tflite_bytes": 999, "arena_bytes": 900}, True, False),
-        ({"tflite_bytes": 1000, "arena_bytes": 399}, True, False),
-        ({"tflite_bytes": 1000, "arena_bytes": 400}, True, True),
-        ({"tflite_bytes": 1000}, True, False),
-        ({}, True, False),
-        # Training may still make it a tenth smaller, by compaction or pruned weights.
-        ({"tflite_bytes": 1099, "arena_bytes": 400}, False, False),
-        ({"tflite_bytes": 1101, "arena_bytes": 400}, False, True),
-    ],
-)
-def test_a_trial_that_is_no_smaller_than_the_best_is_known_before_it_is_trained(
-    known: Figures, exact: bool, expected: bool
-) -> None:
-    assert SMALLEST.cannot_win(Outline(figures=known, exact=exact), BEST) == expected
-
-
-def test_what_only_training_tells_rules_out_nothing() -> None:
-    larger = Outline(figures={"tflite_bytes": 5000, "arena_bytes": 5000})
-    assert not Goal("accuracy").cannot_win(larger, BEST)
-    both = Goal("accuracy", objectives=("tflite_bytes", "accuracy"))
-    assert not both.cannot_win(larger, BEST)
-    timed = best_of({**BEST.figures, "p50_ms": 2.0})
-    assert not SMALLEST.cannot_win(
-        Outline(figures={"tflite_bytes": 1000, "arena_bytes": 400}), timed
-    )
-    unsure = best_of(BEST.figures, drop_bound=0.02)
-    assert not SMALLEST.cannot_win(larger, unsure)
-
-
 def test_the_best_keeps_the_drop_with_confidence_where_any_trial_does() -> None:
     small = best_of({"tflite_bytes": 500}, number=1, drop_bound=0.011)
     sure = best_of({"tflite_bytes": 900}, number=2, drop_bound=0.01)
