@@ -1,7 +1,7 @@
 """Places in the arena: a plan that no operator's reads and writes contradict.
 
-Blocks are placed one after the other, each as low or as high as it can lie below a height; what
-finds no place is placed earlier the next time (a search over orders, as of Pisarchyk and Lee,
+Blocks are placed one after the other, each as low as it can lie; what finds no place below a height
+is placed earlier the next time (a search over orders, as of Pisarchyk and Lee,
 "Efficient Memory Management for Deep Neural Net Inference", 2020, with restarts). The peak of live
 bytes bounds every plan from below, so a plan of that height is the best there is.
 """
@@ -26,14 +26,11 @@ _ATTEMPTS_AN_ORDER = 60
 """An order in which blocks still find no place after so many is given up."""
 _AIMS = (0.0, 0.0, 0.25, 0.5, 0.75)
 """Parts of the way from the bound to the best height so far, below which blocks are placed next."""
-_HIGH_SHARES = (0.0, 0.2, 0.5)
-"""Shares of the blocks that are placed as high as they can lie."""
-_NEAR_FRONT, _TURNED = 4, 0.3
-"""A block without a place comes first, or among the first fourth, and may change its end."""
+_NEAR_FRONT = 4
+"""A block without a place comes first, or among the first fourth."""
 _SEED = 0
 _UNLIMITED = 1 << 62
 _NOWHERE = -1
-_END = operator.itemgetter(1)
 
 
 class Plan(NamedTuple):
@@ -108,14 +105,12 @@ class _Placement:
         """
         orders = self._orders()
         for order in orders:
-            self._attempt(self._height - ALIGNMENT_BYTES, order, [False] * len(order))
+            self._attempt(self._height - ALIGNMENT_BYTES, order)
         while self._height > self._bound and self._attempts < attempts:
             share = self._random.choice(_AIMS)
             gap = int((self._height - self._bound) * share)
             limit = min(aligned(self._bound + gap), self._height - ALIGNMENT_BYTES)
-            high_share = self._random.choice(_HIGH_SHARES)
-            high = [self._random.random() < high_share for _ in self._sizes]
-            self._repair(limit, list(self._random.choice(orders)), high)
+            self._repair(limit, list(self._random.choice(orders)))
         return self._height, self._best
 
     def _orders(self) -> list[list[int]]:
@@ -134,19 +129,17 @@ class _Placement:
         )
         return [sorted(range(len(sizes)), key=key.__getitem__) for key in keys]
 
-    def _repair(self, limit: int, order: list[int], high: list[bool]) -> None:
+    def _repair(self, limit: int, order: list[int]) -> None:
         """Try an order below a height; move what finds no place to its front, and try again."""
         for _ in range(_ATTEMPTS_AN_ORDER):
-            failed = self._attempt(limit, order, high)
+            failed = self._attempt(limit, order)
             if failed is None:
                 return
             order.remove(failed)
             front = self._random.choice((1, max(1, len(order) // _NEAR_FRONT)))
             order.insert(self._random.randrange(front), failed)
-            if self._random.random() < _TURNED:
-                high[failed] = not high[failed]
 
-    def _attempt(self, limit: int, order: Sequence[int], high: Sequence[bool]) -> int | None:
+    def _attempt(self, limit: int, order: Sequence[int]) -> int | None:
         """Place blocks in this order; keep a better plan.
 
         Returns:
@@ -162,11 +155,9 @@ class _Placement:
                 for other, low, high in self._near[number]
                 if (place := places[other]) >= 0
             ]
-            most = limit - sizes[number]
-            place = _highest(forbidden, most) if high[number] else _lowest(forbidden)
-            if place < 0 or place > most:
+            places[number] = _lowest(forbidden)
+            if places[number] + sizes[number] > limit:
                 return number
-            places[number] = place
         height = aligned(max(map(operator.add, places, sizes)))
         if height < self._height:
             self._height, self._best = height, places
@@ -181,17 +172,6 @@ def _lowest(forbidden: list[tuple[int, int]]) -> int:
             break
         if high > place:
             place = aligned(high)
-    return place
-
-
-def _highest(forbidden: list[tuple[int, int]], limit: int) -> int:
-    place = limit // ALIGNMENT_BYTES * ALIGNMENT_BYTES
-    forbidden.sort(key=_END, reverse=True)
-    for low, high in forbidden:
-        if high <= place:
-            break
-        if low < place:
-            place = low // ALIGNMENT_BYTES * ALIGNMENT_BYTES
     return place
 
 
