@@ -84,9 +84,9 @@ class _Writer:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._kept = graph.used()
-        self._place = {index: place for place, index in enumerate(self._kept)} | {-1: -1}
+        self._number = {index: number for number, index in enumerate(self._kept)} | {-1: -1}
         self._buffers: list[schema.BufferT] = []
-        self._buffer_place: dict[int | bytes, int] = {}
+        self._buffer_number: dict[int | bytes, int] = {}
         self._buffer(0, graph.model.buffers[0])
         self._codes: dict[tuple[str, int, bool], int] = {}
 
@@ -117,7 +117,7 @@ class _Writer:
         return model
 
     def _places(self, indices: Sequence[int]) -> Array:
-        return np.array([self._place[index] for index in indices], np.int32)
+        return np.array([self._number[index] for index in indices], np.int32)
 
     def _tensor(self, tensor: Tensor) -> schema.TensorT:
         stored = schema.TensorT() if tensor.stored is None else copy.copy(tensor.stored)
@@ -138,11 +138,11 @@ class _Writer:
         return stored
 
     def _buffer(self, key: int | bytes, buffer: schema.BufferT) -> int:
-        """Return the new place of a buffer, by its place in the file or by its content."""
-        if key not in self._buffer_place:
-            self._buffer_place[key] = len(self._buffers)
+        """Return the new number of a buffer, by its number in the file or by its content."""
+        if key not in self._buffer_number:
+            self._buffer_number[key] = len(self._buffers)
             self._buffers.append(buffer)
-        return self._buffer_place[key]
+        return self._buffer_number[key]
 
     def _operator(self, operator: Operator) -> schema.OperatorT:
         stored = schema.OperatorT() if operator.stored is None else copy.copy(operator.stored)
@@ -165,8 +165,8 @@ class _Writer:
         for field in ("inputs", "outputs"):
             maps = [copy.copy(one) for one in getattr(moved, field) or []]
             for one in maps:
-                if one.tensorIndex not in self._place:
+                if one.tensorIndex not in self._number:
                     return None
-                one.tensorIndex = self._place[one.tensorIndex]
+                one.tensorIndex = self._number[one.tensorIndex]
             setattr(moved, field, maps)
         return moved

@@ -45,7 +45,7 @@ class _Form(NamedTuple):
         options: the type of its options, where they are read.
         inputs: how many, at least.
         ranks: of the first of them; None where any will do.
-        numbers: the place of an input that holds sizes or positions; None where there is none.
+        numbers: which input holds sizes or positions; None for none.
     """
 
     options: type = object

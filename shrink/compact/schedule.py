@@ -179,10 +179,10 @@ class Schedule:
         self._done = self._nothing_done()
         later = _needed_later([needed for needed, _ in tiles])
         for (needed, made), again in zip(tiles, later, strict=True):
-            for place, output in enumerate(segment.outputs):
+            for number, output in enumerate(segment.outputs):
                 if output in made:
-                    self._run(place, made[output], needed[output])
-                for tensor in segment.last_read[place]:
+                    self._run(number, made[output], needed[output])
+                for tensor in segment.last_read[number]:
                     if tensor in tiling.kept and tensor in again:
                         self._keep(tensor, again[tensor])
         for tensor in segment.exits:
@@ -207,8 +207,8 @@ class Schedule:
             low, high = -(-first * rows // height), -(-last * rows // height)
             if high > low:
                 needed[tensor] = (low, high)
-        for place in reversed(range(len(segment.outputs))):
-            output = segment.outputs[place]
+        for number in reversed(range(len(segment.outputs))):
+            output = segment.outputs[number]
             if output not in needed:
                 continue
             low, high = needed[output]
@@ -218,8 +218,8 @@ class Schedule:
                     continue
                 self._done[output] = low if self._tiling.upward else high
             made[output] = (low, high)
-            start, end, _, _ = segment.rules[place].window(low, high)
-            for tensor in segment.by_rows[place]:
+            start, end, _, _ = segment.rules[number].window(low, high)
+            for tensor in segment.by_rows[number]:
                 if tensor in needed:
                     low, high = needed[tensor]
                     needed[tensor] = (min(low, start), max(high, end))
@@ -236,11 +236,11 @@ class Schedule:
             for tensor, (first, last) in made.items()
         )
 
-    def _run(self, place: int, made: Rows, needed: Rows) -> None:
+    def _run(self, number: int, made: Rows, needed: Rows) -> None:
         """Compute rows of an operator's output, and set the window that the tile's readers use."""
         segment, upward = self._segment, self._tiling.upward
-        output = segment.outputs[place]
-        inputs, first, last = self._inputs(place, made)
+        output = segment.outputs[number]
+        inputs, first, last = self._inputs(number, made)
         fresh = self._fresh(output, *made)
         in_exit = joins = False
         rest, whole = made, made
@@ -254,8 +254,8 @@ class Schedule:
             in_exit = (last == made[1]) if upward else (made[0] == first)
         new = self._tile(output, first, last, self._exit_memory[output] if in_exit else None)
         written = made if joins or in_exit else (first, last)
-        self._emit(segment.start + place, inputs, new, written)
-        self._macs += segment.row_macs[place] * (made[0] - first + last - made[1])
+        self._emit(segment.start + number, inputs, new, written)
+        self._macs += segment.row_macs[number] * (made[0] - first + last - made[1])
         window = new
         if joins:
             pair = (self._slice(self._window[output], *rest), self._slice(new, *made))
@@ -298,11 +298,11 @@ class Schedule:
         parts = self._parts[new.tensor]
         parts.insert(0 if self._tiling.upward else len(parts), part)
 
-    def _inputs(self, place: int, made: Rows) -> tuple[tuple[Tile, ...], int, int]:
+    def _inputs(self, number: int, made: Rows) -> tuple[tuple[Tile, ...], int, int]:
         """Return the tiles that an operator reads, and the rows that it computes from them."""
         segment = self._segment
-        window = segment.rules[place].window(*made)
-        tiles = [self.entries.get(t) or self._window[t] for t in segment.by_rows[place]]
+        window = segment.rules[number].window(*made)
+        tiles = [self.entries.get(t) or self._window[t] for t in segment.by_rows[number]]
         cut = tuple([self._slice(tile, window.start, window.end) for tile in tiles])
         return cut, window.first, window.last
 
@@ -367,10 +367,10 @@ class Schedule:
             for _, _, low, high, lies_in, _ in inputs:
                 memories[lies_in].read.append((low, high, now))
         if operator >= 0:
-            place = operator - self._segment.start
-            self._tail += self._segment.tails[place]
-            if self._segment.row_scratch[place]:
-                scratch = self._memory(output.tensor, row_bytes=self._segment.row_scratch[place])
+            number = operator - self._segment.start
+            self._tail += self._segment.tails[number]
+            if self._segment.row_scratch[number]:
+                scratch = self._memory(output.tensor, row_bytes=self._segment.row_scratch[number])
                 self._memories[scratch].written.append((start, end, now))
         else:
             self._tail += _ADDED_TAILS[operator]

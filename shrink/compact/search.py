@@ -1,11 +1,11 @@
 """Which segments of operators run in which row tiles.
 
-First, every segment between places where few tensors are alive is tried in some numbers of tiles;
-then paths from the first operator to the last one are found, over single operators and tiled
+First, every segment between operators where few tensors are alive is tried in some numbers of
+tiles; then paths from the first operator to the last one are found, over single operators and tiled
 segments, whose peaks of live bytes are lowest (a shortest-path search with several labels at each
-place). The best of these are changed in one thing at a time: first as long as the bound gets lower,
-then as long as the planned arena gets smaller. Limits count schedules and plans, not seconds, so
-that every machine finds the same tiles.
+operator). The best of these are changed in one thing at a time: first as long as the bound gets
+lower, then as long as the planned arena gets smaller. Limits count schedules and plans, not
+seconds, so that every machine finds the same tiles.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_SCHEDULES = 3000
 _USUAL_STEPS = 120
 """Operators; larger graphs and schedules count as several."""
 _MOST_LABELS = 32
-"""Paths to each place in the graph that are followed further."""
+"""Paths to each operator that are followed further."""
 _SCHEDULES_REMEMBERED = 400
 """Least recently used ones are made again, so that memory stays bounded."""
 _STARTS = 4
@@ -44,9 +44,8 @@ _MOST_TRIES, _MOST_SCHEDULES_A_START = 8000, 1000
 """Most changes are impossible, or no better even without a plan."""
 _WORSE_NOW_AND_THEN, _NOW_AND_THEN = 0.01, 8
 """Every eighth change may raise the arena by this share, to leave a local minimum."""
-_NEARLY_HIGHEST, _AROUND = 0.5, 6
-"""A new segment lies around an operator of at least this share of the peak, drawn at random, with
-fewer than so many operators before it and behind it."""
+_AROUND = 6
+"""A new segment has fewer than so many operators before and behind the one that it lies around."""
 _AT_PEAK = 0.5
 """Share of changes that are made where the peak of live bytes is."""
 _UNLIMITED = 1 << 62
@@ -215,14 +214,14 @@ class Search:
                 return  # more tiles compute more rows twice, or join more
 
     def _high_segments(self) -> list[Segment]:
-        """Return segments between places that few tensors cross, the highest peaks first."""
+        """Return segments between points that few tensors cross, the highest peaks first."""
         peaks = self._info.peaks
-        crossing = [self._info.crossing(place) for place in range(len(peaks) + 1)]
+        crossing = [self._info.crossing(cut) for cut in range(len(peaks) + 1)]
         few = max(2, sorted(crossing)[len(crossing) // 2])
-        places = [place for place, count in enumerate(crossing) if count <= few]
+        cuts = [cut for cut, count in enumerate(crossing) if count <= few]
         found = []
-        for start in places:
-            for end in places:
+        for start in cuts:
+            for end in cuts:
                 if start < end <= start + _LONGEST_SEGMENT and (s := self._segment(start, end)):
                     inside = max(peaks[start:end])
                     if s.least_bytes < inside:
@@ -234,10 +233,10 @@ class Search:
         peaks = self._info.peaks
         labels: list[list[Candidate]] = [[] for _ in range(len(peaks) + 1)]
         labels[0] = [Candidate((), 0, self._info.tail, 0)]
-        for place, peak in enumerate(peaks):
-            for label in _best_labels(labels[place]):
-                labels[place + 1].append(label._replace(peak_bytes=max(label.peak_bytes, peak)))
-                for edge in edges.get(place, ()):
+        for number, peak in enumerate(peaks):
+            for label in _best_labels(labels[number]):
+                labels[number + 1].append(label._replace(peak_bytes=max(label.peak_bytes, peak)))
+                for edge in edges.get(number, ()):
                     if label.macs + edge.macs <= self._max_macs:
                         labels[edge.tilings[0].end].append(_followed(label, edge))
         return _best_labels(labels[-1])
@@ -251,16 +250,16 @@ class Search:
         change = pick(_CHANGES_OF_ALL)
         if not tilings or change == "add" or (at_peak and max(untiled) >= max(peaks)):
             return [*tilings, self._new(tilings, untiled)]
-        place = peaks.index(max(peaks)) if at_peak else self._random.randrange(len(tilings))
-        one = tilings.pop(place)
+        number = peaks.index(max(peaks)) if at_peak else self._random.randrange(len(tilings))
+        one = tilings.pop(number)
         if change == "remove":
             return tilings
         if change == "split" and one.end - one.start > 1:
             middle = self._random.randrange(one.start + 1, one.end)
             halves = ((one.start, middle), (middle, one.end))
             return [*tilings, *(self._resized(one, *half) for half in halves)]
-        if change == "join" and place < len(tilings) and tilings[place].start == one.end:
-            return [*tilings, self._resized(one, one.start, tilings.pop(place).end)]
+        if change == "join" and number < len(tilings) and tilings[number].start == one.end:
+            return [*tilings, self._resized(one, one.start, tilings.pop(number).end)]
         changed = self._one_changed(one, change)
         return [*self._fitted(tilings, one, changed), changed]
 
@@ -282,8 +281,8 @@ class Search:
             return one._replace(kept=one.kept ^ {pick(segment.outputs)})
         if change == "direction":
             return self._reversed(one)
-        place, by = self._random.randrange(len(one.cuts)), pick((-2, -1, 1, 2))
-        first, last = pick(((place, place), (place, len(one.cuts)), (0, place)))
+        number, by = self._random.randrange(len(one.cuts)), pick((-2, -1, 1, 2))
+        first, last = pick(((number, number), (number, len(one.cuts)), (0, number)))
         moved = {c + by * (first <= number <= last) for number, c in enumerate(one.cuts)}
         return one._replace(cuts=tuple(sorted(c for c in moved if 0 < c < segment.rows)))
 
@@ -308,10 +307,8 @@ class Search:
         return peaks
 
     def _new(self, tilings: Sequence[Tiling], peaks: Sequence[int]) -> Tiling:
-        """Return a segment between the others, around an operator that takes much."""
-        high = max(
-            range(len(peaks)), key=lambda i: peaks[i] * self._random.uniform(_NEARLY_HIGHEST, 1)
-        )
+        """Return a segment between the others, around an operator that often takes much."""
+        high = max(range(len(peaks)), key=lambda i: peaks[i] * self._random.random())
         before = max((one.end for one in tilings if one.end <= high), default=0)
         behind = min((one.start for one in tilings if one.start > high), default=len(peaks))
         start = max(before, high - self._random.randrange(_AROUND))

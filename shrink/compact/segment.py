@@ -41,9 +41,9 @@ class GraphInfo:
         self.tail = 0 if litert else graph_tail(graph)
         self.macs = [macs_of(graph, operator) for operator in graph.operators]
 
-    def crossing(self, place: int) -> int:
+    def crossing(self, number: int) -> int:
         """Return how many activations live on from before an operator to it or behind it."""
-        return sum(first <= place < last for first, last in self.life.values())
+        return sum(first <= number < last for first, last in self.life.values())
 
 
 class Segment:
@@ -75,7 +75,7 @@ class Segment:
         self.outputs = [operator.outputs[0] for operator in operators]
         inner = set(self.outputs)
         self.by_rows = [
-            tuple(operator.inputs[place] for place in rule.inputs)
+            tuple(operator.inputs[number] for number in rule.inputs)
             for operator, rule in zip(operators, self.rules, strict=True)
         ]
         read = [t for o in operators for t in graph.activations(o.inputs) if t not in inner]
@@ -104,7 +104,7 @@ class Segment:
         self.row_scratch = [s // h for s, h in zip(scratch, heights, strict=True)]
         self.last_read: list[list[int]] = [[] for _ in self.outputs]
         for tensor in self.outputs:
-            readers = [place for place, read in enumerate(self.by_rows) if tensor in read]
+            readers = [number for number, read in enumerate(self.by_rows) if tensor in read]
             if readers:
                 self.last_read[readers[-1]].append(tensor)
 

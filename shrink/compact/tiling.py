@@ -28,12 +28,12 @@ def tiled(graph: Graph, tilings: Sequence[tuple[Segment, Schedule]]) -> Graph:
         tilings: segments that do not overlap, in order, with their schedules.
     """
     build = _Build(graph)
-    place = 0
+    done = 0
     for segment, schedule in tilings:
-        build.operators += graph.operators[place : segment.start]
+        build.operators += graph.operators[done : segment.start]
         build.add(segment, schedule)
-        place = segment.end
-    operators = (*build.operators, *graph.operators[place:])
+        done = segment.end
+    operators = (*build.operators, *graph.operators[done:])
     return dataclasses.replace(graph, tensors=tuple(build.tensors), operators=operators)
 
 
@@ -43,12 +43,12 @@ class _Build:
         self.tensors = list(graph.tensors)
         self.operators: list[Operator] = []
         self._constants: dict[tuple[tuple[int, ...], bytes], int] = {}
-        self._place: dict[int, int] = {}
+        self._index: dict[int, int] = {}
 
     def add(self, segment: Segment, schedule: Schedule) -> None:
         """Add the operators of a schedule."""
         ends = (schedule.entries, schedule.exits)
-        self._place = {tile.number: tensor for e in ends for tensor, tile in e.items()}
+        self._index = {tile.number: tensor for e in ends for tensor, tile in e.items()}
         for step in schedule.steps:
             inputs = [self._tensor(tile) for tile in step.inputs]
             output = self._tensor(step.output)
@@ -66,13 +66,13 @@ class _Build:
                 self._add_copy(segment, step, inputs, output)
 
     def _tensor(self, tile: Tile) -> int:
-        if tile.number not in self._place:
+        if tile.number not in self._index:
             like = self._graph.tensors[tile.tensor]
             shape = (1, tile.end - tile.start, *like.shape[2:])
-            self._place[tile.number] = self._new(
+            self._index[tile.number] = self._new(
                 dataclasses.replace(like, shape=shape, no_alias=tile.no_alias)
             )
-        return self._place[tile.number]
+        return self._index[tile.number]
 
     def _new(self, tensor: Tensor) -> int:
         self.tensors.append(tensor)

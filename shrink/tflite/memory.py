@@ -254,11 +254,6 @@ class OfflinePlan:
     offsets: tuple[int, ...]
     size_bytes: int
 
-    @property
-    def placed(self) -> int:
-        """The number of tensors that have an offset."""
-        return sum(offset != ONLINE for offset in self.offsets)
-
 
 def read_plan(content: bytes) -> OfflinePlan | None:
     """Return the memory plan of a .tflite file, None where it has none.
