@@ -204,7 +204,7 @@ class _Compact(_Verb, total=False):
     arena_bytes: int | str | None
     max_extra_macs: float
     int8_io: bool
-    target: Literal['tflm', 'litert'] | Literal['xnnpack', 'ethos-u55-32', 'ethos-u55-64', 'ethos-u55-128', 'ethos-u55-256', 'ethos-u65-256', 'ethos-u65-512', 'ethos-u85-128', 'ethos-u85-256', 'ethos-u85-512', 'ethos-u85-1024', 'ethos-u85-2048']
+    target: Literal['tflm'] | Literal['xnnpack', 'ethos-u55-32', 'ethos-u55-64', 'ethos-u55-128', 'ethos-u55-256', 'ethos-u65-256', 'ethos-u65-512', 'ethos-u85-128', 'ethos-u85-256', 'ethos-u85-512', 'ethos-u85-1024', 'ethos-u85-2048']
     decode: Literal['auto'] | None
 
 class _Evaluate(_Verb, total=False):
@@ -249,7 +249,7 @@ def quantize(model: ModelGiven, data: DataGiven=None, **keys: Unpack[_Quantize])
     Schemes that need no examples take no data: `quantize(model, scheme="float16")`."""
 
 def compact(model: ModelGiven, data: DataGiven=None, **keys: Unpack[_Compact]) -> Run:
-    """Rewrite a .tflite file to take less memory, its outputs equal to the byte.
+    """Rewrite a .tflite file to need less RAM, with outputs equal to the byte.
 
     Arguments are those of `train`. It always measures a run; `shrink compact` also writes a file
     alone."""
@@ -287,7 +287,7 @@ def sweep(recipe: PathGiven | Mapping[str, object], **keys: Unpack[_Sweep]) -> C
         ShrinkError: the sweep could not begin, or was ended. Runs that fail are rows."""
 
 def compare(*runs: Run | Comparison | PathGiven, output: PathGiven | None=None) -> Comparison:
-    """Put runs and sweeps side by side: a table, Pareto fronts, settings that differ.
+    """Compare runs and sweeps: a table, Pareto fronts, settings that differ.
 
     Args:
         runs: what calls returned, or run folders, `report.json` files and folders of sweeps.

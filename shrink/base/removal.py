@@ -9,6 +9,7 @@ REMOVED: dict[str, str] = {
     "matrix.include": "list the values of each key, and use several recipes or --set for the rest",
     "compact.target=edgetpu": "compile the int8 file with Google's edgetpu_compiler, which prints "
     "where each operator runs (edgetpu_compiler -s FILE.tflite)",
+    "compact.target=litert": "leave it out: only TFLite Micro has an arena that can be planned",
     "prune.training_peak_bytes": "set training.memory_limit for the memory of training, and "
     "prune.macs, parameters, file_bytes or arena_bytes for the size of the model",
     "prune.sensitivity_metric": "leave it out: sensitivity is measured by the validation loss",

@@ -103,12 +103,11 @@ def placed_lines(result: Placing) -> list[str]:
 def lines_of(result: Rewriting) -> list[str]:
     """Return what became of a file, for people."""
     before, after = result.arena_before, result.arena_after
-    of = " of LiteRT, activations alone" if result.target == "litert" else ""
     if not result.changed:
         return [
             f"unchanged   {result.reason}",
             *_borders_of(result),
-            f"arena       {before:,} bytes{of}",
+            f"arena       {before:,} bytes",
             f"written     {result.path}, the same bytes",
         ]
     share = result.macs_after / max(1, result.macs_before) - 1
@@ -116,7 +115,7 @@ def lines_of(result: Rewriting) -> list[str]:
     assert equality is not None, "a changed file is compared"
     needs = ", ".join(result.new_operators) or "none that it did not have"
     return [
-        f"arena       {before:,} -> {after:,} bytes ({after / before - 1:+.1%}){of}; no plan of "
+        f"arena       {before:,} -> {after:,} bytes ({after / before - 1:+.1%}); no plan of "
         f"this file takes less than {result.bound_bytes:,}",
         f"MACs        {result.macs_before:,} -> {result.macs_after:,} ({share:+.1%})",
         f"file        {result.file_bytes_before:,} -> {result.file_bytes:,} bytes",

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from shrink.base import files
 from shrink.base.errors import StageError
 from shrink.compact.graph import Graph, write_graph
 from shrink.compact.plan import Plan
-from shrink.tflite.arena import ArenaFigure, arena_bytes, litert_arena_bytes
-
-Target = Literal["tflm", "litert"]
-"""The runtime whose arena counts: TFLite Micro, as its PyPI build measures it, or LiteRT."""
+from shrink.tflite.arena import ArenaFigure, arena_bytes
 
 
 class Version(NamedTuple):
-    """A rewritten graph with its plan, which is empty for LiteRT, and the arena of its file.
+    """A rewritten graph with its plan, and the arena of its file.
 
     Attributes:
         done: what was done to the graph, a line each.
@@ -38,26 +35,23 @@ def arena_of(content: bytes) -> ArenaFigure:
         return arena_bytes(path)
 
 
-def allocated_bytes(content: bytes, target: Target = "tflm") -> int:
-    """Return the bytes of the smallest arena in which a runtime allocates a file.
+def allocated_bytes(content: bytes) -> int:
+    """Return the bytes of the smallest arena in which TFLite Micro allocates a file.
 
     Raises:
-        StageError: it does not, or TFLite Micro fails when it runs the file.
+        StageError: it does not, or fails when it runs the file.
     """
-    if target == "litert":
-        return litert_arena_bytes(content)
     figure = arena_of(content)
     if figure.value is None or figure.fails:
         raise StageError(
             f"compact plans the arena of TFLite Micro, which does not run this file: "
             f"{figure.reason}",
-            hint="quantize the float model to int8 for it (shrink quantize --target tflm), or "
-            "compact this file for LiteRT with target: litert (--target litert)",
+            hint="quantize the float model to int8 for it (shrink quantize --target tflm)",
         )
     return figure.value
 
 
-def allocated_as_given(content: bytes, graph: Graph, target: Target = "tflm") -> int:
+def allocated_as_given(content: bytes, graph: Graph) -> int:
     """Return the arena of a file as it was given, or of its graph written again.
 
     TFLite Micro does not find the operators of files that hold only the deprecated operator codes,
@@ -67,9 +61,9 @@ def allocated_as_given(content: bytes, graph: Graph, target: Target = "tflm") ->
         StageError: TFLite Micro allocates neither.
     """
     try:
-        return allocated_bytes(content, target)
+        return allocated_bytes(content)
     except StageError:
         again = write_graph(graph)
-        if target == "litert" or again == content:
+        if again == content:
             raise
         return allocated_bytes(again)

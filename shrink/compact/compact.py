@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from shrink.base.errors import StageError
-from shrink.compact.arena import Target, Version, allocated_as_given, allocated_bytes
+from shrink.compact.arena import Version, allocated_as_given, allocated_bytes
 from shrink.compact.borders import Bordered, with_int8_borders
 from shrink.compact.columns import with_columns
 from shrink.compact.cost import graph_macs, graph_tail, temporary_bytes
@@ -30,7 +30,6 @@ from shrink.compact.verify import (
 )
 from shrink.contract.compaction import RuntimeEquality, StoredKernels
 from shrink.tflite.litert_twin import dense_twin, has_decode
-from shrink.tflite.memory import planned_bytes
 from shrink.tflite.runtime import MICRO, XNNPACK
 from shrink.tflite.suitability import wrong_shapes
 
@@ -39,7 +38,7 @@ _SHARES = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5)
 """Of extra multiply-accumulates, tried one after the other where an arena is to be met."""
 _FINAL_ATTEMPTS = 20_000
 """To plan the graph that was chosen; they take a second or two."""
-_SEARCH_ATTEMPTS = 60
+_SEARCH_ATTEMPTS = 120
 """To plan a graph on the way; ten times as many lower the arenas that are found by under 1 %."""
 _LEAST_GAIN = 0.01
 """Less than this share of the arena is not worth a larger file and another operator."""
@@ -51,7 +50,6 @@ def compact(
     arena_bytes: int | None = None,
     max_extra_macs: float = DEFAULT_EXTRA_MACS,
     int8_io: bool = False,
-    target: Target = "tflm",
     decode: bool = False,
 ) -> Compacted:
     """Return a file with equal outputs that takes less memory where it runs.
@@ -63,16 +61,15 @@ def compact(
         max_extra_macs: the share of multiply-accumulates that may come to those of the file, where
             no arena is given.
         int8_io: whether inputs and outputs of uint8 and float32 become int8.
-        target: the runtime whose arena counts; for LiteRT the file has no memory plan.
-        decode: whether to store kernels for TFLM_DECODE afterwards, which saves flash, where the
-            target is TFLite Micro; see `shrink.compact.decode.choice`.
+        decode: whether to store kernels for TFLM_DECODE afterwards, which saves flash; see
+            `shrink.compact.decode.choice`.
 
     Raises:
         ModelError: the file is no TFLite model, or one that cannot be rewritten.
         StageError: the runtime cannot allocate it, or it cannot be made to fit.
     """
     graph = read_graph(model)
-    before = allocated_as_given(model, graph, target)
+    before = allocated_as_given(model, graph)
     bordered = with_int8_borders(graph) if int8_io else Bordered(graph)
     tiled: Version | None = None
     why = ""
@@ -84,7 +81,7 @@ def compact(
         why = f"it fits {arena_bytes:,} bytes already"
     else:
         shares = _shares(max_extra_macs) if arena_bytes is None else _SHARES
-        tiled = _best(bordered.graph, shares, target, arena_bytes)
+        tiled = _best(bordered.graph, shares, arena_bytes)
         if arena_bytes is not None and tiled.arena > arena_bytes:
             possible = min(tiled.arena, before)
             raise StageError(
@@ -102,7 +99,7 @@ def compact(
         version = stored if kernels.changed else tiled
         why = f"{why}; {kernels.reason}"
     if version is None:
-        return _unchanged(model, bordered, before, why, target, kernels)
+        return _unchanged(model, bordered, before, why, kernels)
     macs, kinds = graph_macs(graph), {o.name for o in graph.operators}
     planned = bool(version.plan.offsets)
     equality = _equality(graph, bordered, version, examples_for(macs))
@@ -115,7 +112,7 @@ def compact(
             raise StageError(
                 f"cannot fit the model into {arena_bytes:,} bytes (original: {before:,}): {why}"
             )
-        return _unchanged(model, Bordered(graph, left=bordered.left), before, why, target)
+        return _unchanged(model, Bordered(graph, left=bordered.left), before, why)
     return Compacted(
         content=version.content,
         changed=True,
@@ -131,22 +128,19 @@ def compact(
         memory_after=memory_map(version.graph, planned=planned),
         borders=bordered.borders,
         borders_left=bordered.left,
-        target=target,
         decode=kernels,
     )
 
 
-def _best(
-    graph: Graph, shares: Sequence[float], target: Target, arena_bytes: int | None
-) -> Version:
+def _best(graph: Graph, shares: Sequence[float], arena_bytes: int | None) -> Version:
     """Return the version with the smallest arena, or the first that fits the one that is given.
 
     Where none can fit, it is the smallest with the most work that any may take.
     """
-    versions = _versions(graph, shares, target)
+    versions = _versions(graph, shares)
     best = next(versions)
     if arena_bytes is not None and _least(best) > arena_bytes:
-        return _best(graph, shares[-1:], target, None)
+        return _best(graph, shares[-1:], None)
     while arena_bytes is None or best.arena > arena_bytes:
         if (version := next(versions, None)) is None:
             break
@@ -173,7 +167,7 @@ def smallest_arena(model: bytes, enough: int, max_extra_macs: float = DEFAULT_EX
     before = smallest = allocated_as_given(model, graph)
     if smallest <= enough or not graph.operators:
         return smallest
-    for version in _versions(graph, _shares(max_extra_macs), "tflm"):
+    for version in _versions(graph, _shares(max_extra_macs)):
         smallest = min(smallest, version.arena)
         fits = smallest <= enough and not _is_little(smallest, before)
         if fits or _least(version) > enough:
@@ -204,22 +198,22 @@ def _no_gain(best: Version, before: int) -> str:
     return f"the best that was found saves {before - best.arena:,} of its {before:,} bytes"
 
 
-def _versions(graph: Graph, shares: Sequence[float], target: Target) -> Iterator[Version]:
+def _versions(graph: Graph, shares: Sequence[float]) -> Iterator[Version]:
     """Yield rewritten graphs, first without row tiles, then with tiles of rising extra work."""
-    macs, litert = graph_macs(graph), target == "litert"
-    plain, done = simplified(graph, litert=litert)
-    yield (version := _written(Planned(plain, _UNPLANNED, 0), done, target))
+    macs = graph_macs(graph)
+    plain, done = simplified(graph)
+    yield (version := _written(Planned(plain, _UNPLANNED, 0), done))
     if not plain.operators:
         return  # no output depends on any
-    if not litert and temporary_bytes(plain) >= version.plan.size_bytes:
+    if temporary_bytes(plain) >= version.plan.size_bytes:
         return  # more operators only raise what TFLite Micro takes while it plans
-    info = GraphInfo(plain if litert else with_columns(plain), litert=litert)
+    info = GraphInfo(with_columns(plain))
     for share in shares:
         left = int(share * macs) + macs - sum(info.macs)
-        found = Search(info, left, _in_litert if litert else _in_micro).best()
+        found = Search(info, left, _planned).best()
         if found is not None and found.planned is not None:
             tiles = _described(info.graph, found.candidate.tilings)
-            yield _written(found.planned, (*done, *tiles), target)
+            yield _written(found.planned, (*done, *tiles))
 
 
 def _described(graph: Graph, tilings: Sequence[Tiling]) -> Iterator[str]:
@@ -241,7 +235,7 @@ def _described(graph: Graph, tilings: Sequence[Tiling]) -> Iterator[str]:
 _UNPLANNED = Plan({}, 1 << 62, 0)
 
 
-def _in_micro(graph: Graph, limit: int) -> Planned | None:
+def _planned(graph: Graph, limit: int) -> Planned | None:
     """Plan a graph for TFLite Micro; hundreds of tensors take more while it plans than after."""
     tail, temporary = graph_tail(graph), temporary_bytes(graph)
     if tail + temporary >= limit:
@@ -252,25 +246,9 @@ def _in_micro(graph: Graph, limit: int) -> Planned | None:
     return Planned(graph, found, max(found.size_bytes, temporary) + tail)
 
 
-def _in_litert(graph: Graph, limit: int) -> Planned | None:
-    """Place a graph's tensors as LiteRT does.
-
-    It reads no memory plan. It places tensors whole, the largest first, each as low as it can lie,
-    and inputs last to the end; a slice takes room beside the tensor that it is cut from, and parts
-    beside the tensor that they are put into.
-    """
-    lasting = dataclasses.replace(graph, outputs=(*graph.outputs, *graph.inputs))
-    size = planned_bytes(lasting)
-    return Planned(graph, _UNPLANNED, size) if size < limit else None
-
-
-def _written(given: Planned, done: Sequence[str], target: Target) -> Version:
-    """Return a graph's file with its arena, and with the lowest plan for TFLite Micro."""
+def _written(given: Planned, done: Sequence[str]) -> Version:
+    """Return a graph's file with the lowest plan that is found, and its arena."""
     graph = given.graph
-    if target == "litert":
-        content, live = write_graph(graph), memory_map(graph, planned=False).live_bytes
-        arena = allocated_bytes(content, target)
-        return Version(graph, Plan({}, arena, max(live, default=0)), content, arena, tuple(done))
     found = plan_below(graph, _FINAL_ATTEMPTS, given.plan.size_bytes) or given.plan
     content = write_graph(graph, found.offsets)
     done = (*done, f"a place in the arena for each of {len(found.offsets)} tensors")
@@ -282,7 +260,6 @@ def _unchanged(
     bordered: Bordered,
     arena: int,
     reason: str,
-    target: Target,
     kernels: StoredKernels | None = None,
 ) -> Compacted:
     graph = bordered.graph
@@ -297,7 +274,6 @@ def _unchanged(
         arena_after=arena,
         memory_before=memory_map(graph, has_plan(graph)),
         borders_left=bordered.left,
-        target=target,
         decode=kernels,
     )
 

@@ -192,12 +192,10 @@ class Pass(NamedTuple):
     Attributes:
         rewrite: the function.
         note: of what it did, with a place for the number of operators that are changed or gone.
-        litert: whether it also serves LiteRT.
     """
 
     rewrite: Callable[[Graph], Graph]
     note: str
-    litert: bool = True
 
 
 PASSES = (
@@ -205,12 +203,10 @@ PASSES = (
         with_static_shapes,
         "{} computed shapes made constants, so that LiteRT may give their operators to XNNPACK, "
         "which rounds in its own way",
-        litert=False,
     ),
     Pass(
         with_merged_reshapes,
         "{} operators read their input without a RESHAPE before them",
-        litert=False,
     ),
     Pass(without_unread, "{} operators left out that no output depends on"),
     Pass(with_folded_pads, "{} PADs folded into the convolutions that read them"),
@@ -219,14 +215,12 @@ PASSES = (
 """In the order in which they run."""
 
 
-def simplified(graph: Graph, *, litert: bool = False) -> tuple[Graph, tuple[str, ...]]:
+def simplified(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
     """Return the graph after all passes, and a line for each that changed it."""
     notes = []
     for one in PASSES:
-        if one.litert or not litert:
-            before, graph = graph.operators, one.rewrite(graph)
-            if graph.operators != before:
-                gone = len(before) - len(graph.operators)
-                changed = gone or len(set(before) - set(graph.operators))
-                notes.append(one.note.format(changed))
+        before, graph = graph.operators, one.rewrite(graph)
+        if graph.operators != before:
+            gone = len(before) - len(graph.operators)
+            notes.append(one.note.format(gone or len(set(before) - set(graph.operators))))
     return graph, tuple(notes)

@@ -27,11 +27,10 @@ class Compacted(Rewritten):
             return (f"the file is unchanged: {self.reason}", *self.borders_left)
         share = self.macs_after / max(1, self.macs_before) - 1
         assert self.equality is not None, "a changed file is compared"
-        of = " of LiteRT" if self.target == "litert" else ""
         moved = "fell" if self.arena_after < self.arena_before else "went"
         kinds = ", ".join(self.new_operators)
         return (
-            f"the arena{of} {moved} from {self.arena_before:,} to {self.arena_after:,} bytes "
+            f"the arena {moved} from {self.arena_before:,} to {self.arena_after:,} bytes "
             f"({self.arena_after / self.arena_before - 1:+.1%}) for {share:+.1%} of "
             f"multiply-accumulates; outputs are equal to the byte on {self.equality.examples} "
             f"random inputs in {', '.join(self.equality.runtimes)}",

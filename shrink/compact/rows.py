@@ -188,7 +188,6 @@ _CUT = {
     "BOOL",
 }
 """Types that TFLite Micro's SLICE and CONCATENATION take: what reads a uint8 input runs whole."""
-_CUT_IN_LITERT = _CUT | {"UINT8"}
 
 
 def same_padding(height: int, kernel: int, stride: int) -> tuple[int, int]:
@@ -197,20 +196,18 @@ def same_padding(height: int, kernel: int, stride: int) -> tuple[int, int]:
     return max((outputs - 1) * stride + kernel - height, 0) // 2, outputs
 
 
-def rule_of(graph: Graph, operator: Operator, *, litert: bool = False) -> RowRule | None:
+def rule_of(graph: Graph, operator: Operator) -> RowRule | None:
     """Return what an operator does to rows; None where it cannot run on some of them.
 
     Args:
         graph: that it stands in.
         operator: one of its operators.
-        litert: whether LiteRT runs the file; else TFLite Micro, whose SLICE takes no uint8.
     """
     if len(operator.outputs) != 1:
         return None
     output = graph.tensors[operator.outputs[0]].shape
     touched = graph.activations((*operator.inputs, *operator.outputs))
-    types = _CUT_IN_LITERT if litert else _CUT
-    if any(graph.tensors[index].dtype not in types for index in touched):
+    if any(graph.tensors[index].dtype not in _CUT for index in touched):
         return None
     shapes = [graph.tensors[index].shape for index in touched]
     if len(output) != 4 or any(len(shape) == 4 and shape[0] != 1 for shape in shapes):

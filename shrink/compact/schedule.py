@@ -189,7 +189,7 @@ class Schedule:
             self._finish(tensor)
         cells = (cell for memory in self._memories for cell in memory.cells(len(self.steps)))
         peak = max(live_bytes(cells, len(self.steps)))
-        tail = 0 if segment.litert else self._tail + TENSOR_BYTES * self._constants()
+        tail = self._tail + TENSOR_BYTES * self._constants()
         self.cost = Cost(peak + segment.bypass_bytes, tail, self._macs)
 
     @property

@@ -18,11 +18,9 @@ class GraphInfo:
 
     Args:
         graph: the graph.
-        litert: whether it is compacted for LiteRT, in whose arena nothing lasts.
 
     Attributes:
         graph: its order of operators is final.
-        litert: see above.
         rules: what each operator does to rows; None for one that cannot run on some of them.
         life: first and last step of each activation, see `memory.lifetimes`.
         peaks: bytes that are live while each operator runs, without tiles.
@@ -31,14 +29,14 @@ class GraphInfo:
         tail: and the whole graph.
     """
 
-    def __init__(self, graph: Graph, *, litert: bool = False) -> None:
-        self.graph, self.litert = graph, litert
-        self.rules = [rule_of(graph, operator, litert=litert) for operator in graph.operators]
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.rules = [rule_of(graph, operator) for operator in graph.operators]
         self.life = lifetimes(graph)
         cells = (cell for block in blocks_of(graph) for cell in block.cells)
         self.peaks = live_bytes(cells, len(graph.operators))[1:]
-        self.tails = [0 if litert else tail_of(graph, one) for one in graph.operators]
-        self.tail = 0 if litert else graph_tail(graph)
+        self.tails = [tail_of(graph, one) for one in graph.operators]
+        self.tail = graph_tail(graph)
         self.macs = [macs_of(graph, operator) for operator in graph.operators]
 
     def crossing(self, number: int) -> int:
@@ -65,7 +63,7 @@ class Segment:
 
     def __init__(self, info: GraphInfo, start: int, end: int) -> None:
         graph, life = info.graph, info.life
-        self.graph, self.start, self.end, self.litert = graph, start, end, info.litert
+        self.graph, self.start, self.end = graph, start, end
         self.rules: list[RowRule] = []
         for rule in info.rules[start:end]:
             if rule is None:

@@ -135,7 +135,7 @@ class Compaction:
         done: what was done, a line each.
         macs_before, macs_after: multiply-accumulates of the given file, and of the new one.
         arena_before, arena_after: bytes of the smallest arena in which TFLite Micro's PyPI build
-            allocates each file; for the target litert, the bytes of activations.
+            allocates each file.
         bound_bytes: the arena with activations that take no more than the most bytes that are live
             at once; no plan of the new file is lower. Null where the file is unchanged.
         equality: how both files were compared; null where the file is unchanged.
@@ -145,7 +145,6 @@ class Compaction:
         new_operators: kinds that a firmware's resolver needs and the given file does not have.
         borders: inputs and outputs that are int8 now.
         borders_left: why others are not.
-        target: the runtime whose arena it is.
         decode: how kernels are stored, where that was requested.
     """
 
@@ -163,7 +162,6 @@ class Compaction:
     memory_after: MemoryMap | None = None
     borders: tuple[Int8Border, ...] = ()
     borders_left: tuple[str, ...] = ()
-    target: str | None = None
     decode: StoredKernels | None = left_out(None)
 
 
@@ -177,7 +175,6 @@ class Rewritten(Compaction):
     arena_before: int = dataclasses.field()
     arena_after: int = dataclasses.field()
     memory_before: MemoryMap = dataclasses.field()
-    target: str = dataclasses.field()
 
 
 @record

@@ -191,8 +191,7 @@ def _arena(stage: Stage) -> str:
     if found is None or not found.changed or not found.arena_before or not found.arena_after:
         return ""
     after, before = (format_value(one, "bytes") for one in (found.arena_after, found.arena_before))
-    of = " of LiteRT" if found.target == "litert" else ""
-    return f"Compacted, its arena{of} takes {after} instead of {before}."
+    return f"Compacted, its arena takes {after} instead of {before}."
 
 
 def _cost(report: Report, stage: Stage, metric: str) -> str:

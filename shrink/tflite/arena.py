@@ -25,8 +25,6 @@ from shrink.tflite.runtime import (
     MODULE,
     ArenaAnswer,
     ArenaRequest,
-    PlacesAnswer,
-    PlacesRequest,
     RunRequest,
 )
 
@@ -105,30 +103,6 @@ def _run_tflite_micro(
     limit = _LOOP_LIMIT_S if any(one.name == "WHILE" for one in graph.operators) else 0
     request = ArenaRequest(str(path.resolve()), arena, len(graph.inputs), limit)
     return run_child(MODULE, request, ArenaAnswer, timeout_s=timeout_s)
-
-
-def litert_arena_bytes(content: bytes) -> int:
-    """Return the bytes of LiteRT's arena that hold a file's activations.
-
-    They are read off the addresses that LiteRT gives them, with its reference kernels: scratch
-    memory of kernels and what delegates such as XNNPACK copy is not among them.
-
-    Args:
-        content: the .tflite file.
-
-    Raises:
-        StageError: LiteRT does not allocate it.
-    """
-    with tempfile.TemporaryDirectory(prefix="shrink-litert-") as folder:
-        path = Path(folder) / "model.tflite"
-        files.write_bytes(path, content)
-        run = run_child(MODULE, PlacesRequest(str(path)), PlacesAnswer, timeout_s=_RUN_TIMEOUT_S)
-    if run.answer is None:
-        raise StageError(
-            f"LiteRT, for which a file is compacted, does not allocate it: {run.failure}",
-            hint="`shrink inspect` lists its operators",
-        )
-    return run.answer.arena_bytes
 
 
 def roomy_arena_bytes(path: Path) -> int:

@@ -259,33 +259,6 @@ def _in_litert(path: str, name: str, arrays: Sequence[Array]) -> list[list[Array
 
 
 @dataclass(frozen=True)
-class PlacesRequest:
-    """The .tflite file whose activations LiteRT is to place."""
-
-    path: str
-
-
-@dataclass(frozen=True)
-class PlacesAnswer:
-    """Bytes from the first activation to the end of the last."""
-
-    arena_bytes: int = 0
-
-
-def measure_places(request: PlacesRequest, _: Channel) -> PlacesAnswer:
-    """Return how far apart LiteRT's reference kernels hold the activations."""
-    from shrink.tflite.interpreter import allocated
-    from shrink.tflite.model import read_file
-
-    graph = read_file(Path(request.path))[0]
-    interpreter = allocated(request.path, "BUILTIN_REF")
-    views = [interpreter.tensor(index)() for index in graph.activations(graph.used())]
-    starts = [view.__array_interface__["data"][0] for view in views]
-    ends = [start + view.nbytes for start, view in zip(starts, views, strict=True)]
-    return PlacesAnswer(max(ends, default=0) - min(starts, default=0))
-
-
-@dataclass(frozen=True)
 class DelegateRequest:
     """The .tflite file to prepare in LiteRT with its default delegate, XNNPACK."""
 
@@ -612,7 +585,6 @@ def main() -> None:
         {
             ArenaRequest: measure_arena,
             RunRequest: run_examples,
-            PlacesRequest: measure_places,
             DelegateRequest: delegated,
             VelaRequest: compile_with_vela,
             InferenceRequest: measure_inference,

@@ -37,7 +37,6 @@ def compact_file(job: CompactJob, send: Send) -> Rewriting | Placing:
         arena_bytes=job.arena_bytes,
         max_extra_macs=job.max_extra_macs,
         int8_io=job.int8_io,
-        target="litert" if job.runtime == "litert" else "tflm",
         decode=job.decode,
     )
     files.sweep(job.target.parent)

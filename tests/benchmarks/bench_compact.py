@@ -1,7 +1,6 @@
 """Arenas before and after `shrink compact`, on models of several families.
 
     python -m tests.benchmarks.bench_compact [--macs 0.05 0.25] [--models NAME...] [--folder DIR]
-        [--target litert]
     python -m tests.benchmarks.bench_compact --files FOLDER [--macs 0.05]
 
 Prints a line of JSON per model and share of multiply-accumulates: the smallest arena of TFLite
@@ -18,7 +17,6 @@ import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
@@ -37,7 +35,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--macs", nargs="+", type=float, default=[0.05, 0.25])
     parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
-    parser.add_argument("--target", choices=["tflm", "litert"], default="tflm")
     parser.add_argument("--folder", type=Path, default=Path("compact-models"))
     parser.add_argument("--files", type=Path)
     options = parser.parse_args()
@@ -49,15 +46,13 @@ def main() -> None:
     for name in options.models:
         content = stored_file(options.folder, name)
         for share in options.macs:
-            say_json({"model": name, **measured(content, share, options.target)})
+            say_json({"model": name, **measured(content, share)})
 
 
-def measured(
-    content: bytes, share: float, target: Literal["tflm", "litert"] = "tflm"
-) -> dict[str, object]:
+def measured(content: bytes, share: float) -> dict[str, object]:
     """Return what compaction with at most this share of more work gives."""
     begun, spent = time.monotonic(), _processor_seconds()
-    found = compact(content, max_extra_macs=share, target=target)
+    found = compact(content, max_extra_macs=share)
     seconds = time.monotonic() - begun
     own, others = (now - then for now, then in zip(_processor_seconds(), spent, strict=True))
     return {

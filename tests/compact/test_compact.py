@@ -13,7 +13,7 @@ from ai_edge_litert import schema_py_generated as schema
 from shrink.base.errors import StageError
 from shrink.compact import compact as whole
 from shrink.compact import search
-from shrink.compact.arena import Target, Version, allocated_bytes
+from shrink.compact.arena import Version, allocated_bytes
 from shrink.compact.compact import compact, smallest_arena
 from shrink.compact.graph import write_graph
 from shrink.compact.plan import Plan, plan
@@ -136,11 +136,10 @@ def test_an_arena_that_it_fits_already_changes_nothing() -> None:
     assert "already" in found.reason
 
 
-@pytest.mark.parametrize("target", ["tflm", "litert"])
-def test_a_file_whose_output_is_its_input_is_left_without_operators(target: Target) -> None:
+def test_a_file_whose_output_is_its_input_is_left_without_operators() -> None:
     model = unpacked(chain())
     model.subgraphs[0].outputs = model.subgraphs[0].inputs
-    found = compact(packed(model), target=target)
+    found = compact(packed(model))
     assert not read(found.content)[0].operators
     assert found.arena_after < found.arena_before
 

@@ -15,7 +15,6 @@ import pytest
 from shrink.base.errors import InternalError, ModelError, ShrinkError
 from shrink.compact import arena, search
 from shrink.compact import compact as whole
-from shrink.compact.arena import Target
 from shrink.compact.decode import choice as decode_choice
 from shrink.compact.decode.kernels import kernels, with_decode
 from shrink.compact.graph import write_graph
@@ -108,7 +107,7 @@ def other_value(value: object, chance: random.Random) -> object:
 
 @pytest.fixture
 def without_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def estimated(content: bytes, target: Target = "tflm") -> int:
+    def estimated(content: bytes) -> int:
         return planned_bytes(read(content)[0]) + 1000
 
     same = RuntimeEquality(examples=1, runtimes=(MICRO,), different=(), distinct=True)
@@ -123,11 +122,11 @@ def without_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shrink.compact.order._MOST_STATES", 200)
 
 
-def outcome_of(content: bytes, decode: bool = False, target: Target = "tflm") -> str:
+def outcome_of(content: bytes, decode: bool = False) -> str:
     """Return what becomes of a file; other errors than typed ones are raised."""
     most = 1 << 24 if decode else None
     try:
-        found = whole.compact(content, arena_bytes=most, decode=decode, target=target)
+        found = whole.compact(content, arena_bytes=most, decode=decode)
         return "changed" if found.changed else "unchanged"
     except InternalError:
         raise
@@ -135,9 +134,9 @@ def outcome_of(content: bytes, decode: bool = False, target: Target = "tflm") ->
         return type(error).__name__
 
 
-def outcomes(count: int, seed: int, target: Target = "tflm") -> set[str]:
+def outcomes(count: int, seed: int) -> set[str]:
     chance, given = random.Random(seed), sources()
-    return {outcome_of(mutant(chance.choice(given), chance), target=target) for _ in range(count)}
+    return {outcome_of(mutant(chance.choice(given), chance)) for _ in range(count)}
 
 
 def stored() -> list[bytes]:
@@ -172,14 +171,6 @@ def seeds(most: int) -> pytest.MarkDecorator:
 @pytest.mark.usefixtures("without_runtimes")
 def test_compact_raises_typed_errors_only_for_mutants(seed: int) -> None:
     found = outcomes(200 if seed == 1 else 500, seed)
-    assert found >= {"ModelError", "unchanged", "changed"}
-    assert seed > 1 or len(found) == 3
-
-
-@seeds(12)
-@pytest.mark.usefixtures("without_runtimes")
-def test_compact_for_litert_raises_typed_errors_only_for_mutants(seed: int) -> None:
-    found = outcomes(60 if seed == 1 else 500, seed, "litert")
     assert found >= {"ModelError", "unchanged", "changed"}
     assert seed > 1 or len(found) == 3
 

@@ -325,7 +325,6 @@ FITTED: dict[str, Any] = {
         ({"max_extra_macs": 0.1}, [{"max_extra_macs": 0.25}], 0.1),
         ({}, [{"max_extra_macs": 0.5}, {"max_extra_macs": 0.25}], 0.25),
         ({}, [{"arena_bytes": "9KB"}], None),
-        ({}, [{"target": "litert", "max_extra_macs": 0.25}], None),
         ({}, [{"target": "xnnpack"}], None),
     ],
 )

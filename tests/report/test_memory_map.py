@@ -122,10 +122,6 @@ def test_names_of_tensors_are_escaped() -> None:
     ("told", "sentence"),
     [
         ({"changed": True}, "Compacted, its arena takes 64.0 KB instead of 110 KB."),
-        (
-            {"changed": True, "target": "litert"},
-            "Compacted, its arena of LiteRT takes 64.0 KB instead of 110 KB.",
-        ),
         ({"changed": False, "reason": "it is small"}, ""),
     ],
 )

@@ -29,10 +29,9 @@ class CompactConfig(StageConfig):
     to fit."""
     int8_io: bool = False
     """Make uint8 and float32 inputs and outputs int8, without the operators that convert them."""
-    target: Literal["tflm", "litert"] | PlacedTarget = "tflm"
-    """The runtime whose arena counts: TFLite Micro's, or LiteRT's, which takes no memory plan. Or
-    where operators are to run: on an Ethos-U NPU, for which Vela compiles, or in LiteRT's
-    delegate xnnpack."""
+    target: Literal["tflm"] | PlacedTarget = "tflm"
+    """What runs the file: TFLite Micro, whose arena becomes smaller, an Ethos-U NPU, for which Vela
+    compiles, or LiteRT's delegate xnnpack."""
     decode: Literal["auto"] | None = None
     """`auto` stores pruned and clustered int8 kernels as TFLite Micro's TFLM_DECODE reads them."""
 
@@ -57,7 +56,7 @@ class CompactConfig(StageConfig):
         fields = type(self).model_fields
         given = [name for name in _OF_ARENAS if getattr(self, name) != fields[name].default]
         if self.target in PLACED and given:
-            raise ValueError(f"{given[0]}: it is for target: tflm or litert, not for {self.target}")
+            raise ValueError(f"{given[0]}: it is for target: tflm, not for {self.target}")
         if "arena_bytes" in given and "max_extra_macs" in given:
             raise ValueError(
                 "max_extra_macs: arena_bytes, the arena to fit, decides how much work comes on "

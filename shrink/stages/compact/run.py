@@ -36,7 +36,6 @@ def run(config: CompactConfig, context: StageContext) -> StageResult:
         arena_bytes=config.arena_bytes,
         max_extra_macs=config.max_extra_macs,
         int8_io=config.int8_io,
-        target="litert" if config.target == "litert" else "tflm",
         decode=config.decode == "auto",
     )
     details = Details(compact=found.details)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -36,19 +36,15 @@ def test_run_gives_a_smaller_arena_and_says_what_it_took(tmp_path: Path) -> None
     assert result.notes[1] == "the firmware must register CONCATENATION, SLICE"
 
 
-@pytest.mark.parametrize("target", ["tflm", "litert"])
-def test_run_hands_on_what_it_cannot_improve(
-    tmp_path: Path, target: Literal["tflm", "litert"]
-) -> None:
+def test_run_hands_on_what_it_cannot_improve(tmp_path: Path) -> None:
     net = Net((1, 2, 2, 4))
     content = net.file(net.conv(net.input, 4, (1, 1)))
     (tmp_path / "model.tflite").write_bytes(content)
     context = context_of(tmp_path, kind="compact", inputs={"model": tmp_path / "model.tflite"})
-    result = run(CompactConfig(target=target), context)
+    result = run(CompactConfig(), context)
     assert result.tflite == content
     assert result.details is not None
     assert result.details.compact is not None
-    assert result.details.compact.target == target
     assert "unchanged" in result.notes[0]
 
 
@@ -85,11 +81,10 @@ def test_run_places_a_file_in_a_delegate_and_counts_what_stays(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"target": "ethos-u55-64", "max_extra_macs": 0.1}, "tflm or litert, not for ethos"),
-        ({"target": "xnnpack", "arena_bytes": 9000}, "for target: tflm or litert, not for xnn"),
-        ({"target": "xnnpack", "int8_io": True}, "for target: tflm or litert, not for xnnpack"),
+        ({"target": "ethos-u55-64", "max_extra_macs": 0.1}, "tflm, not for ethos"),
+        ({"target": "xnnpack", "arena_bytes": 9000}, "for target: tflm, not for xnn"),
+        ({"target": "xnnpack", "int8_io": True}, "for target: tflm, not for xnnpack"),
         ({"target": "xnnpack", "decode": "auto"}, "decode: it is for target: tflm, not for xnn"),
-        ({"target": "litert", "decode": "auto"}, "decode: it is for target: tflm, not for litert"),
     ],
 )
 def test_a_key_of_another_target_names_its_own(given: dict[str, Any], message: str) -> None:
