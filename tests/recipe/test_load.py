@@ -165,12 +165,12 @@ def test_a_choice_of_two_lists_shows_the_value_once_and_what_either_list_meant(
     text = TEXT.replace("gates:", "  - compact: {target: ethosu55-128}\ngates:")
     recipe.write_text(text, encoding="utf-8")
     error = refusal(recipe)
-    assert "'litert'" in error.message
+    assert "'tflm'" in error.message
     assert "'ethos-u85-2048'" in error.message
     assert error.message.count("not 'ethosu55-128'") == 1
     assert error.hint == "did you mean ethos-u55-128?"
-    recipe.write_text(text.replace("ethosu55-128", "lite"), encoding="utf-8")
-    assert refusal(recipe).hint == "did you mean litert?"
+    recipe.write_text(text.replace("ethosu55-128", "tfl"), encoding="utf-8")
+    assert refusal(recipe).hint == "did you mean tflm?"
 
 
 def test_two_limits_of_compact_are_both_named(recipe: Path) -> None:
