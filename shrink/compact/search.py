@@ -48,6 +48,8 @@ _AROUND = 6
 """A new segment has fewer than so many operators before and behind the one that it lies around."""
 _AT_PEAK = 0.5
 """Share of changes that are made where the peak of live bytes is."""
+_KINDS = ("add", "remove", "split", "join", "boundary", "number", "keep", "direction", "cuts")
+"""Of changes, to pick from."""
 _UNLIMITED = 1 << 62
 
 
@@ -247,7 +249,7 @@ class Search:
         untiled = self._untiled_peaks(tilings)
         found = [self._tiling(one) for one in tilings]
         peaks = [0 if one is None else one.peak_bytes for one in found]
-        change = pick(_CHANGES_OF_ALL)
+        change = pick(_KINDS)
         if not tilings or change == "add" or (at_peak and max(untiled) >= max(peaks)):
             return [*tilings, self._new(tilings, untiled)]
         number = peaks.index(max(peaks)) if at_peak else self._random.randrange(len(tilings))
@@ -338,20 +340,6 @@ class Search:
         assert segment is not None, "it was tiled"
         cuts = tuple(segment.rows - cut for cut in reversed(one.cuts))
         return one._replace(cuts=cuts, upward=not one.upward)
-
-
-_CHANGES_OF_ALL = (
-    "add",
-    "remove",
-    "split",
-    "join",
-    *["boundary"] * 4,
-    *["number"] * 2,
-    *["keep"] * 4,
-    "direction",
-    *["cuts"] * 4,
-)
-"""Changes to pick from; those that help more often are listed more often."""
 
 
 def _arena(found: Found) -> int:
