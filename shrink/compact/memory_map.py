@@ -54,28 +54,20 @@ def _holders(graph: Graph, blocks: Sequence[Block], step: int) -> tuple[Holder, 
 
     Tiles of a tensor count as that tensor; a block of several tensors, as the largest of them.
     """
-    held: Counter[int] = Counter()
-    first: dict[int, int] = {}
-    scratch = 0
+    held: Counter[tuple[str, int]] = Counter()
     for block in blocks:
         size = sum(end - start for start, end, born, last in block.cells if born <= step <= last)
-        if block.is_scratch:
-            scratch += size
-        elif size:
-            largest = max(block.places, key=lambda i: (graph.tensors[i].size_bytes, -i))
-            owner = id(graph.tensors[largest].stored)
-            held[owner] += size
-            first[owner] = min(largest, first.get(owner, largest))
-    holders = [_holder(graph, first[owner], size) for owner, size in held.most_common()]
-    if scratch:
-        name = f"scratch memory of {graph.operators[step - 1].name}"
-        holders.append(Holder(name=name, live_bytes=scratch, size_bytes=scratch))
-    return tuple(sorted(holders, key=lambda holder: -holder.live_bytes))
-
-
-def _holder(graph: Graph, index: int, live: int) -> Holder:
-    tensor = graph.tensors[index]
-    assert tensor.stored is not None, "tiles are of tensors of the file"
-    item = tensor.size_bytes // max(1, math.prod(tensor.shape))
-    whole = math.prod(int(dimension) for dimension in tensor.stored.shape) * item
-    return Holder(name=tensor.name or f"tensor {index}", live_bytes=live, size_bytes=whole)
+        name, whole = f"scratch memory of {graph.operators[step - 1].name}", size
+        if not block.is_scratch:
+            index = max(block.places, key=lambda i: (graph.tensors[i].size_bytes, -i))
+            tensor = graph.tensors[index]
+            assert tensor.stored is not None, "tiles are of tensors of the file"
+            name = tensor.name or f"tensor {index}"
+            item = tensor.size_bytes // max(1, math.prod(tensor.shape))
+            whole = math.prod(int(dimension) for dimension in tensor.stored.shape) * item
+        held[name, whole] += size
+    return tuple(
+        Holder(name=name, live_bytes=live, size_bytes=whole)
+        for (name, whole), live in held.most_common()
+        if live
+    )
