@@ -1,9 +1,9 @@
 """COCO's mean average precision of any resample of pictures, from what was right in each.
 
-`average_precision` is the arithmetic of pycocotools' `COCOeval.accumulate`, to the last bit, on
-copies of pictures. `QuickPrecision` is the same for many resamples at a time. It looks at right
-detections alone: between two of them precision only falls. Where a picture has several detections
-of one class and one score, copies of it are taken together, and not one after the other.
+The arithmetic is that of pycocotools' `COCOeval.accumulate`, for many resamples at a time. Only
+right detections are looked at: between two of them precision only falls. Where a picture has
+several detections of one class and one score, copies of it are taken together, and not one after
+the other.
 """
 
 from __future__ import annotations
@@ -18,60 +18,8 @@ from shrink.detection.coco import ClassMatches
 _RECALLS = np.linspace(0.0, 1.0, 101)
 
 
-def average_precision(
-    every: Sequence[ClassMatches], times: Array, overlaps: slice = slice(None)
-) -> float:
-    """Return the mean average precision of a resample of the pictures; NaN without any box.
-
-    Args:
-        every: the matches of each class.
-        times: how often each picture is in the resample, whole numbers (n,).
-        overlaps: which of `OVERLAPS`.
-    """
-    times = times.astype(np.int64)
-    found_of_classes = [_precision(one, times, overlaps) for one in every]
-    defined = [one for one in found_of_classes if one is not None]
-    if not defined:
-        return float("nan")
-    # In the order of pycocotools' array: overlap, recall, class.
-    return float(np.mean(np.stack(defined, axis=-1).ravel()))
-
-
-def _precision(one: ClassMatches, times: Array, overlaps: slice) -> Array | None:
-    """Return precisions (t, 101) of a class; None where there is nothing to find."""
-    to_find = int(one.boxes @ times)
-    if not to_find:
-        return None
-    order = _repeated(one, times)
-    right, ignored = one.right[overlaps][:, order], one.ignored[overlaps][:, order]
-    hits = np.cumsum(right, axis=1).astype(np.float64)
-    misses = np.cumsum(~right & ~ignored, axis=1).astype(np.float64)
-    precision = hits / (misses + hits + np.spacing(1))
-    best = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
-    points = np.zeros((len(right), len(_RECALLS)))
-    for row, own, recall in zip(points, best, hits / to_find, strict=True):
-        place = np.searchsorted(recall, _RECALLS, side="left")
-        reached = place < recall.size
-        row[reached] = own[place[reached]]
-    return points
-
-
-def _repeated(one: ClassMatches, times: Array) -> Array:
-    """Return the detections of a resample in the order of their scores, int64 (m,).
-
-    Copies of a picture follow each other; where it has several detections of one score, all of
-    them come before those of the next copy.
-    """
-    starts = np.flatnonzero(np.diff(one.group, prepend=-1))
-    sizes = np.diff(starts, append=len(one.group))
-    lengths = sizes * times[one.picture[starts]]
-    group = np.repeat(np.arange(len(starts)), lengths)
-    place = np.arange(len(group)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return np.asarray(starts[group] + place % sizes[group])
-
-
-class QuickPrecision:
-    """The mean average precision of many resamples.
+class MeanPrecision:
+    """The mean average precision of resamples of pictures.
 
     Args:
         every: the matches of each class.
@@ -79,7 +27,7 @@ class QuickPrecision:
     """
 
     def __init__(self, every: Sequence[ClassMatches], overlaps: slice = slice(None)) -> None:
-        self._classes = [_QuickClass(one, overlaps) for one in every]
+        self._classes = [_ClassPrecision(one, overlaps) for one in every]
 
     def __call__(self, times: Array) -> Array:
         """Return it for each row of `times`, (b, n) to (b,); NaN without any box."""
@@ -91,7 +39,7 @@ class QuickPrecision:
         return np.where(defined > 0, total / np.maximum(defined, 1), np.nan)
 
 
-class _QuickClass:
+class _ClassPrecision:
     """One class, overlap after overlap: right detections, and misses between them."""
 
     def __init__(self, one: ClassMatches, overlaps: slice) -> None:

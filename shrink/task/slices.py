@@ -22,7 +22,7 @@ from shrink.contract.slices import (
 from shrink.data.slices import Slicing
 from shrink.task.combination import MeansWithin
 from shrink.task.metrics.confusion import decisions
-from shrink.task.metrics.user import CallTime
+from shrink.task.metrics.user import MOST_IN_SLICES
 from shrink.task.metrics.whole import WholeSplit
 from shrink.task.output import Pooled, Sums, output_of, pool
 from shrink.task.task import Task
@@ -130,9 +130,10 @@ def measure_slices(
     """
     sliced = Sliced()
     measure_classes(counts, task.classes, sliced)
-    main, allowed = next(iter(task.metrics), LOSS), CallTime()
     for slicing in slicings:
-        measure_slicing(slicing, main, means, whole, sliced, allowed)
+        measure_slicing(
+            slicing, next(iter(task.metrics), LOSS), means, whole, sliced, len(slicings)
+        )
     return sliced
 
 
@@ -173,7 +174,7 @@ def measure_slicing(
     means: MeansWithin,
     whole: WholeSplit,
     into: Sliced,
-    allowed: CallTime,
+    slicings: int,
 ) -> None:
     """Add what the slices of one slicing score: every metric, and evidence of the main one.
 
@@ -183,11 +184,11 @@ def measure_slicing(
         means: of the metrics that are means.
         whole: of the others.
         into: receives it.
-        allowed: for the intervals of a user's metric in all slicings.
+        slicings: how many there are, which share the time for a user's metric.
     """
     sizes = np.bincount(slicing.index, minlength=len(slicing.names))
     largest = np.argsort(-sizes, kind="stable")[:MOST_SLICES]
-    slices = []
+    slices, seconds = [], MOST_IN_SLICES / slicings / len(largest)
     for place in sorted(largest.tolist()):
         name, chosen = slicing.names[place], np.flatnonzero(slicing.index == place)
         found, part = means(chosen), whole.within(chosen)
@@ -198,7 +199,7 @@ def measure_slicing(
             for key, value in metrics.items()
             if value is None
         }
-        evidence = _evidence(main, found, part, allowed, whole.examples)
+        evidence = _evidence(main, found, part, seconds, whole.examples)
         if evidence is not None:
             into.evidence[slice_evidence(slicing.by, name)] = evidence
         slices.append(
@@ -219,7 +220,7 @@ def _evidence(
     main: str,
     means: dict[str, Pooled | None],
     part: WholeSplit,
-    allowed: CallTime,
+    most_seconds: float,
     slice_of: int,
 ) -> Evidence | None:
     """Return what the interval of the main metric is computed from; None where there is none."""
@@ -228,4 +229,4 @@ def _evidence(
         return None if pooled is None else pooled.scores.tolist()
     if part.examples < FEWEST_EXAMPLES:
         return None
-    return part.only(main).resampled(allowed, slice_of)[main]
+    return part.only(main).resampled(most_seconds, slice_of)[main]

@@ -15,7 +15,7 @@ from shrink.base.types import Array
 from shrink.data import boxes
 from shrink.detection import decode
 from shrink.detection.coco import ClassMatches, Size, matches
-from shrink.detection.precision import QuickPrecision, average_precision
+from shrink.detection.precision import MeanPrecision
 from shrink.task.metrics.rule import MakeRule, Rows, Rule, Weighted
 from shrink.task.output import Output
 
@@ -63,11 +63,8 @@ def _weighted(
     values, example = np.ascontiguousarray(rows.values[0]), rows.example.astype(np.int64)
     every = _matches(values.tobytes(), example.tobytes(), examples, size)
     chosen = [one for name, one in every.items() if label is None or name == label]
-    return Weighted(
-        lambda weights: np.array([average_precision(chosen, row, overlaps) for row in weights]),
-        QuickPrecision(chosen, overlaps),
-        1 + len(values) * len(range(10)[overlaps]) // (10 * max(examples, 1)),
-    )
+    columns = 1 + len(values) * len(range(10)[overlaps]) // (10 * max(examples, 1))
+    return Weighted(MeanPrecision(chosen, overlaps), columns)
 
 
 def _detections(rows: Array) -> Array:

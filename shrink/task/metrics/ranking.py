@@ -7,7 +7,6 @@ Each class is ranked against all others; several classes or labels are averaged,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -28,10 +27,6 @@ Area = Callable[[Array, Array], Array]
 to the area, (b,)."""
 _DIGITS = 12
 """Of logarithms of probabilities, by which logits of several classes are ranked."""
-_MANY_ROWS = 250
-"""Resamples at a time from which on steps over groups are faster than sums along them."""
-_MOST_GROUPS = 1_024
-"""Groups of scores in which resamples are ranked: finer ones change no limit's third digit."""
 
 
 def scores_and_truth(output: Output) -> tuple[Array, Array]:
@@ -99,17 +94,15 @@ class Ranking:
     """Elements by descending score, in groups that are ranked as one.
 
     Equal scores are one group, and so is NaN, which ranks below all of them. So are neighbours that
-    are all negative, for no positive is between them; areas are the same. More groups than 1,024
-    are joined where `coarse` says so.
+    are all negative, for no positive is between them; areas are the same.
 
     Args:
         scores: float64 (m,).
         truth: bool (m,).
         example: of each element, int64 (m,).
-        coarse: whether to join neighbouring groups.
     """
 
-    def __init__(self, scores: Array, truth: Array, example: Array, *, coarse: bool) -> None:
+    def __init__(self, scores: Array, truth: Array, example: Array) -> None:
         scores = np.where(np.isnan(scores), -np.inf, scores)
         order = np.argsort(-scores, kind="stable")
         ranked, positive = scores[order], truth[order].astype(bool)
@@ -120,10 +113,6 @@ class Ranking:
         kept = np.r_[True, any_positive[1:] | any_positive[:-1]][: len(begins)]
         group = np.repeat(np.cumsum(kept) - 1, np.diff(np.r_[begins, len(order)]))
         self.count = int(group[-1]) + 1 if len(group) else 0
-        self.is_exact = not coarse or self.count <= _MOST_GROUPS
-        if not self.is_exact:
-            group = group * _MOST_GROUPS // self.count
-            self.count = _MOST_GROUPS
         self.rows = np.where(positive, group, group + self.count)
         self.example = example[order]
 
@@ -138,17 +127,8 @@ def _sums(rankings: Sequence[Ranking], examples: int) -> Sums:
 
 def roc_area(positive: Array, negative: Array) -> Array:
     """Return the area under the ROC curve: the chance to rank a positive above a negative."""
-    if len(positive) < _MANY_ROWS:
-        above = np.cumsum(positive, axis=1)
-        pairs = (negative * (above - positive / 2)).sum(axis=1)
-        return divided(pairs, positive.sum(axis=1) * negative.sum(axis=1))
-    # The same, group by group: for many resamples a quarter of the time. Halves add up exactly.
-    above, pairs, below = (np.zeros(len(positive)) for _ in range(3))
-    for own, other in zip(positive.T, negative.T, strict=True):
-        pairs += other * (above + own / 2)
-        above += own
-        below += other
-    return divided(pairs, above * below)
+    pairs = (negative * (np.cumsum(positive, axis=1) - positive / 2)).sum(axis=1)
+    return divided(pairs, positive.sum(axis=1) * negative.sum(axis=1))
 
 
 def average_precision(positive: Array, negative: Array) -> Array:
@@ -204,15 +184,12 @@ def false_accepts_per_hour(miss_rate: float, seconds: float) -> Area:
     return rate
 
 
-def ranked_rule(
-    area_of: Callable[[dict[str, object]], Area], undefined: str, *, joins_groups: bool = True
-) -> MakeRule:
+def ranked_rule(area_of: Callable[[dict[str, object]], Area], undefined: str) -> MakeRule:
     """Return the rules of something of a ranking, averaged over classes.
 
     Args:
         area_of: makes it of the metric's arguments.
         undefined: when it is not defined.
-        joins_groups: whether resamples may be ranked in coarse groups.
     """
 
     def make(arguments: dict[str, object]) -> Rule:
@@ -223,21 +200,9 @@ def ranked_rule(
 
         def over(rows: Rows, examples: int) -> Weighted:
             scores, truth = rows.values
-            classes = range(scores.shape[1])
-
-            def ranked_by(coarse: bool) -> list[Ranking]:
-                return [
-                    Ranking(scores[:, c], truth[:, c], rows.example, coarse=coarse) for c in classes
-                ]
-
-            quick = ranked_by(joins_groups)
-            exact = quick if all(one.is_exact for one in quick) else ranked_by(False)
-            columns = len(classes) * max(1, len(scores) // max(examples, 1))
-            coarse = Weighted.by(_sums(quick, examples), _mean_of(area, quick))
-            if exact is quick:
-                return replace(coarse, columns=columns)
-            fine = Weighted.by(_sums(exact, examples), _mean_of(area, exact))
-            return replace(coarse, exact=fine.exact, quick=coarse.exact, columns=columns)
+            rankings = [Ranking(*own, rows.example) for own in zip(scores.T, truth.T, strict=True)]
+            columns = len(rankings) * max(1, len(scores) // max(examples, 1))
+            return Weighted.by(_sums(rankings, examples), _mean_of(area, rankings), columns)
 
         return Rule(ranked.keep, over, undefined)
 
@@ -273,6 +238,5 @@ RULES: dict[str, MakeRule] = {
             float(str(arguments["miss_rate"])), float(str(arguments["seconds"]))
         ),
         _BOTH,
-        joins_groups=False,
     ),
 }

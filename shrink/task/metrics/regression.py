@@ -20,13 +20,8 @@ def _rmse(arguments: dict[str, object]) -> Rule:
         outputs, targets = rows.values
         squares = np.square(outputs - targets)
         columns = np.stack([squares.sum(axis=1), np.full(len(squares), squares.shape[1])], axis=1)
-        of = Sums.of_rows(rows, columns, examples).of
-
-        def weighted(weights: Array) -> Array:
-            sums = of(weights)
-            return np.sqrt(divided(sums[:, 0], sums[:, 1]))
-
-        return Weighted(weighted)
+        sums = Sums.of_rows(rows, columns, examples)
+        return Weighted.by(sums, lambda totals: np.sqrt(divided(totals[:, 0], totals[:, 1])))
 
     return Rule(_keep, over, "no element counts", follows_nan=True)
 
@@ -42,10 +37,8 @@ def _r2(arguments: dict[str, object]) -> Rule:
         errors = np.square(outputs - targets)
         ones = np.ones((len(targets), 1))
         columns = np.hstack([ones, centred, np.square(centred), errors])
-        of = Sums.of_rows(rows, columns, examples).of
 
-        def weighted(weights: Array) -> Array:
-            sums = of(weights)
+        def of(sums: Array) -> Array:
             count, values = sums[:, :1], sums[:, 1:]
             first, second, residual = np.split(values, [width, 2 * width], axis=1)
             total = second - divided(np.square(first), count)
@@ -53,7 +46,7 @@ def _r2(arguments: dict[str, object]) -> Rule:
             share = divided(residual, np.where(constant, 0.0, total))
             return np.asarray((1 - share).mean(axis=1))
 
-        return Weighted(weighted, columns=3 * width)
+        return Weighted.by(Sums.of_rows(rows, columns, examples), of, 3 * width)
 
     return Rule(_keep, over, "a target is the same for all examples", follows_nan=True)
 

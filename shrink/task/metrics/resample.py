@@ -48,29 +48,23 @@ def resample(
     if slice_of is not None:
         most_blocks = min(most_blocks, _BLOCKS_OF_SLICE)
     ones = np.ones((1, examples))
-    values = [float(metric.exact(ones)[0]) for metric in metrics]
+    values = [float(metric.of(ones)[0]) for metric in metrics]
     counts = [min(_count(slice_of or examples, metric.columns), most) for metric in metrics]
-    replicates = _evaluated(metrics, counts, draws(examples, max(counts, default=0)))
+    widest = max((one.sums.width for one in metrics if one.sums is not None), default=0)
+    replicates = _evaluated(metrics, counts, draws(examples, max(counts, default=0), widest))
     blocks = min(examples, most_blocks)
     left_out = Blocks(np.arange(examples) % max(1, blocks), blocks)
     without = [metric.leaving_out(left_out) for metric in metrics]
-    # What is quick is a little off, by the same on all resamples.
-    apart = [
-        0.0 if metric.quick is None else value - float(metric.quick(ones)[0])
-        for metric, value in zip(metrics, values, strict=True)
-    ]
     return [
         None
         if np.isnan(value)
         else Resampled(
             value,
-            tuple(None if np.isnan(one) else one for one in (own + shift).tolist()),
+            tuple(None if np.isnan(one) else one for one in own.tolist()),
             tuple(_influences(value, left).tolist()),
             f"{_SEED}, {count} of {examples}, numpy {'.'.join(np.__version__.split('.')[:2])}",
         )
-        for value, own, left, shift, count in zip(
-            values, replicates, without, apart, counts, strict=True
-        )
+        for value, own, left, count in zip(values, replicates, without, counts, strict=True)
     ]
 
 
@@ -80,10 +74,16 @@ def _count(examples: int, columns: int) -> int:
     return int(np.clip(drawn, _LEAST, _MOST))
 
 
-def draws(examples: int, count: int) -> Iterator[Array]:
-    """Yield how often each example is in each of `count` resamples, float64 (b, n) at a time."""
+def draws(examples: int, count: int, widest: int = 0) -> Iterator[Array]:
+    """Yield how often each example is in each of `count` resamples, float64 (b, n) at a time.
+
+    Args:
+        examples: how many there are.
+        count: of resamples.
+        widest: numbers that are made of a resample, which bound how many come at a time, too.
+    """
     random = np.random.default_rng([_SEED, examples])
-    rows = at_once(examples)
+    rows = at_once(max(examples, widest))
     for start in range(0, count, rows):
         here = min(rows, count - start)
         if examples >= _LONG:
@@ -111,7 +111,7 @@ def _evaluated(
             if done >= count:
                 continue
             if metric.sums is None or metric.of_sums is None:
-                own.append((metric.quick or metric.exact)(rows[: count - done]))
+                own.append(metric.of(rows[: count - done]))
                 continue
             if metric.sums.key not in shared:
                 shared[metric.sums.key] = metric.sums.of(rows)

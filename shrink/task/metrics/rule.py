@@ -95,7 +95,7 @@ class Sums:
     """
 
     def __init__(self, example: Array, column: Array, value: Array, shape: tuple[int, int]) -> None:
-        self._shape = shape
+        self._shape, self.width = shape, shape[1]
         self._example, self._column, self._value = example, column, value
         self._dense: Array | None = None
         if len(value) > _DENSE_FROM * shape[0] * shape[1]:
@@ -142,29 +142,27 @@ class Weighted:
     """A metric as a function of the examples' weights.
 
     Attributes:
-        exact: the metric.
-        quick: in its place for resamples, where that is much faster; None where it is the same.
+        of: the metric.
         columns: how many numbers of each example are summed, which is what a resample costs.
         sums: what resamples are evaluated from; other metrics may share them, and blocks are left
             out of them by subtraction. None for a metric that is no function of sums.
         of_sums: the metric of these sums, (b, k) to (b,).
     """
 
-    exact: OfWeights
-    quick: OfWeights | None = None
+    of: OfWeights
     columns: int = 1
     sums: Sums | None = None
     of_sums: Callable[[Array], Array] | None = None
 
     @classmethod
-    def by(cls, sums: Sums, of_sums: Callable[[Array], Array]) -> Weighted:
+    def by(cls, sums: Sums, of_sums: Callable[[Array], Array], columns: int = 1) -> Weighted:
         """Return a metric that is a function of sums over examples, (b, k) to (b,)."""
-        return cls(lambda weights: of_sums(sums.of(weights)), sums=sums, of_sums=of_sums)
+        return cls(lambda weights: of_sums(sums.of(weights)), columns, sums, of_sums)
 
     def leaving_out(self, blocks: Blocks) -> Array:
         """Return it without each block, (count,)."""
         if self.sums is None or self.of_sums is None:
-            return np.concatenate([(self.quick or self.exact)(w) for w in blocks.weights()])
+            return np.concatenate([self.of(weights) for weights in blocks.weights()])
         return np.concatenate([self.of_sums(rest) for rest in self.sums.leaving_out(blocks)])
 
 

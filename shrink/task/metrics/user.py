@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,24 +19,13 @@ from shrink.task.metrics.rule import Weighted
 
 _RESAMPLES, _BLOCKS = 400, 200
 """Fewer than of shrink's own metrics: each is a call. All stages have the same ones."""
-_MOST_SECONDS = 20.0
+MOST_SECONDS = 20.0
 """For all of these calls; a function that would take longer has no interval."""
-_MOST_IN_SLICES = 60.0
+MOST_IN_SLICES = 60.0
 """Seconds for these calls in all slices of an artifact together."""
 
 Arrays: TypeAlias = "Array | tuple[Array, ...]"
 """Of one output, or one for each of several."""
-
-
-@dataclass
-class CallTime:
-    """How many seconds the resamples of a user's metric may still take; those taken are deducted.
-
-    Attributes:
-        left: for all slices of an artifact.
-    """
-
-    left: float = _MOST_IN_SLICES
 
 
 class Collected:
@@ -127,30 +115,24 @@ class OfExamples:
             return float(array.reshape(()))
 
 
-def resampled(metric: OfExamples, allowed: CallTime | None = None) -> Resampled | None:
+def resampled(metric: OfExamples, most_seconds: float = MOST_SECONDS) -> Resampled | None:
     """Return what an interval is computed from; None where the metric has no value.
 
     A function that takes too long has a value without an interval, and says so.
 
     Args:
         metric: of the examples.
-        allowed: what slices share; None for all examples.
+        most_seconds: that all calls may take.
     """
     begun = time.perf_counter()
     value = metric()
     seconds = (time.perf_counter() - begun) * (_RESAMPLES + _BLOCKS)
     if math.isnan(value):
         return None
-    too_long = f"{_RESAMPLES + _BLOCKS} calls of the function would take {seconds:.0f} s"
-    if seconds > _MOST_SECONDS:
-        return Resampled(value, (), (), "", f"no interval: {too_long}")
-    if allowed is not None and seconds > allowed.left:
-        why = f"no interval: {too_long}, beyond the {_MOST_IN_SLICES:.0f} s of all slices"
-        return Resampled(value, (), (), "", why)
-    weighted = Weighted(_of_weights(metric))
-    (found,) = resample([weighted], metric.examples, _RESAMPLES, _BLOCKS)
-    if allowed is not None:
-        allowed.left -= time.perf_counter() - begun
+    if seconds > most_seconds:
+        calls = f"{_RESAMPLES + _BLOCKS} calls of the function would take {seconds:.0f} s"
+        return Resampled(value, (), (), "", f"no interval: {calls}")
+    (found,) = resample([Weighted(_of_weights(metric))], metric.examples, _RESAMPLES, _BLOCKS)
     return found
 
 

@@ -14,8 +14,8 @@ from shrink.base.user_metric import UserMetric
 from shrink.task.losses import without_ignored
 from shrink.task.metrics.registry import RULES
 from shrink.task.metrics.resample import resample
-from shrink.task.metrics.rule import OfWeights, Rows, Rule, Weighted, joined
-from shrink.task.metrics.user import CallTime, Collected, OfExamples, resampled
+from shrink.task.metrics.rule import Rows, Rule, Weighted, joined
+from shrink.task.metrics.user import MOST_SECONDS, Collected, OfExamples, resampled
 from shrink.task.output import output_of
 from shrink.task.task import Task
 
@@ -78,7 +78,7 @@ class WholeSplit:
     def values(self) -> dict[str, float | None]:
         """Return each metric, None where it is not defined."""
         ones = np.ones((1, self.examples))
-        found = {name: float(self._weighted(name).exact(ones)[0]) for name in self._rules}
+        found = {name: float(self._weighted(name).of(ones)[0]) for name in self._rules}
         found |= {one.key: self._metric(one)() for one in self._functions}
         return {name: None if np.isnan(value) else value for name, value in found.items()}
 
@@ -88,18 +88,18 @@ class WholeSplit:
             return {}
         ones = np.ones((1, self.examples))
         return {
-            (name, i): float(one.exact(ones)[0])
+            (name, i): float(one.of(ones)[0])
             for name in self._rules
             for i, one in self._each(name).items()
         }
 
     def resampled(
-        self, allowed: CallTime | None = None, slice_of: int | None = None
+        self, most_seconds: float = MOST_SECONDS, slice_of: int | None = None
     ) -> dict[str, Resampled | None]:
         """Return each metric with what its interval is computed from; None is not defined.
 
         Args:
-            allowed: of users' functions in slices; None for all examples.
+            most_seconds: for the calls of a user's function.
             slice_of: how many examples there are in all, where these are a slice of them.
         """
         found: dict[str, Resampled | None] = {}
@@ -108,7 +108,9 @@ class WholeSplit:
             found |= zip(
                 self._rules, resample(every, self.examples, slice_of=slice_of), strict=True
             )
-        return found | {one.key: resampled(self._metric(one), allowed) for one in self._functions}
+        return found | {
+            one.key: resampled(self._metric(one), most_seconds) for one in self._functions
+        }
 
     def _metric(self, function: UserMetric) -> OfExamples:
         return self._seen.metric(function, self.groups)
@@ -165,11 +167,9 @@ class WholeSplit:
         each = [*self._each(name).values()]
         if len(each) == 1:
             return each[0]
-        quick = [one.quick or one.exact for one in each]
-        is_quick = any(one.quick is not None for one in each)
+        metrics = [one.of for one in each]
         return Weighted(
-            _mean_of([one.exact for one in each]),
-            _mean_of(quick) if is_quick else None,
+            lambda weights: np.mean([metric(weights) for metric in metrics], axis=0),
             sum(one.columns for one in each),
         )
 
@@ -189,10 +189,6 @@ def _any_nan(outputs: Array, mask: Array | None) -> Array:
     if mask is not None:
         nan &= mask.reshape(mask.shape + (1,) * (nan.ndim - mask.ndim))
     return np.asarray(nan.reshape(len(nan), -1).any(axis=1))
-
-
-def _mean_of(metrics: Sequence[OfWeights]) -> OfWeights:
-    return lambda weights: np.mean([metric(weights) for metric in metrics], axis=0)
 
 
 def _rules(task: Task, name: str) -> dict[int, Rule]:

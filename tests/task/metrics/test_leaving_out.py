@@ -38,7 +38,7 @@ def test_without_a_block_a_metric_is_that_of_the_other_examples(key: str, count:
     metric = weighted(key, outputs, labels)
     assert metric.sums is not None
     found = metric.leaving_out(blocks(count))
-    np.testing.assert_allclose(found, metric.exact(without(count)), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found, metric.of(without(count)), rtol=1e-9, atol=1e-12)
 
 
 def test_a_class_that_is_in_one_block_alone_does_not_count_without_it() -> None:
@@ -51,7 +51,7 @@ def test_a_class_that_is_in_one_block_alone_does_not_count_without_it() -> None:
     found = metric.leaving_out(blocks(5))
     # Without block 0 every example is decided for the first class, and the others do not count.
     assert found[0] == 1.0
-    np.testing.assert_allclose(found, metric.exact(without(5)), rtol=1e-9)
+    np.testing.assert_allclose(found, metric.of(without(5)), rtol=1e-9)
 
 
 @pytest.mark.parametrize("key", ["roc_auc", "average_precision", "f1", "recall"])
@@ -63,7 +63,7 @@ def test_without_a_block_of_several_elements_an_example(key: str) -> None:
     metric = weighted(key, outputs, targets, mask=mask, loss="binary_crossentropy")
     assert metric.sums is not None
     found = metric.leaving_out(blocks(30))
-    np.testing.assert_allclose(found, metric.exact(without(30)), rtol=1e-9)
+    np.testing.assert_allclose(found, metric.of(without(30)), rtol=1e-9)
 
 
 @pytest.mark.parametrize("chunk", [1, 700, 1_000_000])
@@ -77,20 +77,7 @@ def test_blocks_are_left_out_some_at_a_time(
     assert metric.sums is not None
     monkeypatch.setattr(rule, "CHUNK", chunk)
     found = metric.leaving_out(blocks(7))
-    np.testing.assert_allclose(found, metric.exact(without(7)), rtol=1e-9)
-
-
-def test_rankings_of_many_groups_leave_out_blocks_of_joined_ones() -> None:
-    """More than 1,024 groups of scores: blocks are left out of what resamples are ranked by."""
-    random, count = np.random.default_rng(3), 4_000
-    truth = random.integers(0, 2, count)
-    metric = weighted("roc_auc", random.normal(size=(count, 1)) + truth[:, None], truth)
-    assert metric.quick is not None
-    assert metric.sums is not None
-    halves = Blocks(np.arange(count) % 2, 2)
-    weights = np.stack([np.arange(count) % 2 == 1, np.arange(count) % 2 == 0]).astype(float)
-    np.testing.assert_allclose(metric.leaving_out(halves), metric.quick(weights), rtol=1e-9)
-    np.testing.assert_allclose(metric.leaving_out(halves), metric.exact(weights), rtol=1e-2)
+    np.testing.assert_allclose(found, metric.of(without(7)), rtol=1e-9)
 
 
 def test_metrics_that_sum_and_others_keep_their_order() -> None:
@@ -110,14 +97,3 @@ def test_metrics_that_sum_and_others_keep_their_order() -> None:
     assert together[1] is not None
     assert together[2] is not None
     np.testing.assert_allclose(together[1].influences, together[2].influences, atol=1e-9)
-
-
-def test_resamples_of_what_is_quick_and_off_by_a_constant_are_those_of_what_is_exact() -> None:
-    random = np.random.default_rng(5)
-    targets = random.normal(size=(EXAMPLES, 2))
-    exact = weighted("rmse", targets + random.normal(size=(EXAMPLES, 2)), targets)
-    off = replace(exact, quick=lambda weights: exact.exact(weights) + 0.25)
-    wanted, found = (resample([metric], EXAMPLES)[0] for metric in (exact, off))
-    assert wanted is not None
-    assert found is not None
-    np.testing.assert_allclose(found.replicates, wanted.replicates, rtol=1e-12)  # type: ignore[arg-type]

@@ -24,6 +24,6 @@ def test_r2_equals_scikit_learn() -> None:
     expected = sk.r2_score(REAL, FOUND)
     assert value("r2", FOUND, REAL) == pytest.approx(expected, abs=1e-9)
     weights = RANDOM.integers(0, 3, (2, 150)).astype(float)
-    found = weighted("r2", FOUND, REAL).exact(weights)
+    found = weighted("r2", FOUND, REAL).of(weights)
     expected = [sk.r2_score(REAL, FOUND, sample_weight=row) for row in weights]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)

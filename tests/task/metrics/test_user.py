@@ -10,8 +10,7 @@ import pytest
 from shrink.base.bootstrap import resampled_interval
 from shrink.base.errors import StageError
 from shrink.base.user_metric import UserMetric
-from shrink.task.metrics import user
-from shrink.task.metrics.user import CallTime, Collected, resampled
+from shrink.task.metrics.user import Collected, resampled
 
 FUNCTIONS = """
 import numpy as np
@@ -92,24 +91,11 @@ def test_what_returns_no_number_is_refused(file: Path, function: str, complaint:
         collected(OUTPUTS).metric(metric(file, function))()
 
 
-def test_what_takes_too_long_has_a_value_and_no_interval(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(user, "_MOST_SECONDS", 0.0)
-    found = resampled(collected(OUTPUTS).metric(metric(file, "mean_error")))
+def test_what_takes_too_long_has_a_value_and_no_interval(file: Path) -> None:
+    error = collected(OUTPUTS).metric(metric(file, "mean_error"))
+    found = resampled(error, most_seconds=0.0)
     assert found is not None
+    assert found.value == error()
     interval = resampled_interval(found)
     assert (interval.low, interval.high) == (None, None)
     assert "600 calls" in (interval.note or "")
-
-
-def test_slices_share_what_resamples_may_take(file: Path) -> None:
-    allowed = CallTime(3600.0)
-    error = collected(OUTPUTS).metric(metric(file, "mean_error"))
-    assert resampled(error, allowed) == resampled(error)
-    assert allowed.left < 3600.0
-    allowed.left = 0.0
-    found = resampled(error, allowed)
-    assert found is not None
-    assert found.replicates == ()
-    assert "beyond the 60 s of all slices" in found.why

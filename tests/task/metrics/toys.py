@@ -33,7 +33,7 @@ def weighted(key: str, outputs: Any, targets: Any, **settings: Any) -> Weighted:
 def value(key: str, outputs: Any, targets: Any, **settings: Any) -> float:
     """Return a metric, NaN where it is not defined."""
     of = weighted(key, outputs, targets, **settings)
-    return float(of.exact(np.ones((1, len(outputs))))[0])
+    return float(of.of(np.ones((1, len(outputs))))[0])
 
 
 def sampled(key: str, outputs: Any, targets: Any, **settings: Any) -> Resampled | None:
