@@ -7,11 +7,11 @@ gets that does the same. All of it is in float64.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from shrink.base.types import Array
+from shrink.detection.config import DecodeConfig
 from shrink.detection.head import Head
 from shrink.tflite.lazy import tf
 
@@ -21,49 +21,33 @@ _MOST_BEFORE = 1_000
 """Candidates of a picture that go into non-maximum suppression: those of the highest scores."""
 
 
-@dataclass(frozen=True)
-class Selection:
-    """Which candidates become detections.
-
-    Attributes:
-        score_threshold: candidates below it are dropped.
-        nms_iou: of two boxes of a class that overlap more, the one of the lower score is dropped.
-        max_detections: of a picture, those of the highest scores.
-    """
-
-    score_threshold: float = 0.05
-    nms_iou: float = 0.5
-    max_detections: int = 100
-
-
-def decode(head: Head, selection: Selection, outputs: Sequence[Array]) -> Array:
+def decode(head: Head, outputs: Sequence[Array]) -> Array:
     """Return the detections of some pictures, float64 (n, max_detections, 6).
 
     Rows are left, top, right, bottom, score and class, best first; padding has class -1.
 
     Args:
-        head: how outputs are read.
-        selection: which candidates become detections.
+        head: how outputs are read, and which candidates become detections.
         outputs: of the model, (n, ...) each.
     """
     candidates = head.read([tf.constant(one, tf.float64) for one in outputs])
     boxes = candidates.boxes.numpy()
     scores = head.probabilities(candidates).numpy()
-    found = [select(*pair, selection) for pair in zip(boxes, scores, strict=True)]
-    rows = np.zeros((len(found), selection.max_detections, COLUMNS))
+    found = [select(*pair, head.settings) for pair in zip(boxes, scores, strict=True)]
+    rows = np.zeros((len(found), head.settings.max_detections, COLUMNS))
     rows[:, :, CLASS] = -1
     for row, own in zip(rows, found, strict=True):
         row[: len(own)] = own
     return rows
 
 
-def select(boxes: Array, scores: Array, selection: Selection) -> Array:
+def select(boxes: Array, scores: Array, selection: DecodeConfig) -> Array:
     """Return the detections of one picture, (k, 6), best first; equal scores in candidates' order.
 
     Args:
         boxes: (a, 4); one that is not finite is no box.
         scores: (a, classes); NaN is no score.
-        selection: which of them.
+        selection: threshold, overlap and number of what is kept.
     """
     counts = np.isfinite(boxes).all(axis=1, keepdims=True)
     place, label = np.nonzero((scores >= selection.score_threshold) & counts)

@@ -8,33 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
+from shrink.detection.config import DecodeConfig
 from shrink.tflite.lazy import tf
 
-HeadKind = Literal["boxes", "grid", "yolo", "ssd"]
 Shape = tuple[int | None, ...]
 Pairs = tuple[tuple[float, float], ...]
 _EPSILON = 1e-7
 """Probabilities are kept this far from 0 and 1 before they are taken for logits, as Keras does."""
-
-
-@dataclass(frozen=True)
-class HeadSettings:
-    """What a recipe says of a head; see `shrink.task.decode_config.DecodeConfig`."""
-
-    kind: HeadKind
-    strides: tuple[int, ...] = ()
-    anchors: tuple[Pairs, ...] = ()
-    box_format: Literal["xyxy", "xywh"] = "xyxy"
-    units: Literal["pixels", "fraction"] = "pixels"
-    coding: Literal["exp", "squared"] = "exp"
-    variances: tuple[float, float] = (0.1, 0.2)
-    scores: Literal["sigmoid", "softmax"] = "sigmoid"
 
 
 class Candidates(NamedTuple):
@@ -65,7 +51,7 @@ class Head:
         outputs: shape of each output of one example.
     """
 
-    settings: HeadSettings
+    settings: DecodeConfig
     picture: tuple[int, int]
     classes: int
     priors: Array | None = field(repr=False)
@@ -83,7 +69,7 @@ class Head:
         None where there are no such places: a softmax compares its logits with each other, and
         probabilities are none.
         """
-        kind = self.settings.kind
+        kind = self.settings.name
         if self.settings.scores == "softmax" or kind == "boxes":
             return None
         if kind == "ssd" and len(self.outputs) == 2:
@@ -94,7 +80,7 @@ class Head:
 
     def read(self, outputs: Sequence[tf.Tensor]) -> Candidates:
         """Return the candidates of outputs (n, ...)."""
-        return _READERS[self.settings.kind](self, outputs)
+        return _READERS[self.settings.name](self, outputs)
 
     def probabilities(self, candidates: Candidates) -> tf.Tensor:
         """Return the score of each class, (n, a, classes)."""
@@ -106,7 +92,7 @@ class Head:
         return scores * tf.sigmoid(candidates.objectness)[..., None]
 
 
-def head_of(settings: HeadSettings, picture: Shape, outputs: Sequence[Shape], classes: int) -> Head:
+def head_of(settings: DecodeConfig, picture: Shape, outputs: Sequence[Shape], classes: int) -> Head:
     """Return how a model's outputs are read.
 
     Args:
@@ -131,9 +117,9 @@ def head_of(settings: HeadSettings, picture: Shape, outputs: Sequence[Shape], cl
     return head
 
 
-def _unfit(settings: HeadSettings, why: str) -> ModelError:
+def _unfit(settings: DecodeConfig, why: str) -> ModelError:
     return ModelError(
-        f"the model's outputs cannot be decoded as {settings.kind}: {why}",
+        f"the model's outputs cannot be decoded as {settings.name}: {why}",
         hint="correct task.decode (strides, anchors, scores), or data.classes; or decode with "
         "file.py:function",
     )
@@ -151,13 +137,13 @@ def _cells(picture: tuple[int, int], stride: int) -> tuple[int, int]:
     return -(-picture[0] // stride), -(-picture[1] // stride)
 
 
-def _anchors(settings: HeadSettings, level: int) -> Pairs:
+def _anchors(settings: DecodeConfig, level: int) -> Pairs:
     """Return width and height of a level's anchors; of heads without, one cell."""
     stride = float(settings.strides[level])
     return settings.anchors[level] if settings.anchors else ((stride, stride),)
 
 
-def _priors(settings: HeadSettings, picture: tuple[int, int]) -> tuple[Array | None, Array | None]:
+def _priors(settings: DecodeConfig, picture: tuple[int, int]) -> tuple[Array | None, Array | None]:
     """Return the cell or anchor of each candidate, row by row and anchor by anchor in a cell."""
     if not settings.strides:
         return None, None
@@ -178,13 +164,13 @@ def _wanted_shapes(head: Head) -> list[tuple[Shape, ...]]:
     """Return the shapes of outputs that the kind of head can have."""
     settings, columns = head.settings, head.score_columns
     count = None if head.priors is None else len(head.priors)
-    if settings.kind in ("boxes", "ssd"):
+    if settings.name in ("boxes", "ssd"):
         apart = ((count, 4), (count, columns))
         return [((count, 4 + columns),), apart]
     shapes = []
     for level, stride in enumerate(settings.strides):
         width = 4 + columns
-        if settings.kind == "yolo":
+        if settings.name == "yolo":
             width = len(_anchors(settings, level)) * (5 + columns)
         shapes.append((*_cells(head.picture, stride), width))
     return [tuple(shapes)]
@@ -261,7 +247,7 @@ def _read_ssd(head: Head, outputs: Sequence[tf.Tensor]) -> Candidates:
     return Candidates(tf.concat([place - half, place + half], axis=-1), logits)
 
 
-_READERS: Mapping[HeadKind, Callable[[Head, Sequence[tf.Tensor]], Candidates]] = {
+_READERS: Mapping[str, Callable[[Head, Sequence[tf.Tensor]], Candidates]] = {
     "boxes": _read_boxes,
     "grid": _read_grid,
     "yolo": _read_yolo,

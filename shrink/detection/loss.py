@@ -6,12 +6,12 @@ candidates that answer for a box: the mean over examples is the same however a b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from shrink.data import boxes as columns
+from shrink.detection.config import DetectionLossConfig
 from shrink.detection.head import Candidates, Head
 from shrink.tflite.lazy import tf
 
@@ -25,23 +25,6 @@ _SIDES = 8.0
 _NEGATIVES = 3
 """Of a softmax, negatives that count for each positive: those of the largest loss (SSD)."""
 _FAR = 1e9
-
-
-@dataclass(frozen=True)
-class DetectionLoss:
-    """What the parts of the loss weigh.
-
-    Attributes:
-        gamma: of the focal loss of sigmoid scores; 0 is the plain binary cross-entropy.
-        alpha: weight of the positives in it, 1 - alpha that of the negatives.
-        box: of matched boxes, 1 - GIoU, or the absolute distance of edges over the prior's size.
-        box_weight: factor of the boxes' loss.
-    """
-
-    gamma: float = 2.0
-    alpha: float = 0.25
-    box: str = "giou"
-    box_weight: float = 2.0
 
 
 class Assignment(NamedTuple):
@@ -60,7 +43,7 @@ class Assignment(NamedTuple):
 
 
 def detection_loss(
-    head: Head, weights: DetectionLoss, targets: tf.Tensor, candidates: Candidates
+    head: Head, weights: DetectionLossConfig, targets: tf.Tensor, candidates: Candidates
 ) -> tf.Tensor:
     """Return the loss of each example, (n,).
 
@@ -147,7 +130,7 @@ def _by_overlap(head: Head, targets: tf.Tensor, there: tf.Tensor) -> tuple[tf.Te
 
 def _score_loss(
     head: Head,
-    weights: DetectionLoss,
+    weights: DetectionLossConfig,
     candidates: Candidates,
     assigned: Assignment,
     classes: tf.Tensor,
@@ -167,7 +150,7 @@ def _score_loss(
     return tf.reduce_sum(there + tf.reduce_sum(plain, axis=-1) * positive, axis=1)
 
 
-def _focal(wanted: tf.Tensor, logits: tf.Tensor, weights: DetectionLoss) -> tf.Tensor:
+def _focal(wanted: tf.Tensor, logits: tf.Tensor, weights: DetectionLossConfig) -> tf.Tensor:
     """Return the focal loss of each number (Lin et al. 2017, equation 5)."""
     plain = tf.nn.sigmoid_cross_entropy_with_logits(wanted, logits)
     if weights.gamma == 0:

@@ -18,7 +18,7 @@ from shrink.base.user_metric import (
     user_metric_of,
     user_metric_of_mapping,
 )
-from shrink.task.decode_config import DecodeConfig
+from shrink.detection.config import DecodeConfig
 
 
 class TaskConfig(Config):

@@ -14,9 +14,10 @@ from shrink.base.user_metric import key_of_entry
 from shrink.data.boxes import COLUMNS
 from shrink.data.dataset import Dataset
 from shrink.detection.coco import check_installed
+from shrink.detection.config import DecodeConfig
+from shrink.detection.head import head_of
 from shrink.task.config import TaskConfig
-from shrink.task.decode_config import DecodeConfig
-from shrink.task.detector import METRIC, Decoder, detector_of
+from shrink.task.detector import METRIC, Decoder, Detector
 from shrink.task.interface import Interface
 from shrink.task.task import OutputTask, Source, Task
 from shrink.task.user_detector import UserDetector
@@ -69,7 +70,7 @@ def detection_task(config: TaskConfig, dataset: Dataset, model: Interface) -> Ta
 def _detector(config: DecodeConfig, dataset: Dataset, model: Interface) -> Decoder:
     classes = len(dataset.class_names)
     if config.function is None:
-        return detector_of(config, model.inputs[0], model.outputs, classes)
+        return Detector(head_of(config, model.inputs[0], model.outputs, classes))
     detector = UserDetector(config.function, config.loss_function, config.max_detections, classes)
     # What it cannot do is found out before anything is trained.
     x, y = dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TypeAlias
 
 import numpy as np
 
 from shrink.base.errors import RecipeError, StageError
 from shrink.base.losses import DETECTION
 from shrink.base.types import Array, Tensors
-from shrink.detection.decode import Selection, decode
-from shrink.detection.head import Head, HeadKind, HeadSettings, head_of
-from shrink.detection.loss import DetectionLoss, detection_loss
+from shrink.detection.config import DetectionLossConfig
+from shrink.detection.decode import decode
+from shrink.detection.head import Head
+from shrink.detection.loss import detection_loss
 from shrink.detection.teaching import teacher_loss
 from shrink.engine.losses import at_least_float32
 from shrink.engine.objective import Objective
-from shrink.task.decode_config import DecodeConfig, DetectionLossConfig
+from shrink.task.user_detector import UserDetector
 from shrink.tflite.lazy import tf
 
 _NO_PLACES = "task.decode has no strides, so the places of the candidates are unknown"
@@ -25,44 +26,21 @@ METRIC = "map"
 """The main metric of a detector, where the recipe names none."""
 
 
-class Decoder(Protocol):
-    """What outputs of a detector mean, and what they lose."""
-
-    @property
-    def no_loss(self) -> str | None:
-        """Why there is no loss; None where there is one."""
-
-    def detections(self, outputs: Sequence[Array]) -> Array:
-        """Return detections, float64 (n, most, 6), see `shrink.detection.decode`."""
-
-    def losses(self, targets: Tensors, outputs: Sequence[tf.Tensor]) -> tf.Tensor:
-        """Return the loss of each example, (n,)."""
-
-    def teacher_losses(
-        self,
-        outputs: Sequence[tf.Tensor],
-        teacher_outputs: Sequence[tf.Tensor],
-        temperature: float | tf.Tensor,
-    ) -> tf.Tensor:
-        """Return what each example loses against a teacher, (n,)."""
-
-    def scores(self, outputs: Sequence[Array], targets: Array) -> Array | None:
-        """Return the loss of each example in float64, (n,); None where it cannot be had."""
-
-
 @dataclass(frozen=True)
 class Detector:
     """How a detector with a head that shrink knows is decoded and trained.
 
     Attributes:
-        head: what the outputs mean.
-        selection: which candidates become detections.
-        loss: what the parts of the loss weigh.
+        head: what the outputs mean, and what the recipe says of them.
     """
 
     head: Head
-    selection: Selection
-    loss: DetectionLoss
+
+    @property
+    def _loss(self) -> DetectionLossConfig:
+        loss = self.head.settings.loss
+        assert isinstance(loss, DetectionLossConfig), "a function stands beside one that decodes"
+        return loss
 
     @property
     def no_loss(self) -> str | None:
@@ -71,11 +49,11 @@ class Detector:
 
     def detections(self, outputs: Sequence[Array]) -> Array:
         """Return detections, float64 (n, most, 6), see `shrink.detection.decode`."""
-        return decode(self.head, self.selection, outputs)
+        return decode(self.head, outputs)
 
     def losses(self, targets: Tensors, outputs: Sequence[tf.Tensor]) -> tf.Tensor:
         """Return the loss of each example, (n,)."""
-        return detection_loss(self.head, self.loss, targets, self.head.read(outputs))
+        return detection_loss(self.head, self._loss, targets, self.head.read(outputs))
 
     def teacher_losses(
         self,
@@ -84,7 +62,7 @@ class Detector:
         temperature: float | tf.Tensor,
     ) -> tf.Tensor:
         """Return what each example loses against a teacher, (n,)."""
-        return teacher_loss(self.head, self.loss.box_weight, outputs, teacher_outputs, temperature)
+        return teacher_loss(self.head, self._loss.box_weight, outputs, teacher_outputs, temperature)
 
     def scores(self, outputs: Sequence[Array], targets: Array) -> Array | None:
         """Return the loss of each example in float64, (n,); None where it cannot be had."""
@@ -94,34 +72,8 @@ class Detector:
         return np.asarray(self.losses(tf.constant(targets), own))
 
 
-def detector_of(
-    config: DecodeConfig,
-    picture: tuple[int | None, ...],
-    outputs: Sequence[tuple[int | None, ...]],
-    classes: int,
-) -> Detector:
-    """Return how a model with such an input and outputs is decoded.
-
-    Raises:
-        ModelError: the outputs are not those of such a head.
-    """
-    settings = HeadSettings(
-        kind=cast(HeadKind, config.name),
-        strides=config.strides,
-        anchors=config.anchors,
-        box_format=config.box_format,
-        units=config.units,
-        coding=config.coding,
-        variances=config.variances,
-        scores=config.scores,
-    )
-    chosen = Selection(config.score_threshold, config.nms_iou, config.max_detections)
-    loss = config.loss if isinstance(config.loss, DetectionLossConfig) else DetectionLossConfig()
-    return Detector(
-        head_of(settings, picture, outputs, classes),
-        chosen,
-        DetectionLoss(gamma=loss.gamma, alpha=loss.alpha, box=loss.box, box_weight=loss.box_weight),
-    )
+Decoder: TypeAlias = Detector | UserDetector
+"""What outputs of a detector mean, and what they lose."""
 
 
 class DetectionObjective(Objective):

@@ -9,7 +9,7 @@ import numpy as np
 
 from shrink.base.errors import ModelError
 from shrink.data.dataset import Dataset
-from shrink.task.decode_config import DecodeConfig
+from shrink.detection.config import DecodeConfig
 from shrink.task.interface import Interface
 
 _EXAMPLES = 16

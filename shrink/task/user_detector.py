@@ -25,7 +25,7 @@ _LOSES = "it takes boxes (n, k, 7) and outputs as TensorFlow tensors, and return
 
 @dataclass(frozen=True)
 class UserDetector:
-    """How a user decodes a detector, the same for every stage; see `shrink.task.detector.Decoder`.
+    """How a user decodes a detector, the same for every stage; see `shrink.task.detector`.
 
     Attributes:
         function: file and name of what decodes.

@@ -32,6 +32,7 @@ from shrink.data.matching import (
     needs_names,
 )
 from shrink.data.opening import open_dataset_for
+from shrink.detection.config import DecodeConfig
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.model.compilation import read_compiled
 from shrink.model.image_input import image_input
@@ -41,7 +42,6 @@ from shrink.quantization.source import FloatModel, read_float_tflite
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.task.config import TaskConfig
-from shrink.task.decode_config import DecodeConfig
 from shrink.task.interface import artifact_interface, keras_interface
 from shrink.task.kinds import kind_of_task, proposed_metrics
 from shrink.task.proposed_decode import proposed_decode

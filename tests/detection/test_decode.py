@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from shrink.base.errors import ModelError
-from shrink.detection.decode import Selection, decode, iou, select, suppress
-from shrink.detection.head import HeadSettings, head_of
+from shrink.detection.config import DecodeConfig
+from shrink.detection.decode import decode, iou, select, suppress
+from shrink.detection.head import head_of
 
 RANDOM = np.random.default_rng(0)
+
+Coding = Literal["exp", "squared"]
+
+
+def chosen(score_threshold: float, nms_iou: float, most: int) -> DecodeConfig:
+    """Return which candidates become detections."""
+    return DecodeConfig(
+        name="boxes", score_threshold=score_threshold, nms_iou=nms_iou, max_detections=most
+    )
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -40,14 +52,16 @@ def test_iou_is_that_of_areas() -> None:
 def test_select_is_by_class_and_breaks_ties_by_place() -> None:
     boxes = np.array([[0.0, 0, 10, 10], [0, 0, 10, 9], [30, 30, 40, 40]])
     scores = np.array([[0.5, 0.7], [0.5, 0.2], [0.04, np.nan]])
-    got = select(boxes, scores, Selection(0.05, 0.5, 100))
+    got = select(boxes, scores, chosen(0.05, 0.5, 100))
     np.testing.assert_allclose(got, [[0, 0, 10, 10, 0.7, 1], [0, 0, 10, 10, 0.5, 0]])
-    assert len(select(boxes, scores, Selection(0.05, 0.5, 1))) == 1
-    assert len(select(boxes, scores, Selection(0.8, 0.5, 9))) == 0
+    assert len(select(boxes, scores, chosen(0.05, 0.5, 1))) == 1
+    assert len(select(boxes, scores, chosen(0.8, 0.5, 9))) == 0
 
 
 def test_grid_counts_distances_from_the_centre_of_a_cell() -> None:
-    head = head_of(HeadSettings("grid", strides=(8, 16)), (32, 32, 3), [(4, 4, 6), (2, 2, 6)], 2)
+    head = head_of(
+        DecodeConfig(name="grid", strides=(8, 16)), (32, 32, 3), [(4, 4, 6), (2, 2, 6)], 2
+    )
     fine, coarse = RANDOM.normal(size=(1, 4, 4, 6)), RANDOM.normal(size=(1, 2, 2, 6))
     read = head.read([tf.constant(fine), tf.constant(coarse)])
     for place, raw, stride, row, column in [
@@ -62,8 +76,10 @@ def test_grid_counts_distances_from_the_centre_of_a_cell() -> None:
 
 
 @pytest.mark.parametrize("coding", ["exp", "squared"])
-def test_yolo_follows_the_papers_equations(coding: str) -> None:
-    settings = HeadSettings("yolo", (16,), (((10.0, 14.0), (23.0, 27.0)),), coding=coding)  # type: ignore[arg-type]
+def test_yolo_follows_the_papers_equations(coding: Coding) -> None:
+    settings = DecodeConfig(
+        name="yolo", strides=(16,), anchors=(((10.0, 14.0), (23.0, 27.0)),), coding=coding
+    )
     head = head_of(settings, (32, 48, 3), [(2, 3, 2 * (5 + 3))], 3)
     raw = RANDOM.normal(size=(2, 2, 3, 16))
     read = head.read([tf.constant(raw)])
@@ -82,7 +98,7 @@ def test_yolo_follows_the_papers_equations(coding: str) -> None:
 
 
 def test_ssd_scales_offsets_by_anchor_and_variance_and_leaves_the_background_out() -> None:
-    settings = HeadSettings("ssd", (8,), (((12.0, 6.0),),), scores="softmax")
+    settings = DecodeConfig(name="ssd", strides=(8,), anchors=(((12.0, 6.0),),), scores="softmax")
     head = head_of(settings, (16, 16, 1), [(4, 4), (4, 3)], 2)
     offsets, logits = RANDOM.normal(size=(1, 4, 4)), RANDOM.normal(size=(1, 4, 3))
     read = head.read([tf.constant(offsets), tf.constant(logits)])
@@ -98,7 +114,7 @@ def test_ssd_scales_offsets_by_anchor_and_variance_and_leaves_the_background_out
 @pytest.mark.parametrize("units", ["pixels", "fraction"])
 @pytest.mark.parametrize("form", ["xyxy", "xywh"])
 def test_boxes_are_as_the_model_says(units: str, form: str) -> None:
-    settings = HeadSettings("boxes", box_format=form, units=units)  # type: ignore[arg-type]
+    settings = chosen(0.15, 0.5, 4).model_copy(update={"box_format": form, "units": units})
     head = head_of(settings, (20, 40, 1), [(3, 6)], 2)
     edges = np.array([[1.0, 2, 11, 8], [5, 5, 9, 7], [20, 4, 36, 16]])
     stored = edges.copy()
@@ -107,14 +123,14 @@ def test_boxes_are_as_the_model_says(units: str, form: str) -> None:
     if units == "fraction":
         stored = stored / [40, 20, 40, 20]
     scores = np.array([[0.9, 0.1], [0.0, 1.0], [0.2, 0.3]])
-    found = decode(head, Selection(0.15, 0.5, 4), [np.hstack([stored, scores])[None]])
+    found = decode(head, [np.hstack([stored, scores])[None]])
     expected = [[*edges[1], 1, 1], [*edges[0], 0.9, 0], [*edges[2], 0.3, 1], [*edges[2], 0.2, 0]]
     np.testing.assert_allclose(found[0], expected, rtol=0, atol=2e-7)
 
 
 def test_boxes_that_are_not_finite_are_left_out() -> None:
     boxes = np.array([[0.0, 0, 10, 10], [0, 0, np.inf, 10], [0, np.nan, 9, 9]])
-    got = select(boxes, np.array([[0.5], [0.9], [0.8]]), Selection(0.05, 0.5, 100))
+    got = select(boxes, np.array([[0.5], [0.9], [0.8]]), chosen(0.05, 0.5, 100))
     np.testing.assert_allclose(got, [[0, 0, 10, 10, 0.5, 0]])
 
 
@@ -127,20 +143,27 @@ def test_decode_pads_pictures_without_detections() -> None:
 
 def test_outputs_of_another_shape_are_refused_with_the_one_that_is_wanted() -> None:
     with pytest.raises(ModelError, match=r"\(4, 4, 6\), not \(4, 4, 7\)"):
-        head_of(HeadSettings("grid", strides=(8,)), (32, 32, 3), [(4, 4, 7)], 2)
+        head_of(DecodeConfig(name="grid", strides=(8,)), (32, 32, 3), [(4, 4, 7)], 2)
     with pytest.raises(ModelError, match="no picture"):
-        head_of(HeadSettings("grid", strides=(8,)), (None, 32, 3), [(4, 4, 6)], 2)
+        head_of(DecodeConfig(name="grid", strides=(8,)), (None, 32, 3), [(4, 4, 6)], 2)
 
 
 @pytest.mark.parametrize("coding", ["exp", "squared"])
-def test_yolo_of_two_levels_is_decoded_as_loops_over_cells_and_anchors_do(coding: str) -> None:
+def test_yolo_of_two_levels_is_decoded_as_loops_over_cells_and_anchors_do(coding: Coding) -> None:
     strides, classes = (8, 16), 3
     anchors = (((6.0, 9.0), (12.0, 8.0)), ((20.0, 16.0), (30.0, 34.0)))
-    settings = HeadSettings("yolo", strides, anchors, coding=coding)  # type: ignore[arg-type]
+    settings = DecodeConfig(
+        name="yolo",
+        strides=strides,
+        anchors=anchors,
+        coding=coding,
+        score_threshold=0.2,
+        max_detections=50,
+    )
     shapes = [(4, 5, 2 * (5 + classes)), (2, 3, 2 * (5 + classes))]
     head = head_of(settings, (32, 40, 1), shapes, classes)
     outputs = [RANDOM.normal(0, 1.5, (2, *shape)) for shape in shapes]
-    found = decode(head, Selection(0.2, 0.5, 50), outputs)
+    found = decode(head, outputs)
     for picture in range(2):
         rows = []  # the layout of darknet's files: cell by cell, in a cell anchor by anchor
         for output, stride, own in zip(outputs, strides, anchors, strict=True):

@@ -7,19 +7,24 @@ import pytest
 import tensorflow as tf
 
 from shrink.data.boxes import box_rows, padded
-from shrink.detection.head import Candidates, Head, HeadSettings, head_of
-from shrink.detection.loss import DetectionLoss, assign, detection_loss
+from shrink.detection.config import DecodeConfig, DetectionLossConfig
+from shrink.detection.head import Candidates, Head, head_of
+from shrink.detection.loss import assign, detection_loss
 
 RANDOM = np.random.default_rng(1)
-GRID = head_of(HeadSettings("grid", strides=(8,)), (32, 32, 1), [(4, 4, 7)], 3)
-TWO = head_of(HeadSettings("grid", strides=(4, 8)), (64, 64, 1), [(16, 16, 7), (8, 8, 7)], 3)
+GRID = head_of(DecodeConfig(name="grid", strides=(8,)), (32, 32, 1), [(4, 4, 7)], 3)
+TWO = head_of(DecodeConfig(name="grid", strides=(4, 8)), (64, 64, 1), [(16, 16, 7), (8, 8, 7)], 3)
 SSD = head_of(
-    HeadSettings("ssd", (8,), (((12.0, 12.0), (20.0, 8.0)),), scores="softmax"),
+    DecodeConfig(
+        name="ssd", strides=(8,), anchors=(((12.0, 12.0), (20.0, 8.0)),), scores="softmax"
+    ),
     (32, 32, 1),
     [(32, 4), (32, 4)],
     3,
 )
-YOLO = head_of(HeadSettings("yolo", (8,), (((12.0, 12.0),),)), (32, 32, 1), [(4, 4, 8)], 3)
+YOLO = head_of(
+    DecodeConfig(name="yolo", strides=(8,), anchors=(((12.0, 12.0),),)), (32, 32, 1), [(4, 4, 8)], 3
+)
 TARGETS = padded(
     [
         box_rows(np.array([[2, 3, 15, 14], [14, 12, 30, 30]]), np.array([0, 2])),
@@ -103,7 +108,7 @@ def focal(wanted: float, logit: float, gamma: float, alpha: float) -> float:
     return -weight * (1 - right) ** gamma * np.log(right)
 
 
-def expected_loss(head: Head, of: Candidates, example: int, weights: DetectionLoss) -> float:
+def expected_loss(head: Head, of: Candidates, example: int, weights: DetectionLossConfig) -> float:
     rows = TARGETS[example]
     chosen, counts = answers(head, rows)
     boxes, logits = of.boxes.numpy()[example], of.logits.numpy()[example]
@@ -137,7 +142,7 @@ def softmax_part(logits: np.ndarray, labels: list[int], counts: list[bool], numb
     ("head", "objectness"), [(GRID, False), (SSD, False), (YOLO, True)], ids=["grid", "ssd", "yolo"]
 )
 def test_loss_is_that_of_the_definition(head: Head, objectness: bool) -> None:
-    weights = DetectionLoss(gamma=1.5, alpha=0.3, box_weight=0.7)
+    weights = DetectionLossConfig(gamma=1.5, alpha=0.3, box_weight=0.7)
     of = candidates_of(head, objectness)
     got = detection_loss(head, weights, tf.constant(TARGETS), of).numpy()
     expected = [expected_loss(head, of, example, weights) for example in range(3)]
@@ -146,10 +151,10 @@ def test_loss_is_that_of_the_definition(head: Head, objectness: bool) -> None:
 
 def test_loss_of_an_example_does_not_depend_on_the_others() -> None:
     of = candidates_of(GRID)
-    together = detection_loss(GRID, DetectionLoss(), tf.constant(TARGETS), of).numpy()
+    together = detection_loss(GRID, DetectionLossConfig(), tf.constant(TARGETS), of).numpy()
     for row in range(3):
         one = Candidates(of.boxes[row : row + 1], of.logits[row : row + 1])
-        own = detection_loss(GRID, DetectionLoss(), tf.constant(TARGETS[row : row + 1]), one)
+        own = detection_loss(GRID, DetectionLossConfig(), tf.constant(TARGETS[row : row + 1]), one)
         np.testing.assert_allclose(own[0], together[row], rtol=0, atol=1e-12)
 
 
@@ -159,7 +164,11 @@ def test_l1_is_the_mean_distance_of_edges_in_cells() -> None:
     boxes[0, 0] = [1, 0, 8, 10]
     of = Candidates(tf.constant(boxes), tf.constant(np.full((1, 16, 3), -40.0)))
     plain = [
-        float(detection_loss(GRID, DetectionLoss(box="l1", box_weight=w), tf.constant(rows), of)[0])
+        float(
+            detection_loss(
+                GRID, DetectionLossConfig(box="l1", box_weight=w), tf.constant(rows), of
+            )[0]
+        )
         for w in (1.0, 3.0)
     ]
     assert plain[1] - plain[0] == pytest.approx(2 * (1 + 0 + 0 + 2) / 8 / 4, abs=1e-9)
@@ -183,5 +192,5 @@ def test_perfect_boxes_and_scores_cost_nothing() -> None:
         if i >= 0:
             logits[a, int(TARGETS[0][i][4])] = 50
     of = Candidates(tf.constant(boxes[None]), tf.constant(logits[None]))
-    loss = detection_loss(GRID, DetectionLoss(), tf.constant(TARGETS[:1]), of)
+    loss = detection_loss(GRID, DetectionLossConfig(), tf.constant(TARGETS[:1]), of)
     assert float(loss[0]) == pytest.approx(0, abs=1e-12)

@@ -6,17 +6,23 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from shrink.detection.head import Head, HeadSettings, head_of
+from shrink.detection.config import DecodeConfig
+from shrink.detection.head import Head, head_of
 from shrink.detection.teaching import teacher_loss
 from tests.detection.test_loss import overlap
 
 RANDOM = np.random.default_rng(6)
 ANCHORS = (((12.0, 12.0), (20.0, 8.0)),)
 HEADS: dict[str, Head] = {
-    "grid": head_of(HeadSettings("grid", strides=(8,)), (32, 32, 1), [(4, 4, 7)], 3),
-    "yolo": head_of(HeadSettings("yolo", (8,), ANCHORS), (32, 32, 1), [(4, 4, 16)], 3),
+    "grid": head_of(DecodeConfig(name="grid", strides=(8,)), (32, 32, 1), [(4, 4, 7)], 3),
+    "yolo": head_of(
+        DecodeConfig(name="yolo", strides=(8,), anchors=ANCHORS), (32, 32, 1), [(4, 4, 16)], 3
+    ),
     "ssd": head_of(
-        HeadSettings("ssd", (8,), ANCHORS, scores="softmax"), (32, 32, 1), [(32, 4), (32, 4)], 3
+        DecodeConfig(name="ssd", strides=(8,), anchors=ANCHORS, scores="softmax"),
+        (32, 32, 1),
+        [(32, 4), (32, 4)],
+        3,
     ),
 }
 

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import tf_keras as keras
 
-from shrink.detection.decode import Selection
-from shrink.detection.head import HeadSettings, head_of
-from shrink.detection.loss import DetectionLoss
+from shrink.detection.config import DecodeConfig
+from shrink.detection.head import head_of
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.noise import noise
@@ -24,7 +23,7 @@ from tests.quantization.test_attention_masks import calibrated_on
 L = keras.layers
 CLASSES = 2
 ANCHORS = (((10.0, 14.0), (23.0, 27.0)),)
-YOLO = HeadSettings("yolo", (8,), ANCHORS)
+YOLO = DecodeConfig(name="yolo", strides=(8,), anchors=ANCHORS)
 CHANNELS = 2 * (5 + CLASSES)
 INT8 = QuantizeConfig(scheme="static_wi8_ai8")
 
@@ -42,9 +41,9 @@ def network() -> FloatModel:
     return FloatModel(model)
 
 
-def context(settings: HeadSettings, shape: tuple[int, ...], decode: object = "yolo") -> Any:
+def context(settings: DecodeConfig, shape: tuple[int, ...], decode: object = "yolo") -> Any:
     head = head_of(settings, (16, 16, 3), [shape], CLASSES)
-    task = SimpleNamespace(detector=Detector(head, Selection(), DetectionLoss()))
+    task = SimpleNamespace(detector=Detector(head))
     return SimpleNamespace(
         has_data=True,
         has_targets=True,
@@ -89,7 +88,7 @@ def test_bounds_reach_what_a_reshape_takes_its_scale_from() -> None:
     x, source = pictures(), FloatModel(keras.Model(plain.input, output))
     before = load(static_int8(source, calibrated_on(x), INT8).content).output_details[0].scale
     head = SimpleNamespace(logit_channels=lambda: [np.arange(CHANNELS // 2) >= 4])
-    task = SimpleNamespace(detector=Detector(head, Selection(), DetectionLoss()))  # type: ignore[arg-type]
+    task = SimpleNamespace(detector=Detector(head))  # type: ignore[arg-type]
     of = SimpleNamespace(
         has_data=True,
         has_targets=True,
@@ -108,15 +107,19 @@ def test_bounds_reach_what_a_reshape_takes_its_scale_from() -> None:
     ("settings", "outputs", "expected"),
     [
         (YOLO, [(2, 2, 14)], [[0, 0, 0, 0, 1, 1, 1] * 2]),
-        (HeadSettings("grid", strides=(8,)), [(2, 2, 6)], [[0, 0, 0, 0, 1, 1]]),
-        (HeadSettings("ssd", (8,), ANCHORS), [(8, 4), (8, 2)], [[0, 0, 0, 0], [1, 1]]),
-        (HeadSettings("ssd", (8,), ANCHORS), [(8, 6)], [[0, 0, 0, 0, 1, 1]]),
-        (HeadSettings("ssd", (8,), ANCHORS, scores="softmax"), [(8, 7)], None),
-        (HeadSettings("boxes"), [(8, 6)], None),
+        (DecodeConfig(name="grid", strides=(8,)), [(2, 2, 6)], [[0, 0, 0, 0, 1, 1]]),
+        (
+            DecodeConfig(name="ssd", strides=(8,), anchors=ANCHORS),
+            [(8, 4), (8, 2)],
+            [[0, 0, 0, 0], [1, 1]],
+        ),
+        (DecodeConfig(name="ssd", strides=(8,), anchors=ANCHORS), [(8, 6)], [[0, 0, 0, 0, 1, 1]]),
+        (DecodeConfig(name="ssd", strides=(8,), anchors=ANCHORS, scores="softmax"), [(8, 7)], None),
+        (DecodeConfig(name="boxes"), [(8, 6)], None),
     ],
 )
 def test_logit_channels_are_those_that_a_sigmoid_is_taken_of(
-    settings: HeadSettings, outputs: Any, expected: list[list[int]] | None
+    settings: DecodeConfig, outputs: Any, expected: list[list[int]] | None
 ) -> None:
     found = head_of(settings, (16, 16, 3), outputs, CLASSES).logit_channels()
     assert (found and [each.astype(int).tolist() for each in found]) == expected
