@@ -11,15 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal
 
-from shrink.base.arguments import Value
 from shrink.base.errors import ShrinkError
 from shrink.base.file_kinds import messages, text
 from shrink.base.losses import LOSSES, key_of_loss, loss_of
 from shrink.base.metrics import METRICS, metric_of
 from shrink.base.types import Json
-from shrink.contract.details import TaskOutput, Usage
+from shrink.contract.details import TaskOutput
 from shrink.contract.usage import read_usage
 from shrink.model.reference import KERAS_METADATA
 from shrink.model.scan_files import check_archive, read_attribute
@@ -162,45 +161,15 @@ def read_compiled(path: Path) -> Compiled | None:
         stored = _stored(path)
     if isinstance(stored, dict) and stored.get("loss") is not None:
         return Compiled(stored.get("loss"), stored.get("metrics"), stored.get("loss_weights"))
-    task = stored_task(read_usage(path))  # artifacts are not compiled
-    return task and Compiled(task["loss"], task["metrics"], task["loss_weights"], "run")
-
-
-class StoredLoss(TypedDict):
-    """A loss as Keras stores it."""
-
-    class_name: str | None
-    config: dict[str, Value]
-
-
-class StoredTask(TypedDict):
-    """What an artifact's figures were measured with, as Keras would have stored it.
-
-    Attributes:
-        loss: of each output.
-        metrics: shrink's names of them.
-        loss_weights: the factor of each output's loss.
-    """
-
-    loss: list[StoredLoss]
-    metrics: list[str]
-    loss_weights: list[float]
-
-
-def stored_task(usage: Usage | None) -> StoredTask | None:
-    """Return loss, metrics and weights that a run measured its artifact with."""
-    task = None if usage is None else usage.task
-    if task is None:
+    usage = read_usage(path)  # artifacts are not compiled
+    if usage is None or (task := usage.task) is None:
         return None
-    return {
-        "loss": [_as_stored(output) for output in task.outputs],
-        "metrics": list(task.metrics or ()),
-        "loss_weights": list(task.loss_weights),
-    }
+    losses: list[Json] = [_as_stored(output) for output in task.outputs]
+    return Compiled(losses, list(task.metrics or ()), list(task.loss_weights), "run")
 
 
-def _as_stored(output: TaskOutput) -> StoredLoss:
-    logits: dict[str, Value] = {"from_logits": output.from_logits}
+def _as_stored(output: TaskOutput) -> dict[str, Json]:
+    logits: dict[str, Json] = {"from_logits": output.from_logits}
     try:
         loss = loss_of(output.loss or "")
     except ValueError:  # of a later version

@@ -22,7 +22,6 @@ from shrink.contract.usage import read_usage
 from shrink.data.config import NO_DATA, DataConfig, source_code
 from shrink.data.fingerprint import section_by_content
 from shrink.engine.config import TrainingConfig
-from shrink.model.compilation import stored_task
 from shrink.model.user_reads import code_digest, declared_digests
 from shrink.recipe.plan import BASELINE, Plan, Source, Step
 from shrink.run.lineage import Splits, code_of
@@ -175,7 +174,7 @@ def describe_steps(plan: Plan, data_fingerprint: str, splits: Splits | None = No
             # The file of the recipe's model says which loss is meant where the recipe does not.
             "task_model": [
                 _source(plan.steps[0].inputs["model"], keys, read),
-                stored_task(plan.usage),
+                to_plain(None if plan.usage is None else plan.usage.task),
             ],
             "versions": versions(),
         }

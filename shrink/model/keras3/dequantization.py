@@ -38,22 +38,18 @@ def float_weights(layer: keras.layers.Layer, values: Sequence[Array]) -> Sequenc
     if all(np.issubdtype(value.dtype, np.floating) for value in values):
         is_float8 = len(values) == len(own) + _FLOAT8_VARIABLES
         return values[: len(own)] if is_float8 else values
-    if values[has_bias].dtype == np.uint8:  # GPTQ and AWQ: bias first
-        bias, codes, rest = values[:has_bias], values[has_bias], values[has_bias + 1 :]
-        if rest[1].dtype != np.uint8:
-            raise UnsupportedLayerError(
-                f"{type(layer).__name__} {layer.name!r}",
-                "Keras 3.15 saves kernels of GPTQ and AWQ without their zero points, so that "
-                "nothing can decode them, Keras included",
-                "save the model before Keras quantizes it; shrink quantizes it afterwards",
-            )
-        kernel = _calibrated(codes, rest)
+    if values[has_bias].dtype == np.uint8:
+        raise UnsupportedLayerError(
+            f"{type(layer).__name__} {layer.name!r}",
+            "Keras 3.15 saves kernels of GPTQ and AWQ without their zero points, so that nothing "
+            "can decode them, Keras included",
+            "save the model before Keras quantizes it; shrink quantizes it afterwards",
+        )
+    bias, codes, rest = values[1 : 1 + has_bias], values[0], values[1 + has_bias :]
+    if isinstance(layer, keras.layers.Embedding):
+        kernel = _embeddings(tuple(own[0].shape), codes, rest)
     else:
-        bias, codes, rest = values[1 : 1 + has_bias], values[0], values[1 + has_bias :]
-        if isinstance(layer, keras.layers.Embedding):
-            kernel = _embeddings(tuple(own[0].shape), codes, rest)
-        else:
-            kernel = _kernel(layer, codes, rest)
+        kernel = _kernel(layer, codes, rest)
     return [kernel.reshape(tuple(own[0].shape)).astype(np.float32), *bias]
 
 
@@ -99,24 +95,7 @@ def _embeddings(shape: tuple[int, ...], codes: Array, rest: Sequence[Array]) -> 
     return (_unpacked(codes, len(group)) - zero[:, group]) * scale[:, group]
 
 
-def _calibrated(codes: Array, rest: Sequence[Array]) -> Array:
-    """Return a kernel of GPTQ or AWQ, (rows, columns).
-
-    Args:
-        codes: uint8 (columns, rows), of 4 bits two columns a byte.
-        rest: scale and zero point (columns, groups), of AWQ the factor of each row, and the group
-            of each row.
-    """
-    scale, zero, group = rest[0], rest[1].astype(np.float32), rest[-1].astype(np.int64)
-    columns = len(scale)
-    if len(codes) != columns:
-        codes = _unpacked(codes.T, columns).T
-    kernel = ((codes - zero[:, group]) * scale[:, group]).T
-    return kernel / rest[2][:, None] if len(rest) == 4 else kernel
-
-
 def _unpacked(codes: Array, columns: int) -> Array:
     """Return the 4-bit codes of bytes along the last axis, low half first, as float32."""
     halves = np.stack([codes & 0x0F, (codes >> 4) & 0x0F], axis=-1).astype(np.int16)
-    flat = halves.reshape(len(codes), -1)[:, :columns]
-    return (flat if codes.dtype == np.uint8 else (flat ^ 8) - 8).astype(np.float32)
+    return ((halves.reshape(len(codes), -1)[:, :columns] ^ 8) - 8).astype(np.float32)

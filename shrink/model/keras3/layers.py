@@ -104,36 +104,10 @@ def hard_silu(x: tf.Tensor) -> tf.Tensor:
     return keras.layers.Multiply()([x, hard_sigmoid(x)])
 
 
-def celu(x: tf.Tensor, alpha: float = 1.0) -> tf.Tensor:
-    """Return max(x, 0) + alpha · (exp(min(x, 0) / alpha) - 1)."""
-    return tf.nn.relu(x) + alpha * tf.math.expm1(tf.math.minimum(x, 0.0) / alpha)
-
-
 def glu(x: tf.Tensor, axis: int = -1) -> tf.Tensor:
     """Return the first half times the sigmoid of the second (Dauphin et al. 2017)."""
     first, second = tf.split(x, 2, axis=axis)
     return tf.math.multiply(first, tf.math.sigmoid(second))
-
-
-def soft_shrink(x: tf.Tensor, threshold: float = 0.5) -> tf.Tensor:
-    """Return x moved towards 0 by the threshold."""
-    return tf.nn.relu(x - threshold) - tf.nn.relu(-x - threshold)
-
-
-def hard_shrink(x: tf.Tensor, threshold: float = 0.5) -> tf.Tensor:
-    """Return x where it is farther from 0 than the threshold, else 0."""
-    return tf.where(tf.math.greater(tf.math.abs(x), threshold), x, tf.zeros_like(x))
-
-
-def threshold(x: tf.Tensor, threshold: float, default_value: float) -> tf.Tensor:
-    """Return x where it is above the threshold, else the default value."""
-    other = tf.zeros_like(x) + default_value
-    return tf.where(tf.math.greater(x, threshold), x, other)
-
-
-def squareplus(x: tf.Tensor, b: float = 4.0) -> tf.Tensor:
-    """Return (x + sqrt(x² + b)) / 2."""
-    return (x + tf.math.sqrt(tf.math.square(x) + b)) / 2.0
 
 
 def leaky_relu(x: tf.Tensor, negative_slope: float = 0.2) -> tf.Tensor:
@@ -142,9 +116,7 @@ def leaky_relu(x: tf.Tensor, negative_slope: float = 0.2) -> tf.Tensor:
 
 
 FUNCTIONS: dict[str, Callable[..., tf.Tensor]] = {
-    "celu": celu,
     "glu": glu,
-    "hard_shrink": hard_shrink,
     "hard_sigmoid": hard_sigmoid,
     "hard_silu": hard_silu,
     "hard_tanh": lambda x: tf.clip_by_value(x, -1.0, 1.0),
@@ -152,11 +124,6 @@ FUNCTIONS: dict[str, Callable[..., tf.Tensor]] = {
     "log_sigmoid": lambda x: tf.math.log_sigmoid(x),
     "log_softmax": lambda x, axis=-1: tf.nn.log_softmax(x, axis=axis),
     "relu6": lambda x: keras.layers.ReLU(max_value=6.0)(x),
-    "soft_shrink": soft_shrink,
-    "sparse_sigmoid": lambda x: tf.clip_by_value(0.5 * (x + 1.0), 0.0, 1.0),
-    "squareplus": squareplus,
-    "tanh_shrink": lambda x: x - tf.math.tanh(x),
-    "threshold": threshold,
 }
 """Activations that take more than one layer of tf-keras, as functions of symbolic tensors."""
 
@@ -392,7 +359,7 @@ def _without_activation(config: JsonObject, label: str) -> tuple[JsonObject, Act
     name = _function_name(value, label)
     if name in SAME:
         return {**config, "activation": name}, None
-    if name not in FUNCTIONS or name == "threshold":
+    if name not in FUNCTIONS:
         raise UnsupportedLayerError(label, f"tf-keras has no activation {name!r}")
     return {**config, "activation": "linear"}, FUNCTIONS[name]
 

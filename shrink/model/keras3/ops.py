@@ -282,8 +282,7 @@ _REDUCED = {
     )},
 }  # fmt: skip
 _FUNCTIONS = [
-    "Celu", "Glu", "HardShrink", "HardSigmoid", "HardSilu", "HardTanh", "LeakyRelu", "LogSigmoid",
-    "LogSoftmax", "Relu6", "SoftShrink", "SparseSigmoid", "Squareplus", "TanhShrink", "Threshold",
+    "Glu", "HardSigmoid", "HardSilu", "HardTanh", "LeakyRelu", "LogSigmoid", "LogSoftmax", "Relu6",
 ]  # fmt: skip
 
 _SHAPED: dict[str, _Op] = {

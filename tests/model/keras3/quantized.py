@@ -76,15 +76,6 @@ def lora(then: str | None = None) -> Any:
     return model
 
 
-def saving_zeros(model: Any) -> Any:
-    """Let layers save their zero points, which Keras 3.15 leaves out by mistake."""
-    for layer in model.layers:
-        if hasattr(layer, "kernel_zero"):
-            parts = (None, None, layer.kernel_zero)
-            layer._get_kernel_with_merged_lora = lambda parts=parts: parts
-    return model
-
-
 def gptq(bits: int, group: int) -> Any:
     """Return a model that GPTQ quantized."""
     options = {"dataset": None, "tokenizer": None, "weight_bits": bits, "group_size": group}
@@ -137,10 +128,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "dense_int4_small_groups": lambda: quantized(
         dense_net, "int4", Int4QuantizationConfig(block_size=8)
     ),
-    "gptq_4": lambda: saving_zeros(gptq(4, 8)),
-    "awq": lambda: saving_zeros(awq(8)),
-    "gptq_without_zeros": lambda: gptq(4, 8),
-    "awq_without_zeros": lambda: awq(8),
+    "gptq": lambda: gptq(4, 8),
+    "awq": lambda: awq(8),
     "half": half,
     "augmented": augmented,
     "subclassed": lambda: Subclassed(),

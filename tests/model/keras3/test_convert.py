@@ -159,8 +159,6 @@ def quantized(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("dense_int8", "weights of int8 became float32"),
         ("dense_int4_small_groups", "weights of int4"),
         ("text_int4", "weights of int4"),
-        ("gptq_4", "weights of gptq"),
-        ("awq", "weights of awq"),
         ("lora_int8", "weights of int8"),
         ("half", "as Keras computes in float16"),
         ("augmented", "augmentation is left out: rand_augment, cut_mix"),
@@ -180,8 +178,8 @@ def test_load_source_reads_weights_that_keras3_changed(
 @pytest.mark.parametrize(
     ("name", "words", "hint"),
     [
-        ("gptq_without_zeros", "without their zero points", "before Keras quantizes"),
-        ("awq_without_zeros", "without their zero points", "before Keras quantizes"),
+        ("gptq", "without their zero points", "before Keras quantizes"),
+        ("awq", "without their zero points", "before Keras quantizes"),
         ("subclassed", r"subclassed model \(Subclassed\) has no graph", "model.export"),
         ("distiller", r"subclassed model \(Distiller\)", "distiller.student.save"),
     ],

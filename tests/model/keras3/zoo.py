@@ -137,10 +137,9 @@ VOLUME_LAYERS: dict[str, Callable[[], Any]] = {
 }
 
 ACTIVATIONS = (
-    *("celu", "elu", "exponential", "gelu", "hard_shrink", "hard_sigmoid", "hard_silu"),
-    *("hard_tanh", "leaky_relu", "log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu"),
-    *("silu", "soft_shrink", "softmax", "softplus", "softsign", "sparse_sigmoid", "squareplus"),
-    *("tanh", "tanh_shrink"),
+    *("elu", "exponential", "gelu", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu"),
+    *("log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu", "silu", "softmax"),
+    *("softplus", "softsign", "tanh"),
 )
 
 OPERATIONS: dict[str, Callable[[Any], Any]] = {
