@@ -78,8 +78,8 @@ def evaluate(
     model = _keras_model(context, outcome)
     task = context.task(tflite if model is None else model)
     for warning in task.warnings:
-        if warning.of_file and not context.has_recipes_model():
-            continue  # the first step has said it, and every other would say the same
+        if warning.code.startswith("compiled") and not context.has_recipes_model():
+            continue  # about the recipe's model file: the first step has said it
         context.warn(warning.code, warning.message, warning.hint)
     runner = load(tflite)
     artifact_takes = artifact_interface(tflite, task.input_names, runner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -38,41 +38,33 @@ Batch: TypeAlias = "tuple[list[Array], list[Array], Masks]"
 """Outputs, targets and masks, an array (n, ...) for each output of a model."""
 
 
-class OutputMasks:
-    """Computes the masks of a model's outputs, such as those of `Embedding(mask_zero=True)`.
+def masks_of(model: keras.Model | None) -> Callable[[Tensors], Masks] | None:
+    """Return what computes the masks of a model's outputs; None where no output has one.
 
-    A converted artifact has the outputs but not the masks: they come from the Keras model.
+    A converted artifact has the outputs but not the masks, such as those of
+    `Embedding(mask_zero=True)`: they come from the Keras model.
 
-    Args:
-        model: a functional or sequential model.
+    Returns:
+        From inputs (n, ...), nested as the model takes them, to the mask of each output, bool
+        (n, ...); None for an output without one.
     """
-
-    def __init__(self, model: keras.Model) -> None:
-        # Only the masks are fetched, so that TensorFlow computes nothing else of the model.
-        @tf.function(reduce_retracing=True)
-        def masks(x: Tensors) -> list[tf.Tensor | None]:
-            outputs = tf.nest.flatten(model(x, training=False))
-            return [mask_of(output) for output in outputs]
-
-        self._masks = masks
-
-    def of(self, x: Tensors) -> Masks:
-        """Return the mask of each output, bool (n, ...); None for an output without one.
-
-        Args:
-            x: the model's inputs, (n, ...) each, nested as the model takes them.
-        """
-        masks = self._masks(tf.nest.map_structure(tf.convert_to_tensor, x))
-        return [None if mask is None else np.asarray(mask, bool) for mask in masks]
-
-
-def masks_of(model: keras.Model | None) -> OutputMasks | None:
-    """Return what computes a model's masks; None where no output of it has one."""
     if model is None:
         return None
     from shrink.engine.objective import masked_outputs
 
-    return OutputMasks(model) if masked_outputs(model) else None
+    if not masked_outputs(model):
+        return None
+
+    # Only the masks are fetched, so that TensorFlow computes nothing else of the model.
+    @tf.function(reduce_retracing=True)
+    def compute(x: Tensors) -> list[tf.Tensor | None]:
+        return [mask_of(output) for output in tf.nest.flatten(model(x, training=False))]
+
+    def masks(x: Tensors) -> Masks:
+        found = compute(tf.nest.map_structure(tf.convert_to_tensor, x))
+        return [None if mask is None else np.asarray(mask, bool) for mask in found]
+
+    return masks
 
 
 def unmasked_notes(model: keras.Model | None, graph: Subgraph) -> list[str]:
@@ -110,7 +102,7 @@ def evaluate_artifact(
     tflite: Path | Runner,
     examples: Examples,
     task: Task,
-    masks: OutputMasks | None = None,
+    masks: Callable[[Tensors], Masks] | None = None,
     slicings: Sequence[Slicing] | None = None,
     *,
     with_intervals: bool = True,
@@ -122,8 +114,8 @@ def evaluate_artifact(
             dequantized.
         examples: the test split.
         task: metrics, loss, and whether outputs are logits.
-        masks: of the Keras model that the artifact is, or was made from: only the elements of an
-            output that its mask leaves count, pooled over all examples.
+        masks: see `masks_of`, of the Keras model that the artifact is, or was made from: only the
+            elements of an output that its mask leaves count, pooled over all examples.
         slicings: of the examples; they are then measured by class, too. None for no slices.
         with_intervals: whether intervals can be computed of metrics that are no means, which costs
             hundreds of resamples of them.
@@ -220,7 +212,7 @@ def _sums(
 
 
 def _run(
-    tflite: Path | Runner, examples: Examples, task: Task, masks: OutputMasks | None
+    tflite: Path | Runner, examples: Examples, task: Task, masks: Callable[[Tensors], Masks] | None
 ) -> Iterator[Batch]:
     """Yield outputs, targets and masks of all examples, batch by batch."""
     runner = load(tflite) if isinstance(tflite, Path) else tflite
@@ -232,7 +224,7 @@ def _run(
         targets = leaves(y)
         if task.detector is None:
             _check_count(outputs, targets)
-        yield outputs, targets, masks.of(x) if masks else [None] * len(outputs)
+        yield outputs, targets, masks(x) if masks else [None] * len(outputs)
 
 
 def _terms(task: Task, name: str) -> Terms:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from shrink.base.errors import ModelError, RecipeError, did_you_mean, hint_for
+from shrink.base.errors import ModelError, RecipeError, ReportWarning, did_you_mean, hint_for
 from shrink.base.figures import LOSS
 from shrink.base.functions import of_file
 from shrink.base.losses import Kind, ignored_class, is_function, kind_of_loss, loss_of, takes_logits
@@ -30,7 +30,6 @@ from shrink.task.task import (
     Source,
     Target,
     Task,
-    TaskWarning,
     check_fit,
     check_labels,
     default_metric,
@@ -83,7 +82,7 @@ class _Resolver:
         names = model.output_names
         self._stored: Sequence[CompiledLoss | None]
         self._stored = [None] * len(names) if compiled is None else compiled.losses(names)
-        self._warnings: list[TaskWarning] = []
+        self._warnings: list[ReportWarning] = []
 
     def task(self) -> Task:
         """Return the task, with a warning of what is likely wrong."""
@@ -205,7 +204,7 @@ class _Resolver:
         return None
 
     def _warn(self, code: str, message: str, hint: str) -> None:
-        self._warnings.append(TaskWarning(code, message, hint))
+        self._warnings.append(ReportWarning(code, message, hint))
 
     def _warn_of_numbers(self, output: str) -> None:
         self._warn(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from shrink.base.errors import DataError, StageError
+from shrink.base.errors import DataError, ReportWarning, StageError
 from shrink.base.losses import Kind, Loss, kind_of_loss, loss_of
 from shrink.base.metrics import measured_outputs
 from shrink.base.types import Array, leaves
@@ -43,20 +43,6 @@ def takes_margins(loss: str, ending: OutputKind | None) -> bool:
     known = loss_of(loss)
     signs = known.kind == "labels" and not known.info.of_probabilities and known.function is None
     return signs and ending not in ("sigmoid", "softmax")
-
-
-@dataclass(frozen=True)
-class TaskWarning:
-    """Something that is likely wrong; see `shrink.base.errors`."""
-
-    code: str
-    message: str
-    hint: str | None = None
-
-    @property
-    def of_file(self) -> bool:
-        """Whether it is about the recipe's model file, which all steps of a recipe read."""
-        return self.code.startswith("compiled")
 
 
 @dataclass(frozen=True)
@@ -122,7 +108,7 @@ class Task:
     loss_weights: tuple[float, ...]
     outputs: tuple[OutputTask, ...] = ()
     metrics_by: Source = "recipe"
-    warnings: tuple[TaskWarning, ...] = ()
+    warnings: tuple[ReportWarning, ...] = ()
     classes: tuple[str, ...] = ()
     functions: Mapping[str, UserMetric] = field(default_factory=dict)
     detector: Decoder | None = None
