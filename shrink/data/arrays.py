@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import mmap
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar
@@ -66,6 +68,40 @@ class LazyRows:
         return self._read(np.asarray(rows))
 
 
+def unmapped(array: np.memmap) -> LazyRows:
+    """Return the rows of a mapped array, read so that no page of the file stays with the process.
+
+    Pages that are touched count as its memory, and touching them costs more than reading them.
+
+    Raises:
+        DataError: when rows are read: the file cannot be read, or has become shorter.
+    """
+    path, size = str(array.filename), row_bytes(array)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def by_position(rows: np.ndarray) -> np.ndarray:
+        values = np.empty((len(rows), *array.shape[1:]), array.dtype)
+        content = values.reshape(-1).view(np.uint8).data
+        try:
+            for index, number in enumerate(rows.tolist()):
+                row = content[index * size : (index + 1) * size]
+                if os.preadv(descriptor, [row], int(array.offset) + number * size) < size:
+                    raise DataError(
+                        "the file has become shorter", subject=path, hint="write it again"
+                    )
+        except OSError as error:
+            raise DataError(f"cannot be read: {error.strerror}", subject=path) from error
+        return values
+
+    def by_pages(rows: np.ndarray) -> np.ndarray:
+        values = np.array(array[rows])
+        array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+        return values
+
+    read = by_position if array.flags.c_contiguous else by_pages
+    return LazyRows(read, array.shape, array.dtype)
+
+
 class ArrayExamples(Examples):
     """Some rows of input arrays and target arrays; batches are gathered, never copied whole.
 
@@ -73,23 +109,12 @@ class ArrayExamples(Examples):
         x: (rows, ...) inputs, or a tuple of them; what is on the disk stays there.
         y: (rows, ...) targets, or a tuple of them; a single int64 (rows,) holds labels.
         indices: int64 (n,), the rows that are these examples.
-        x_dtype: the dtype that inputs are fed in, where it is not that of `x`, structured as `x`.
-        y_dtype: the same for targets.
     """
 
-    def __init__(
-        self,
-        x: Several[Rows],
-        y: Several[Rows],
-        indices: np.ndarray,
-        x_dtype: Several[np.dtype] | None = None,
-        y_dtype: Several[np.dtype] | None = None,
-    ) -> None:
+    def __init__(self, x: Several[Rows], y: Several[Rows], indices: np.ndarray) -> None:
         self._x = x
         self._y = y
         self._indices = indices
-        self._x_dtype = x_dtype or _each(_native, x)
-        self._y_dtype = y_dtype or _each(_native, y)
         self.labels: np.ndarray | None = y[indices] if are_labels(y) else None
 
     @property
@@ -101,12 +126,12 @@ class ArrayExamples(Examples):
     @functools.cached_property
     def input_spec(self) -> Specs:
         """One row of `x`."""
-        return _each(_row_spec, self._x, self._x_dtype)
+        return _each(_row_spec, self._x)
 
     @functools.cached_property
     def target_spec(self) -> Specs:
         """One row of `y`."""
-        return _each(_row_spec, self._y, self._y_dtype)
+        return _each(_row_spec, self._y)
 
     def __len__(self) -> int:
         return len(self._indices)
@@ -119,10 +144,27 @@ class ArrayExamples(Examples):
         """
         rows = self._indices[indices]
 
-        def gather(array: Rows, dtype: np.dtype) -> np.ndarray:
-            return np.asarray(array[rows], dtype)
+        def gather(array: Rows) -> np.ndarray:
+            return np.asarray(array[rows], array.dtype.newbyteorder("="))
 
-        return _each(gather, self._x, self._x_dtype), _each(gather, self._y, self._y_dtype)
+        return _each(gather, self._x), _each(gather, self._y)
+
+
+def joined(parts: Sequence[Rows], dtype: np.dtype) -> Rows:
+    """Return the rows of arrays one behind the other, as they are fed."""
+    if are_labels(parts[0]):
+        return np.concatenate([part[:] for part in parts])
+    starts = np.cumsum([0, *map(len, parts)])
+
+    def read(rows: np.ndarray) -> np.ndarray:
+        owner = np.searchsorted(starts, rows, "right") - 1
+        values = np.empty((len(rows), *parts[0].shape[1:]), dtype)
+        for part in np.unique(owner):
+            own = owner == part
+            values[own] = parts[part][rows[own] - starts[part]]
+        return values
+
+    return LazyRows(read, (int(starts[-1]), *parts[0].shape[1:]), dtype)
 
 
 def are_labels(y: object) -> TypeGuard[np.ndarray]:
@@ -133,10 +175,6 @@ def are_labels(y: object) -> TypeGuard[np.ndarray]:
 def row_bytes(array: Rows) -> int:
     """Return the size of one row."""
     return int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
-
-
-def _native(array: Rows) -> np.dtype:
-    return array.dtype.newbyteorder("=")
 
 
 def _each(function: Callable[..., T], *values: Several[Any]) -> Several[T]:
@@ -150,8 +188,8 @@ def _all(values: Several[T]) -> tuple[T, ...]:
     return values if isinstance(values, tuple) else (values,)
 
 
-def _row_spec(array: Rows, dtype: np.dtype) -> Spec:
-    return Spec(tuple(array.shape[1:]), dtype)
+def _row_spec(array: Rows) -> Spec:
+    return Spec(tuple(array.shape[1:]), array.dtype.newbyteorder("="))
 
 
 _CHUNK_BYTES = 1 << 24
@@ -186,7 +224,7 @@ def fed_target_dtype(y: Rows) -> np.dtype:
     return np.dtype(np.int32 if np.can_cast(y.dtype, np.int32) else np.int64)
 
 
-def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int, notes: list[str]) -> Rows:
+def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int) -> Rows:
     """Return targets in the shape that they are fed: int64 (n,) labels, or real (n, ...) ones.
 
     Args:
@@ -195,7 +233,6 @@ def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int, notes: l
         y: the stored targets.
         inputs: the name of the inputs that belong to them.
         count: how many inputs there are.
-        notes: receives what a reader of the report should know.
 
     Raises:
         DataError: another number of targets, values that are not finite, negative labels.
@@ -224,11 +261,6 @@ def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int, notes: l
             )
         return flat.astype(np.int64)
     check_finite(path, name, single)
-    if np.array_equal(single, np.floor(single)):
-        notes.append(
-            f"{name} holds whole numbers stored as {y.dtype}: real targets, or labels where the "
-            "loss is one of labels"
-        )
     return single.reshape(count, 1)
 
 
@@ -266,27 +298,14 @@ def check_same_inputs(path: Path, name: str, x: Rows, other: str, train: Rows) -
     _check_same_shape(path, name, x.shape, other, train.shape)
 
 
-def check_same_targets(
-    path: Path, name: str, y: Rows, other: str, train: Rows, named: bool = False
-) -> None:
-    """Raise `DataError` where the targets of a split are of another kind than training's.
-
-    Args:
-        path: the file, for messages.
-        name: of the targets of a split.
-        y: these.
-        other: name of the training targets.
-        train: these.
-        named: whether labels number class names; a class may then be in one split only.
-    """
+def check_same_targets(path: Path, name: str, y: Rows, other: str, train: Rows) -> None:
+    """Raise `DataError` where the targets of a split are of another kind than training's."""
     if are_labels(y) != are_labels(train):
         kinds = [f"{'labels' if are_labels(a) else 'real targets'} ({a.dtype})" for a in (y, train)]
         raise DataError(
             f"{name} holds {kinds[0]} and {other} holds {kinds[1]}", subject=path, hint=_REAL_HINT
         )
     _check_same_shape(path, name, y.shape, other, train.shape)
-    if are_labels(y) and not named:
-        _check_labels_known(path, name, y[:], train[:])
 
 
 def _check_not_empty(path: Path, name: str, array: Rows) -> None:
@@ -296,23 +315,6 @@ def _check_not_empty(path: Path, name: str, array: Rows) -> None:
             subject=path,
             hint="store one row for each example",
         )
-
-
-def _check_labels_known(path: Path, name: str, labels: np.ndarray, known: np.ndarray) -> None:
-    """Raise `DataError` for a label above all that training sees.
-
-    Only where the training labels are classes without a gap: other whole numbers may be
-    anything, such as ages to be predicted.
-    """
-    highest = int(known.max())
-    if int(labels.max()) <= highest or len(np.unique(known)) != highest + 1:
-        return
-    index = int(np.argmax(labels > highest))
-    raise DataError(
-        f"{name}[{index}] is {labels[index]}, out of range: the training labels are 0 to {highest}",
-        subject=path,
-        hint=_REAL_HINT,
-    )
 
 
 def check_finite(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, replace
 
 from shrink.base import files
 from shrink.base.cache import entry_path, keep, key_of
@@ -16,6 +14,7 @@ from shrink.data.config import DataConfig
 from shrink.data.decoding import ImageDecoder
 from shrink.data.fingerprint import fingerprint
 from shrink.data.folders import shown
+from shrink.data.source_table import SourceTable
 
 _CHUNK = 64
 _MOST_NAMED = 10
@@ -25,30 +24,24 @@ class SkippedNote(str):
     """A note on examples that were left out, as they cannot be decoded."""
 
 
-def good_rows(
-    splits: Mapping[str, np.ndarray],
-    file: Callable[[int], str],
-    decoder: ImageDecoder,
-    config: DataConfig,
-) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """Return the rows whose images can be decoded by split, and what the report says of the others.
+def without_bad(table: SourceTable, decoder: ImageDecoder, config: DataConfig) -> SourceTable:
+    """Return the rows whose images can be decoded, with a note on the others for the report.
 
     The first stage looks at every image; later ones, and later runs on the same files, read its
     findings from the cache folder.
 
     Args:
-        splits: rows by split, int64 (n,) each.
-        file: returns the path of a row's image.
+        table: the images.
         decoder: decides what can be used.
         config: the `data` section.
 
     Raises:
         DataError: more than `config.bad_examples_limit` cannot be decoded.
     """
-    every = [file(row) for rows in splits.values() for row in rows.tolist()]
+    every = [file for split in table.splits for file in table.files(split)]
     bad = remembered_bad_files(every, decoder, config)
     if not bad:
-        return dict(splits), ()
+        return table
     named = ", ".join(shown(path) for path in list(bad)[:_MOST_NAMED])
     more = f" and {len(bad) - _MOST_NAMED} more" if len(bad) > _MOST_NAMED else ""
     if len(bad) > config.bad_examples_limit * len(every):
@@ -61,10 +54,10 @@ def good_rows(
         )
     note = f"skipped {len(bad)} of {len(every):,} images that cannot be decoded: {named}{more}"
     kept = {
-        split: rows[[file(row) not in bad for row in rows.tolist()]]
-        for split, rows in splits.items()
+        split: rows[[file not in bad for file in table.files(split)]]
+        for split, rows in table.splits.items()
     }
-    return kept, (SkippedNote(note),)
+    return replace(table, splits=kept, notes=(*table.notes, SkippedNote(note)))
 
 
 def remembered_bad_files(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from xml.parsers import expat
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from shrink.base.errors import DataError
 from shrink.data.annotation import (
@@ -22,14 +22,6 @@ from shrink.data.annotation import (
 from shrink.data.folders import ALL, named_splits, shown
 
 
-@dataclass
-class _Object:
-    """An `object` of Pascal VOC: its line, and the text of what it holds by name."""
-
-    line: int
-    texts: dict[str, str]
-
-
 def read_voc(root: Path, classes: Sequence[str] | None) -> BoxFiles:
     """Read the pictures of `Annotations/`.
 
@@ -38,13 +30,13 @@ def read_voc(root: Path, classes: Sequence[str] | None) -> BoxFiles:
         classes: names by number; None for those of the objects, sorted.
 
     Raises:
-        DataError: a file is wrong, with its name and line.
+        DataError: a file is wrong, with its name and the number of the object.
     """
     images = root / "JPEGImages" if (root / "JPEGImages").is_dir() else root / "images"
     pictures: dict[str, Annotated] = {}
     files = sorted((root / "Annotations").glob("*.xml"))
     read = {file: _objects(file) for file in files}
-    labels = {one.texts.get("name", "") for _, objects in read.values() for one in objects}
+    labels = {_text(one, "name") for _, objects in read.values() for one in objects}
     names = list(classes or sorted(labels))
     owners: dict[str, Path] = {}
     for file, (picture, objects) in read.items():
@@ -78,56 +70,37 @@ def _listed(path: Path, pictures: Mapping[str, Annotated]) -> list[Annotated]:
 
 
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
-_TEXTS = [
-    ["object", "name"],
-    ["object", "difficult"],
-    *(["object", "bndbox", edge] for edge in _EDGES),
-]
 
 
-def _objects(path: Path) -> tuple[str, list[_Object]]:
-    """Return the picture's name, and the objects with their lines."""
-    parser, objects, trail = expat.ParserCreate(), list[_Object](), list[str]()
-    picture = ""
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        trail.append(name)
-        if trail[1:] == ["object"]:
-            objects.append(_Object(parser.CurrentLineNumber, {}))
-
-    def text(content: str) -> None:
-        nonlocal picture
-        if trail[1:] == ["filename"]:
-            picture += content.strip()
-        elif trail[1:] in _TEXTS:
-            texts = objects[-1].texts
-            texts[trail[-1]] = texts.get(trail[-1], "") + content.strip()
-
-    parser.StartElementHandler, parser.CharacterDataHandler = start, text
-    parser.EndElementHandler = lambda name: trail.pop() and None
+def _objects(path: Path) -> tuple[str, list[Element]]:
+    """Return the picture's name, and the objects in it."""
     try:
-        parser.Parse(path.read_bytes(), True)
-    except (OSError, expat.ExpatError) as error:
+        root = ElementTree.parse(path).getroot()
+    except (OSError, ElementTree.ParseError) as error:
         raise DataError(f"cannot be read: {error}", subject=shown(path)) from error
-    return picture or f"{path.stem}.jpg", objects
+    return _text(root, "filename") or f"{path.stem}.jpg", root.findall("object")
+
+
+def _text(element: Element, place: str) -> str:
+    return (element.findtext(place) or "").strip()
 
 
 def _annotated(
-    path: Path, file: Path, objects: Sequence[_Object], names: Sequence[str]
+    path: Path, file: Path, objects: Sequence[Element], names: Sequence[str]
 ) -> Annotated:
     """Return a picture; its pixels count from 1, and a box holds its last ones."""
     size = picture_size(file, shown(path))
     boxes = []
-    for one in objects:
-        where = f"{shown(path)}:{one.line}"
+    for number, one in enumerate(objects, 1):
+        where = f"{shown(path)}: object {number}"
         try:
-            left, top, right, bottom = (float(one.texts[key]) for key in _EDGES)
-        except (KeyError, ValueError) as error:
+            left, top, right, bottom = (float(_text(one, f"bndbox/{edge}")) for edge in _EDGES)
+        except ValueError as error:
             raise DataError(
                 "the object has no bndbox of xmin, ymin, xmax and ymax", subject=where
             ) from error
-        label = known_class(one.texts.get("name", ""), names, where)
-        crowd = one.texts.get("difficult", "0")
+        label = known_class(_text(one, "name"), names, where)
+        crowd = _text(one, "difficult")
         if crowd not in ("0", "1", ""):
             raise DataError(f"difficult is {crowd!r:.60}, and must be 0 or 1", subject=where)
         box = Box(left - 1, top - 1, right, bottom, label, crowd == "1")

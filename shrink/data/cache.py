@@ -21,7 +21,7 @@ from shrink.base.errors import DataError, ResourceError
 from shrink.base.host import available_memory_bytes
 from shrink.base.packages import versions
 from shrink.base.types import Spec, leaves
-from shrink.data.arrays import ArrayExamples
+from shrink.data.arrays import ArrayExamples, Rows, unmapped
 from shrink.data.config import DataConfig
 from shrink.data.examples import Batch, Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
@@ -156,7 +156,9 @@ class CachedExamples(View):
         if self._kept is not None or not len(self):
             return
         specs = leaves((self.input_spec, self.target_spec))
-        arrays = self._on_disk(len(specs)) if self._key is not None else self._in_memory(specs)
+        arrays: Sequence[Rows] = (
+            self._in_memory(specs) if self._key is None else self._on_disk(len(specs))
+        )
         x, y = tf.nest.pack_sequence_as((self.input_spec, self.target_spec), arrays)
         self._kept = ArrayExamples(x, y, np.arange(len(self)))
 
@@ -183,13 +185,14 @@ class CachedExamples(View):
                 array[start : start + len(part)] = part
         return arrays
 
-    def _on_disk(self, count: int) -> list[np.ndarray]:
+    def _on_disk(self, count: int) -> list[Rows]:
         def rows() -> Iterator[Example]:
             for _, batch in self._batches():
                 yield from ([part[row] for part in batch] for row in range(len(batch[0])))
 
         names = [str(index) for index in range(count)]
-        return list(spooled(lambda: str(self._key), lambda: {ALL: rows()}, names)[ALL].values())
+        arrays = spooled(lambda: str(self._key), lambda: {ALL: rows()}, names)[ALL].values()
+        return [unmapped(one) if isinstance(one, np.memmap) else one for one in arrays]
 
     def _batches(self) -> Iterator[tuple[int, list[np.ndarray]]]:
         start, batch = 0, reading_batch(self.input_spec, self.target_spec)

@@ -144,6 +144,13 @@ def existing(path: Path) -> Path:
     return path
 
 
+def existing_file(path: Path) -> Path:
+    """Return a path; raise `DataError` if it is no file."""
+    if not existing(path).is_file():
+        raise DataError("this is not a file", subject=shown(path))
+    return path
+
+
 def source_of(name: str) -> Source:
     """Return a source by its name: shrink's own, or one that an installed package adds.
 

@@ -10,7 +10,6 @@ import numpy as np
 from shrink.base.errors import DataError, ReportWarning
 from shrink.base.foreign import Json
 from shrink.contract.result import SharedExamples
-from shrink.data.arrays import ArrayExamples, Rows, Several
 from shrink.data.examples import SPLIT_NAMES, Examples
 from shrink.data.membership import Membership
 
@@ -127,53 +126,3 @@ class Dataset:
     slice_values: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     membership: Callable[[], Membership] | None = None
     warnings: tuple[ReportWarning, ...] = ()
-
-
-def dataset_of(
-    rows: Mapping[str, tuple[str, np.ndarray]],
-    x: Several[Rows],
-    y: Several[Rows],
-    class_names: tuple[str, ...],
-    *,
-    slices: Mapping[str, np.ndarray] | None = None,
-    contents: np.ndarray | None = None,
-    identified_by: str = "file",
-    file: Callable[[int], str] | None = None,
-) -> Dataset:
-    """Return the data set of a table of rows.
-
-    Args:
-        rows: of each split, see `chosen_rows`.
-        x: inputs of all rows.
-        y: targets of all rows.
-        class_names: by label, empty where targets are real.
-        slices: by slicing a text or a number for each row.
-        contents: what identifies each row, uint64; None for the values of its inputs.
-        identified_by: what that is.
-        file: returns the path of a row's file, for messages.
-    """
-    own = {split: chosen for split, (_, chosen) in rows.items()}
-    known = None
-    if contents is not None:
-        name = None if file is None else lambda split, place: file(int(own[split][place]))
-        known = Membership(
-            identified_by, {split: contents[chosen] for split, chosen in own.items()}, name
-        )
-    return Dataset(
-        train=ArrayExamples(x, y, own["train"]),
-        validation=ArrayExamples(x, y, own["validation"]),
-        test=ArrayExamples(x, y, own["test"]),
-        class_names=class_names,
-        num_classes=len(class_names) or None,
-        given=given_splits(rows),
-        known_membership=known,
-        slice_values={
-            split: {by: values[chosen] for by, values in (slices or {}).items()}
-            for split, chosen in own.items()
-        },
-    )
-
-
-def given_splits(rows: Mapping[str, tuple[str, np.ndarray]]) -> frozenset[str]:
-    """Return the splits beside train that the source has of its own."""
-    return frozenset(split for split, (given, _) in rows.items() if given == split) - {"train"}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shrink.base.errors import DataError, did_you_mean
-from shrink.data.config import DataConfig
+from shrink.data.config import DataConfig, existing_file
 from shrink.data.folders import named_splits
 
 UNREADABLE = (
@@ -52,16 +52,8 @@ def open_archive(path: Path) -> zipfile.ZipFile:
     Raises:
         DataError: no such file, or it is no .npz file.
     """
-    if not path.exists():
-        raise DataError(
-            "no such file", subject=path, hint="data.path is relative to the recipe, or absolute"
-        )
-    if not path.is_file():
-        raise DataError("this is not a file", subject=path, hint="source: images takes folders")
     try:
-        return zipfile.ZipFile(path)
-    except PermissionError as error:
-        raise DataError("permission denied", subject=path, hint=f"chmod u+r {path}") from error
+        return zipfile.ZipFile(existing_file(path))
     except UNREADABLE as error:
         raise DataError(
             f"not an .npz file: {error}", subject=path, hint="numpy.savez writes such files"

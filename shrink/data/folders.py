@@ -100,12 +100,6 @@ def find_images(root: Path, kind: FileKind = IMAGES, flat: bool = False) -> Imag
     Raises:
         DataError: no such folder, not a folder, unreadable, or without images.
     """
-    if not root.exists():
-        raise DataError(
-            "no such folder",
-            subject=shown(root),
-            hint="data.path is relative to the recipe, or absolute",
-        )
     ignored: Counter[str] = Counter()
     names: list[str] = []
 
@@ -181,7 +175,9 @@ def _listed(
                     ignored["broken links and special files"] += 1
     except OSError as error:
         raise DataError(
-            f"the folder cannot be read: {error.strerror}", subject=shown(folder)
+            f"the folder cannot be read: {error.strerror}",
+            subject=shown(folder),
+            hint="data.path is relative to the recipe, or absolute",
         ) from error
     return folders, files
 

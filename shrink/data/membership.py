@@ -178,7 +178,7 @@ def without_shared(membership: Membership) -> dict[str, np.ndarray]:
 
 
 def file_contents(root: Path, names: Sequence[str], owner: Path) -> np.ndarray:
-    """Return what stands for the content of each file, uint64 (n,): 8 bytes of its SHA-256.
+    """Return what stands for the content of each file, uint64 (n,), see `short_hashes`.
 
     Args:
         root: the folder that names are relative to, where they are not absolute.
@@ -186,8 +186,13 @@ def file_contents(root: Path, names: Sequence[str], owner: Path) -> np.ndarray:
         owner: what they belong to, see `hash_files`.
     """
     unique = list(dict.fromkeys(names))
-    contents = np.frombuffer(hash_files(root, unique, owner), np.uint64)[:: DIGEST_BYTES // 8]
+    contents = short_hashes(hash_files(root, unique, owner))
     if len(unique) == len(names):
         return contents
     number = {name: index for index, name in enumerate(unique)}
     return contents[[number[name] for name in names]]
+
+
+def short_hashes(digests: bytes) -> np.ndarray:
+    """Return 8 bytes of each SHA-256, uint64 (n,)."""
+    return np.frombuffer(digests, np.uint64)[:: DIGEST_BYTES // 8]

@@ -48,12 +48,6 @@ def find_pairs(root: Path) -> Pairs:
         DataError: no such folder, none to train on, or an image without mask, a mask without
             image, or two files of one stem.
     """
-    if not root.is_dir():
-        raise DataError(
-            "no such folder",
-            subject=shown(root),
-            hint="data.path is relative to the recipe, or absolute",
-        )
     if (root / IMAGES).is_dir() or (root / MASKS).is_dir():
         return Pairs(root, {ALL: _paired(root, "")})
     named = named_splits(root, lambda name: (root / name).is_dir())

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
 from shrink.base.fields import Config
-from shrink.base.foreign import Json, JsonObject
+from shrink.base.foreign import JsonObject
 
 BY_CLASS = "class"
 """The slicing that every task of classes has, by the true class; nobody has to ask for it."""
@@ -19,7 +20,10 @@ _KINDS: tuple[Kind, ...] = ("column", "folder", "pattern", "function")
 
 
 class SliceConfig(Config):
-    """One way to divide the test examples; exactly one of column, folder, pattern, function."""
+    """One way to divide the test examples; exactly one of column, folder, pattern, function.
+
+    A text stands for a column, or for a function where it has `.py:`.
+    """
 
     name: Annotated[str, Field(min_length=1, pattern=r"^[^\n,:=]+$")] | None = None
     """What it is called in the report; by default the column's or the function's name."""
@@ -37,6 +41,21 @@ class SliceConfig(Config):
     edges: Annotated[tuple[float, ...], Field(strict=False, min_length=1)] | None = None
     """Where numbers are divided, in ascending order; by default, of more than 12 different numbers,
     at the quartiles of the test examples."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonObject:
+        """Return the schema of the mapping, or of a text."""
+        return {"anyOf": [handler(schema), {"type": "string", "minLength": 1}]}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_mapping(cls, entry: object) -> object:
+        """Return the mapping that a text stands for."""
+        if not isinstance(entry, str):
+            return entry
+        return {"function" if ".py:" in entry else "column": entry}
 
     @model_validator(mode="after")
     def _check(self) -> SliceConfig:
@@ -82,40 +101,8 @@ class SliceConfig(Config):
         return self.model_copy(update={"function": f"{file}:{name}"})
 
 
-def _from_text(entry: object) -> object:
-    """Return the mapping that a text stands for; anything else as it is."""
-    if not isinstance(entry, str):
-        return entry
-    return {"function" if ".py:" in entry else "column": entry}
-
-
-def _schema() -> JsonObject:
-    def of(*types: str, **more: Json) -> JsonObject:
-        return {"type": types[0] if len(types) == 1 else list(types), **more}
-
-    keys = {
-        "name": of("string", minLength=1),
-        "column": of("string", minLength=1),
-        "folder": of("integer"),
-        "pattern": of("string", minLength=1),
-        "function": of("string", pattern=r"\.py:[A-Za-z_]\w*$"),
-        "edges": {"type": "array", "items": {"type": "number"}, "minItems": 1},
-    }
-    mapping = {"type": "object", "additionalProperties": False, "properties": keys}
-    choices = [{"required": [kind]} for kind in _KINDS]
-    items = {"anyOf": [of("string", minLength=1), {**mapping, "oneOf": choices}]}
-    return {"type": "array", "items": items, "minItems": 1}
-
-
-Slices = Annotated[
-    tuple[SliceConfig, ...],
-    Field(strict=False, min_length=1),
-    BeforeValidator(
-        lambda value: list(map(_from_text, value)) if isinstance(value, list | tuple) else value
-    ),
-    WithJsonSchema(_schema()),
-]
-"""Some ways to divide the test examples; a text is a column, or a function where it has `.py:`."""
+Slices = Annotated[tuple[SliceConfig, ...], Field(strict=False, min_length=1)]
+"""Some ways to divide the test examples."""
 
 
 def check_slices(

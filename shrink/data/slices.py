@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -154,22 +154,35 @@ def column_values(path: Path, name: str, column: Array, count: int) -> Array:
     return np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
 
 
-def path_values(
-    slices: Sequence[SliceConfig], files: Iterable[str], root: Path
+def slice_values(
+    slices: Sequence[SliceConfig],
+    path: Path,
+    columns: Mapping[str, Sequence[str] | Array],
+    files: Callable[[], Iterable[str]],
+    root: Path,
 ) -> dict[str, Array]:
-    """Return the values of slicings by folder and by pattern, (n,) texts each, by their names.
+    """Return the values of slicings that are no functions, (rows,) each, by their names.
 
     Args:
-        slices: of the recipe; others are left alone.
-        files: absolute paths.
-        root: the folder that the paths are looked at from, where they are below it.
+        slices: of the recipe.
+        path: of the data, for messages.
+        columns: a text or a number for each row, by name.
+        files: returns the absolute path of each row's file.
+        root: the folder that folders and patterns are looked for from, in files below it.
+
+    Raises:
+        DataError: there is no such column.
     """
-    asked = [one for one in slices if one.kind in ("folder", "pattern")]
-    if not asked:
-        return {}
-    prefix = f"{root}/"
-    below = [file.removeprefix(prefix) for file in files]
-    return {one.called: np.array([_of_path(one, path) for path in below]) for one in asked}
+    found: dict[str, Array] = {}
+    for one in slices:
+        if one.column is not None:
+            if one.column not in columns:
+                raise no_column(path, one.column, columns)
+            found[one.called] = np.asarray(columns[one.column])
+        elif one.function is None:
+            below = (file.removeprefix(f"{root}/") for file in files())
+            found[one.called] = np.array([_of_path(one, file) for file in below])
+    return found
 
 
 def _of_path(one: SliceConfig, path: str) -> str:
@@ -183,24 +196,6 @@ def _of_path(one: SliceConfig, path: str) -> str:
     place = level - 1 if level > 0 else level
     there = -len(folders) <= place < len(folders)
     return folders[place] if there else "(no folder)"
-
-
-def listed_values(
-    slices: Sequence[SliceConfig], columns: Mapping[str, Sequence[str]], path: Path
-) -> dict[str, Array]:
-    """Return the values of slicings by column, (rows,) texts each, by their names.
-
-    Raises:
-        DataError: there is no such column.
-    """
-    found = {}
-    for one in slices:
-        if one.column is None:
-            continue
-        if one.column not in columns:
-            raise no_column(path, one.column, columns)
-        found[one.called] = np.array(columns[one.column], dtype=str)
-    return found
 
 
 def _of_function(text: str, examples: Examples) -> Array:

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from shrink.base.errors import DataError
+from shrink.data.arrays import are_labels
 from shrink.data.config import DataConfig
-from shrink.data.folders import ALL
+from shrink.data.folders import ALL, shown
 
 
 @dataclass(frozen=True)
@@ -69,51 +70,46 @@ def split_examples(
     return Split(train=by_split[0], validation=by_split[2], test=by_split[1])
 
 
-def chosen_rows(
+def divided_rows(
     given: Mapping[str, np.ndarray],
-    targets: np.ndarray | None,
+    targets: object,
     seed: int,
     config: DataConfig,
-    subject: str | Path,
-) -> dict[str, tuple[str, np.ndarray]]:
-    """Return which examples train, validate and test, by the split that the source gives them as.
+    path: Path,
+) -> dict[str, np.ndarray]:
+    """Return which rows train, validate and test, int64 (n,) each.
 
     Args:
-        given: rows that the source gives as train, validation and test, or as `all`, int64 (n,)
-            each; what it does not give is taken from train or `all`.
-        targets: of all rows that train or `all` is of; labels, int64 (rows,), are stratified by.
+        given: rows that the source gives as train, validation and test, or as `all`; what it does
+            not give is taken from train or `all`.
+        targets: of all rows; labels, int64 (rows,), are stratified by.
         seed: decides what is taken.
         config: says the fractions.
-        subject: the source, for messages.
-
-    Returns:
-        By split: the given split that its rows are of, and these rows.
+        path: of the data, for messages.
 
     Raises:
-        DataError: too few examples for the splits.
+        DataError: too few examples for the splits, or no split train.
     """
     main = ALL if ALL in given else "train"
     if main not in given:
         names = ", ".join(sorted(given))
         raise DataError(
-            f"there is {names}, and no split train", subject=subject, hint="add a split train"
+            f"there is {names}, and no split train", subject=shown(path), hint="add a split train"
         )
     try:
         split = split_examples(
-            targets[given[main]] if targets is not None and targets.ndim == 1 else None,
+            targets[given[main]] if are_labels(targets) else None,
             len(given[main]),
             seed,
             validation=0.0 if "validation" in given else config.validation_split,
             test=0.0 if "test" in given else config.test_split,
         )
     except DataError as error:
-        raise DataError(error.message, subject=subject, hint=error.hint) from error
-    chosen = {"train": split.train, "validation": split.validation, "test": split.test}
+        raise DataError(error.message, subject=shown(path), hint=error.hint) from error
     return {
-        name: (name, given[name])
-        if name in given and name != "train"
-        else (main, given[main][places])
-        for name, places in chosen.items()
+        "train": given[main][split.train],
+        "validation": given.get("validation", given[main][split.validation]),
+        "test": given.get("test", given[main][split.test]),
     }
 
 

@@ -122,7 +122,7 @@ def _check_files(config: DataConfig, send: Send, said_size: tuple[int, int] | No
     counter = _Counter(send, "decoding", len(paths))
     bad = remembered_bad_files(paths, decoder, config, counter.add)
     labels = {
-        table.file(row): str(table.targets[row].tolist())
+        table.file(row): str(np.asarray(table.y)[row].tolist())
         for rows in table.splits.values()
         for row in rows.tolist()
     }

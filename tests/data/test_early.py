@@ -51,7 +51,6 @@ NAN[7, 1], INF[3, 0] = np.nan, np.inf
         ({"x": X, "y": NAN}, {}, r"y\[7, 1\] is nan"),
         ({"x": X, "y": Y - 1}, {}, r"y\[0\] is -1: a negative label.*number classes from 0"),
         ({"x": X, "y": Y * 0}, {}, "all labels in y are 0"),
-        ({"x_train": X, "y_train": Y, "x_test": X, "y_test": Y + 1}, {}, "labels are 0 to 1"),
         ({"x": X}, {}, "no array y in this file"),
         ({"z": X, "y": Y}, {}, "no array x_train or x in this file"),
         ({"x": X, "y": Y}, {"targets": ["u"]}, "no array u in this file"),

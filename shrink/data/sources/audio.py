@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import gcd
 
 import numpy as np
@@ -13,7 +14,7 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.folders import CLIPS, shown
 from shrink.data.front_end import features, fitted
-from shrink.data.sources.images import divided, find_files
+from shrink.data.sources.images import find_files
 from shrink.data.wav import Clip, read_wav
 
 
@@ -74,6 +75,6 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         return features(samples, front_end)
 
     x = LazyRows(read, (len(table.names), *front_end.shape), np.float32, is_decoded=True)
-    dataset = divided(table, x, config, seed)
+    dataset = replace(table, x=x).open(config, seed)
     dataset.train.arrays(np.arange(1))
     return dataset

@@ -14,12 +14,11 @@ from shrink.data.box_files import read_boxes
 from shrink.data.boxes import AREA as AREA_COLUMN
 from shrink.data.boxes import box_rows, padded
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, dataset_of
+from shrink.data.dataset import Dataset
 from shrink.data.decoding import ImageDecoder
 from shrink.data.membership import file_contents
-from shrink.data.slices import path_values
+from shrink.data.source_table import SourceTable
 from shrink.data.sources.images import image_decoder, pictures
-from shrink.data.splits import chosen_rows
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -34,22 +33,23 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     given, first = {}, 0
     for split, own in found.splits.items():
         given[split] = np.arange(first, first := first + len(own))
-    rows = chosen_rows(given, None, seed, config, str(path))
-    files = [str(one.file) for one in pictured]
-    decoder = image_decoder(config, [files[int(rows["train"][1][0])]], skip=False)
     root = path if path.is_dir() else path.parent
+    files = [str(one.file) for one in pictured]
     # The files that the fingerprint hashes, in its order: they are then read once.
     names = [str(file.relative_to(root)) for file in sorted(set(found.files))]
     number = {f"{root}/{name}": index for index, name in enumerate(names)}
-    dataset = dataset_of(
-        rows,
-        pictures(decoder, files.__getitem__, len(files)),
-        padded([_rows(one, found.classes, decoder) for one in pictured]),
-        found.classes,
-        slices=path_values(config.slices or (), files, root),
+    table = SourceTable(
+        path,
+        given,
+        y=(),
+        class_names=found.classes,
+        names=files,
+        root=root,
         contents=file_contents(root, names, path)[[number[file] for file in files]],
-        file=files.__getitem__,
     )
+    decoder = image_decoder(config, table.files(), skip=False)
+    y = padded([_rows(one, found.classes, decoder) for one in pictured])
+    dataset = replace(table, x=pictures(decoder, table), y=y).open(config, seed)
     return replace(dataset, num_classes=None, has_boxes=True)
 
 

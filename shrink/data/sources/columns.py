@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import mmap
-import os
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from shrink.base.errors import DataError, listed
 from shrink.data.arrays import (
-    ArrayExamples,
     LazyRows,
     Rows,
+    Several,
     are_labels,
     check_finite,
     check_inputs,
@@ -24,38 +21,32 @@ from shrink.data.arrays import (
     check_same_targets,
     fed_dtype,
     fed_target_dtype,
-    row_bytes,
+    joined,
     targets_of,
+    unmapped,
 )
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, ExtremeLabel, given_splits
+from shrink.data.dataset import Dataset, ExtremeLabel
 from shrink.data.early import stored_arrays
 from shrink.data.examples import single
-from shrink.data.folders import class_order
+from shrink.data.folders import ALL, class_order
 from shrink.data.slices import column_values
-from shrink.data.splits import chosen_rows
+from shrink.data.source_table import SourceTable
 
 _MOST_NAMES = 10_000
 
 
 @dataclass(frozen=True)
 class _Split:
-    """Inputs and targets of one split, checked, by name; the suffix is that of the names."""
+    """Inputs and targets of one split, checked, by name."""
 
     x: Mapping[str, Rows]
     y: Mapping[str, Rows]
-    suffix: str
 
     @property
     def count(self) -> int:
         """The number of examples."""
         return len(next(iter(self.x.values())))
-
-    @property
-    def labels(self) -> np.ndarray | None:
-        """Class numbers (n,) of a single target that holds them, else None."""
-        only = single(tuple(self.y.values()))
-        return only if are_labels(only) else None
 
 
 def open_columns(
@@ -84,48 +75,69 @@ def open_columns(
             negative labels, labels that training never sees, a single label.
     """
     stored = stored_arrays(path, names, config)
-    inputs, wanted, suffixes, columns = (
-        stored.inputs,
-        stored.targets,
-        stored.suffixes,
-        stored.columns,
+    inputs, wanted, suffixes = stored.inputs, stored.targets, stored.suffixes
+    columns = dict.fromkeys(stored.columns.values())
+    arrays = read(
+        [f"{name}{s}" for s in suffixes.values() for name in (*inputs, *wanted, *columns)]
     )
-    read_too = (*inputs, *wanted, *dict.fromkeys(columns.values()))
-    arrays = read([f"{name}{s}" for s in suffixes.values() for name in read_too])
     notes: list[str] = []
     texts = [f"{name}{s}" for s in suffixes.values() for name in wanted if len(wanted) == 1]
     words, labels = _numbered(path, {name: arrays[name] for name in texts}, config, notes)
     arrays = {**arrays, **labels}
     splits = {
-        split: _split(path, suffix, arrays, inputs, wanted, notes)
-        for split, suffix in suffixes.items()
+        split: _split(path, suffix, arrays, inputs, wanted) for split, suffix in suffixes.items()
     }
-    _check_splits(path, splits, needs_two=config.target == "label", named=bool(words))
-    counts = {name: np.arange(split.count) for name, split in splits.items()}
-    rows = chosen_rows(counts, splits["train"].labels, seed, config, path)
-    examples = {name: _examples(splits[given], own) for name, (given, own) in rows.items()}
-    classes = len(words) or _class_count(splits)
-    counted = tuple(map(str, range(classes))) if classes and classes <= _MOST_NAMES else ()
+    _check_splits(path, splits, needs_two=config.target == "label")
+    starts = np.cumsum([0, *(split.count for split in splits.values())])
+    x = _joined([split.x for split in splits.values()], fed_dtype)
+    y = _joined([split.y for split in splits.values()], fed_target_dtype)
+    classes = len(words) or (int(y.max()) + 1 if are_labels(y) else None)
     extremes = tuple(one for name, split in splits.items() for one in _extremes(name, split))
-    return Dataset(
-        train=examples["train"],
-        validation=examples["validation"],
-        test=examples["test"],
-        class_names=words or (tuple(config.classes or ()) if extremes else counted),
+    counted = tuple(map(str, range(classes))) if classes and classes <= _MOST_NAMES else ()
+    dataset = SourceTable(
+        path,
+        {split: np.arange(*starts[at : at + 2]) for at, split in enumerate(splits)},
+        y,
+        x,
+        words or (tuple(config.classes or ()) if extremes else counted),
+        tuple(notes),
+        columns={
+            name: np.concatenate(
+                [
+                    column_values(path, stored_name, arrays[stored_name][:], splits[split].count)
+                    for split, suffix in suffixes.items()
+                    for stored_name in (f"{name}{suffix}",)
+                ]
+            )
+            for name in columns
+        },
+    ).open(config, seed)
+    return replace(
+        dataset,
         num_classes=classes,
-        notes=tuple(notes),
         input_names=inputs,
         target_names=wanted,
-        given=given_splits(rows),
         extremes=extremes,
-        slice_values={
-            name: {
-                by: column_values(path, one, arrays[one][:], splits[given].count)[chosen]
-                for by, column in columns.items()
-                for one in (f"{column}{suffixes[given]}",)
-            }
-            for name, (given, chosen) in rows.items()
-        },
+    )
+
+
+def open_spooled(
+    path: Path, spools: Mapping[str, Mapping[str, np.ndarray]], config: DataConfig, seed: int
+) -> Dataset:
+    """Open arrays by split, or of the split `all`, and by name; see `open_columns`."""
+    arrays = {
+        f"{name}_{split}" if split != ALL else name: array
+        for split, named in spools.items()
+        for name, array in named.items()
+    }
+    return open_columns(path, arrays, lambda _: arrays, config, seed)
+
+
+def _joined(parts: Sequence[Mapping[str, Rows]], fed: Callable[[Rows], np.dtype]) -> Several[Rows]:
+    """Return each of some arrays with the rows of all splits, in the dtype that it is fed in."""
+    arrays = [list(part.values()) for part in parts]
+    return single(
+        tuple(joined(own, np.result_type(*map(fed, own))) for own in zip(*arrays, strict=True))
     )
 
 
@@ -173,7 +185,6 @@ def _split(
     arrays: Mapping[str, Rows],
     inputs: tuple[str, ...],
     targets: tuple[str, ...],
-    notes: list[str],
 ) -> _Split:
     x: dict[str, Rows] = {}
     for name in (f"{name}{suffix}" for name in inputs):
@@ -189,11 +200,11 @@ def _split(
             )
     y: dict[str, Rows] = {}
     for name in (f"{name}{suffix}" for name in targets):
-        y[name] = opened(path, name, targets_of(path, name, arrays[name], first, len(rows), notes))
-    return _Split(x, y or {"": np.zeros((len(rows), 0), np.float32)}, suffix)
+        y[name] = opened(path, name, targets_of(path, name, arrays[name], first, len(rows)))
+    return _Split(x, y or {"": np.zeros((len(rows), 0), np.float32)})
 
 
-def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool, named: bool) -> None:
+def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool) -> None:
     train = splits["train"]
     if needs_two:
         for name, array in train.y.items():
@@ -202,63 +213,11 @@ def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool, nam
         for (name, x), (other, reference) in zip(split.x.items(), train.x.items(), strict=True):
             check_same_inputs(path, name, x, other, reference)
         for (name, y), (other, reference) in zip(split.y.items(), train.y.items(), strict=True):
-            check_same_targets(path, name, y, other, reference, named)
-
-
-def _examples(split: _Split, rows: np.ndarray) -> ArrayExamples:
-    x, y = tuple(split.x.values()), tuple(split.y.values())
-    x_dtypes = tuple(fed_dtype(array) for array in x)
-    y_dtypes = tuple(map(fed_target_dtype, y))
-    return ArrayExamples(single(x), single(y), rows, single(x_dtypes), single(y_dtypes))
-
-
-def _class_count(splits: Mapping[str, _Split]) -> int | None:
-    highest = [int(split.labels.max()) for split in splits.values() if split.labels is not None]
-    return max(highest) + 1 if highest else None
+            check_same_targets(path, name, y, other, reference)
 
 
 LARGE_BYTES = 128 * 1000**2
 """Arrays up to this size are checked as a whole when they are opened, and may stay in memory."""
-
-
-def _checked_rows(path: Path, name: str, array: Rows) -> LazyRows:
-    """Return the rows of an array in a file; values are checked as they are read.
-
-    Mapped pages count as the process's memory once they are touched, and touching them costs more
-    than reading them: rows of a `np.memmap` in C order are read by position.
-    """
-    if isinstance(array, np.memmap) and array.flags.c_contiguous:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        stored: Callable[[np.ndarray], np.ndarray] = functools.partial(
-            _read_rows, path, descriptor, array
-        )
-    else:
-        stored = array.__getitem__
-
-    def read(rows: np.ndarray) -> np.ndarray:
-        values = np.array(stored(rows))
-        mapped = getattr(array, "_mmap", None)
-        if isinstance(mapped, mmap.mmap):
-            mapped.madvise(mmap.MADV_DONTNEED)  # gives the pages back
-        check_finite(path, name, values, rows)
-        return values
-
-    return LazyRows(read, array.shape, array.dtype)
-
-
-def _read_rows(path: Path, descriptor: int, array: np.memmap, rows: np.ndarray) -> np.ndarray:
-    """Return rows of a mapped array from its file."""
-    read = np.empty((len(rows), *array.shape[1:]), array.dtype)
-    size = row_bytes(array)
-    content = read.reshape(-1).view(np.uint8).data
-    try:
-        for index, number in enumerate(rows.tolist()):
-            row = content[index * size : (index + 1) * size]
-            if os.preadv(descriptor, [row], int(array.offset) + number * size) < size:
-                raise DataError("the file has become shorter", subject=path, hint="write it again")
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", subject=path) from error
-    return read
 
 
 def opened(path: Path, name: str, array: Rows) -> Rows:
@@ -269,8 +228,15 @@ def opened(path: Path, name: str, array: Rows) -> Rows:
     """
     is_mapped = isinstance(array, np.memmap) or not isinstance(array, np.ndarray)
     size = int(np.prod(array.shape, dtype=np.int64)) * array.dtype.itemsize
-    if is_mapped and size > LARGE_BYTES:
-        return _checked_rows(path, name, array)
-    checked = array if isinstance(array, np.ndarray) else array[:]
-    check_finite(path, name, checked)
-    return checked
+    if not is_mapped or size <= LARGE_BYTES:
+        checked = array if isinstance(array, np.ndarray) else array[:]
+        check_finite(path, name, checked)
+        return checked
+    stored = unmapped(array) if isinstance(array, np.memmap) else array
+
+    def read(rows: np.ndarray) -> np.ndarray:
+        values = stored[rows]
+        check_finite(path, name, values, rows)
+        return values
+
+    return LazyRows(read, array.shape, array.dtype)

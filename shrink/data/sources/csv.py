@@ -12,11 +12,11 @@ import numpy as np
 from shrink.base.errors import DataError
 from shrink.data.arrays import are_labels, check_not_constant, check_same_targets, targets_of
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, dataset_of, given_splits
+from shrink.data.dataset import Dataset
+from shrink.data.early import slice_columns
 from shrink.data.folders import ALL, class_order
 from shrink.data.parquet import read_cells
-from shrink.data.slices import listed_values
-from shrink.data.splits import chosen_rows
+from shrink.data.source_table import SourceTable
 from shrink.data.table import (
     INDEX_COLUMNS,
     SPLIT,
@@ -41,7 +41,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     path = Path(config.path or "").expanduser()
     table = read_cells(path)
     features, targets = feature_columns(path, table.cells, config)
-    sliced = listed_values(config.slices or (), table.cells, path)
+    slice_columns(path, table.cells, config)
     if not config.inputs:  # a column of words that is named for slices is no input
         named = {one.column for one in config.slices or ()}
         features = tuple(
@@ -58,22 +58,20 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     notes = [f"columns: {', '.join(features)} in, {', '.join(targets) or 'nothing'} out"]
     if not config.inputs and set(INDEX_COLUMNS) & set(table.cells):
         notes.append("row numbers, a column without a name, are no input")
-    rows = chosen_rows(listed_splits(path, table), y, seed, config, path)
-    given = given_splits(rows)
-    train = np.concatenate([own for split, (_, own) in rows.items() if split not in given])
+    splits = listed_splits(path, table)
+    train = splits.get(ALL, splits.get("train"))
     label = "y_train" if SPLIT in table.cells else "y"
     if targets:
-        y = np.asarray(targets_of(path, label, y, "x", len(x), notes))
+        y = np.asarray(targets_of(path, label, y, "x", len(x)))
         if config.target == "label":
             check_not_constant(path, label, y[train])
-        for split in sorted(given):
-            own = y[rows[split][1]]
-            check_same_targets(path, f"y_{split}", own, label, y[np.sort(train)], bool(names))
+        for split in splits.keys() - {ALL, "train"}:
+            check_same_targets(path, f"y_{split}", y[splits[split]], label, y[train])
     classes = tuple(map(str, range(int(y.max()) + 1))) if are_labels(y) else ()
-    dataset = dataset_of(rows, x, y, names or classes, slices=sliced)
-    return replace(
-        dataset, notes=tuple(notes), input_names=("x",), target_names=("y",), columns=features
-    )
+    dataset = SourceTable(
+        path, splits, y, x, names or classes, tuple(notes), columns=table.cells
+    ).open(config, seed)
+    return replace(dataset, input_names=("x",), target_names=("y",), columns=features)
 
 
 def listed_splits(path: Path, table: Table) -> dict[str, np.ndarray]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from sklearn.datasets import load_digits
 
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, dataset_of
+from shrink.data.dataset import Dataset
 from shrink.data.folders import ALL
-from shrink.data.splits import chosen_rows
+from shrink.data.source_table import SourceTable
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -16,5 +18,5 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     digits = load_digits()
     x = digits.images.astype(np.float32)[..., None]
     y = digits.target.astype(np.int64)
-    rows = chosen_rows({ALL: np.arange(len(y))}, y, seed, config, "digits")
-    return dataset_of(rows, x, y, tuple(map(str, digits.target_names)))
+    names = tuple(map(str, digits.target_names))
+    return SourceTable(Path("digits"), {ALL: np.arange(len(y))}, y, x, names).open(config, seed)

@@ -11,7 +11,7 @@ import numpy as np
 
 from shrink.base.errors import DataError
 from shrink.data.arrays import LazyRows, Rows
-from shrink.data.config import DataConfig
+from shrink.data.config import DataConfig, existing_file
 from shrink.data.dataset import Dataset
 from shrink.data.sources.columns import open_columns
 
@@ -58,16 +58,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
 
 
 def _open(path: Path) -> h5py.File:
-    if not path.is_file():
-        raise DataError(
-            "this is not a file" if path.exists() else "no such file",
-            subject=path,
-            hint="data.path is relative to the recipe, or absolute",
-        )
     try:
-        return h5py.File(path, "r", rdcc_nbytes=_CHUNK_CACHE_BYTES)
-    except PermissionError as error:
-        raise DataError("permission denied", subject=path, hint=f"chmod u+r {path}") from error
+        return h5py.File(existing_file(path), "r", rdcc_nbytes=_CHUNK_CACHE_BYTES)
     except (OSError, RuntimeError) as error:
         raise DataError(f"not an HDF5 file: {error}", subject=path, hint=_HINT) from error
 

@@ -2,63 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from shrink.base.errors import DataError
-from shrink.base.file_hashes import place
 from shrink.data.arrays import LazyRows
-from shrink.data.bad_examples import good_rows
+from shrink.data.bad_examples import without_bad
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, dataset_of
+from shrink.data.dataset import Dataset
 from shrink.data.decoding import ImageDecoder, read_image
 from shrink.data.folders import ALL, IMAGES, FileKind, class_order, find_images, shown
-from shrink.data.membership import file_contents
-from shrink.data.slices import listed_values, path_values
+from shrink.data.source_table import SourceTable
 from shrink.data.sources.csv import is_finite, listed_splits, table_targets
-from shrink.data.splits import chosen_rows
 from shrink.data.table import Table, read_listing
 
 
-@dataclass(frozen=True)
-class FileTable:
-    """Files with a target each.
-
-    Attributes:
-        path: the folder or list.
-        root: the folder that names are relative to, where they are not absolute.
-        names: of the files, by row.
-        targets: int64 (n,) labels, or float32 (n, k).
-        splits: rows of the splits that the source gives, int64 (m,), or of `all`.
-        class_names: of the labels; empty where targets are real.
-        notes: for the report.
-        columns: of a list, a text for each row.
-    """
-
-    path: Path
-    root: Path
-    names: Sequence[str]
-    targets: np.ndarray
-    splits: Mapping[str, np.ndarray]
-    class_names: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    def file(self, row: int) -> str:
-        """Return the absolute path of a file."""
-        return place(self.root, self.names[row])
-
-    def files(self, split: str | None = None) -> list[str]:
-        """Return the files of a split; by default of the one that decides shapes."""
-        main = ALL if ALL in self.splits else "train"
-        return [self.file(row) for row in self.splits[split or main].tolist()]
-
-
-def find_files(config: DataConfig, kind: FileKind = IMAGES) -> FileTable:
-    """Return the files in the folders by class, or in the list, at `config.path`.
+def find_files(config: DataConfig, kind: FileKind = IMAGES) -> SourceTable:
+    """Return the rows of files in the folders by class, or in the list, at `config.path`.
 
     Raises:
         DataError: no such folder, no files, a class that is missing in a split, or a single class;
@@ -68,7 +31,7 @@ def find_files(config: DataConfig, kind: FileKind = IMAGES) -> FileTable:
     return _in_folders(path, config, kind) if path.is_dir() else _listed(path, config)
 
 
-def _listed(path: Path, config: DataConfig) -> FileTable:
+def _listed(path: Path, config: DataConfig) -> SourceTable:
     """Return the files of a CSV file.
 
     A single target column of names, or of whole numbers from 0, holds labels; several columns,
@@ -85,13 +48,13 @@ def _listed(path: Path, config: DataConfig) -> FileTable:
             subject=path,
             hint="list images of other classes",
         )
-    return FileTable(
+    return SourceTable(
         path,
-        path.parent,
-        table.cells["path"],
-        values,
         splits,
-        names,
+        values,
+        class_names=names,
+        names=table.cells["path"],
+        root=path.parent,
         columns={name: cells for name, cells in table.cells.items() if name != "path"},
     )
 
@@ -112,7 +75,7 @@ def listed_targets(
     return names, values
 
 
-def _in_folders(path: Path, config: DataConfig, kind: FileKind) -> FileTable:
+def _in_folders(path: Path, config: DataConfig, kind: FileKind) -> SourceTable:
     """Return the files in folders by class.
 
     An autoencoder's may lack classes: it is trained on what is normal, and tested on the rest too.
@@ -147,8 +110,15 @@ def _in_folders(path: Path, config: DataConfig, kind: FileKind) -> FileTable:
         numbers_of = np.array([names.index(name) for name in classes], np.int64)
         labels.append(np.repeat(numbers_of, [len(files) for files in classes.values()]))
         splits[split] = np.arange(first, first := first + len(labels[-1]))
-    notes = folders.notes()
-    return FileTable(path, path, folders.names, np.concatenate(labels), splits, names, notes)
+    return SourceTable(
+        path,
+        splits,
+        np.concatenate(labels),
+        class_names=names,
+        notes=folders.notes(),
+        names=folders.names,
+        root=path,
+    )
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -160,38 +130,11 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     """
     table, decoder = open_images(config, skip=config.on_bad_example == "skip")
     if config.on_bad_example == "skip":
-        splits, notes = good_rows(table.splits, table.file, decoder, config)
-        table = replace(table, splits=splits, notes=(*table.notes, *notes))
-    return divided(table, pictures(decoder, table.file, len(table.names)), config, seed)
+        table = without_bad(table, decoder, config)
+    return replace(table, x=pictures(decoder, table)).open(config, seed)
 
 
-def divided(table: FileTable, x: LazyRows, config: DataConfig, seed: int) -> Dataset:
-    """Return the data set of some files.
-
-    Args:
-        table: the files.
-        x: what is read of each.
-        config: the `data` section.
-        seed: decides splits that are not given.
-
-    Raises:
-        DataError: too few files.
-    """
-    slices = config.slices or ()
-    dataset = dataset_of(
-        chosen_rows(table.splits, table.targets, seed, config, shown(table.path)),
-        x,
-        table.targets,
-        table.class_names,
-        slices=listed_values(slices, table.columns, table.path)
-        | path_values(slices, map(table.file, range(len(table.names))), table.root),
-        contents=file_contents(table.root, table.names, table.path),
-        file=table.file,
-    )
-    return replace(dataset, notes=table.notes)
-
-
-def open_images(config: DataConfig, skip: bool) -> tuple[FileTable, ImageDecoder]:
+def open_images(config: DataConfig, skip: bool) -> tuple[SourceTable, ImageDecoder]:
     """Return the images that a `data` section names, and what decodes them.
 
     Args:
@@ -205,17 +148,11 @@ def open_images(config: DataConfig, skip: bool) -> tuple[FileTable, ImageDecoder
     return table, image_decoder(config, table.files(), skip)
 
 
-def pictures(decoder: ImageDecoder, file: Callable[[int], str], count: int) -> LazyRows:
-    """Return pictures as rows that are decoded when they are read.
-
-    Args:
-        decoder: decides shape and channels.
-        file: returns the path of a row.
-        count: of rows.
-    """
+def pictures(decoder: ImageDecoder, table: SourceTable) -> LazyRows:
+    """Return the pictures of a table's files as rows that are decoded when they are read."""
     return LazyRows(
-        lambda rows: decoder.read_all([file(row) for row in rows.tolist()]),
-        (count, decoder.height, decoder.width, decoder.channels),
+        lambda rows: decoder.read_all([table.file(row) for row in rows.tolist()]),
+        (len(table.names), decoder.height, decoder.width, decoder.channels),
         np.uint8,
         is_decoded=True,
     )

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import itertools
+import mmap
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +16,7 @@ from shrink.base.packages import extra_hint
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.folders import ALL, SPLIT_OF_NAME
-from shrink.data.sources.records import Records, divided
-from shrink.data.sources.tfrecord import ExampleParser
+from shrink.data.sources.records import ExampleParser, Records, open_records
 
 if TYPE_CHECKING:
     import lmdb
@@ -30,6 +33,7 @@ class LmdbRecords(Records):
 
     def __init__(self, path: Path, environment: lmdb.Environment, keys: np.ndarray) -> None:
         super().__init__((str(path),), np.zeros(len(keys), np.int32))
+        self._file = os.path.realpath(path / "data.mdb" if path.is_dir() else path)
         self._environment = environment
         self._keys = keys
 
@@ -39,7 +43,21 @@ class LmdbRecords(Records):
         with self._environment.begin() as transaction:
             for index, number in enumerate(numbers):
                 contents[index] = transaction.get(self._keys[number]) or b""
+        _give_back_pages(self._file)
         return contents
+
+
+def _give_back_pages(file: str) -> None:
+    """Let go of the pages of a mapped file, which count as this process's memory once touched.
+
+    They stay in the kernel's cache, and what is read again is mapped again.
+    """
+    library = ctypes.CDLL(None)
+    library.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for line in Path("/proc/self/maps").read_text("utf-8", "replace").splitlines():
+        if line.endswith(f" {file}"):
+            start, end = (int(edge, 16) for edge in line.split()[0].split("-"))
+            library.madvise(start, end - start, mmap.MADV_DONTNEED)
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -55,11 +73,11 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     path = Path(config.path or "").expanduser().absolute()
     parser = ExampleParser(path, config)
     environment = _open(path)
-    splits = {
-        split: LmdbRecords(path, environment, keys)
-        for split, keys in _keys_by_split(path, environment).items()
-    }
-    return divided(path, splits, parser, config, seed)
+    keys = _keys_by_split(path, environment)
+    records = LmdbRecords(path, environment, np.array([*itertools.chain(*keys.values())], object))
+    ends = np.cumsum([0, *map(len, keys.values())])
+    splits = {split: np.arange(*ends[at : at + 2]) for at, split in enumerate(keys)}
+    return open_records(path, splits, records, parser, config, seed)
 
 
 def _open(path: Path) -> lmdb.Environment:
@@ -79,7 +97,7 @@ def _open(path: Path) -> lmdb.Environment:
         ) from error
 
 
-def _keys_by_split(path: Path, environment: lmdb.Environment) -> dict[str, np.ndarray]:
+def _keys_by_split(path: Path, environment: lmdb.Environment) -> dict[str, list[bytes]]:
     by_split: dict[str, list[bytes]] = {}
     with environment.begin() as transaction:
         for key in transaction.cursor().iternext(keys=True, values=False):
@@ -98,4 +116,4 @@ def _keys_by_split(path: Path, environment: lmdb.Environment) -> dict[str, np.nd
             subject=path,
             hint="begin each key with train/, validation/ or test/, or none",
         )
-    return {split: np.array(keys, object) for split, keys in by_split.items()}
+    return by_split

@@ -12,14 +12,13 @@ from shrink.base.errors import DataError
 from shrink.base.file_hashes import DIGEST_BYTES, hash_files
 from shrink.data.arrays import LazyRows
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, ExtremeLabel, dataset_of
+from shrink.data.dataset import Dataset, ExtremeLabel
 from shrink.data.folders import ALL, shown
 from shrink.data.masks import VOID, examined, read_mask, resized_mask
-from shrink.data.membership import file_contents
+from shrink.data.membership import short_hashes
 from shrink.data.pairs import find_pairs
-from shrink.data.slices import path_values
+from shrink.data.source_table import SourceTable
 from shrink.data.sources.images import image_decoder, pictures
-from shrink.data.splits import chosen_rows
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -33,6 +32,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     names, root = pairs.names(), str(pairs.root)
     digests = hash_files(pairs.root, names, pairs.root)
     images, masks, given, extremes = list[str](), list[str](), {}, list[ExtremeLabel]()
+    hashes = list[np.ndarray]()
     for split, (of_images, of_masks) in pairs.splits.items():
         first, count = len(images), len(of_images)
         given[split] = np.arange(first, first + count)
@@ -40,16 +40,20 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         masks += of_masks
         files = [f"{root}/{n}" for n in of_images], [f"{root}/{n}" for n in of_masks]
         own = digests[2 * first * DIGEST_BYTES : 2 * (first + count) * DIGEST_BYTES]
+        hashes.append(short_hashes(own)[:count])
         extremes += _extremes("train" if split == ALL else split, *files, own)
     _check_classes(extremes, config)
-    rows = chosen_rows(given, None, seed, config, shown(root))
-    contents = file_contents(pairs.root, names, pairs.root)
-    row_of = {name: row for row, name in enumerate(names)}
-
-    def image(row: int) -> str:
-        return f"{root}/{images[row]}"
-
-    decoder = image_decoder(config, [image(int(rows["train"][1][0]))], skip=False)
+    highest = max((one.value for one in extremes if one.value != VOID), default=0)
+    table = SourceTable(
+        pairs.root,
+        given,
+        y=(),
+        class_names=config.classes or tuple(map(str, range(highest + 1))),
+        names=images,
+        root=pairs.root,
+        contents=np.concatenate(hashes),
+    )
+    decoder = image_decoder(config, table.files(), skip=False)
     size = decoder.height, decoder.width
 
     def read_masks(chosen: np.ndarray) -> np.ndarray:
@@ -58,16 +62,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
             mask[:] = resized_mask(read_mask(f"{root}/{masks[row]}"), *size)
         return values
 
-    highest = max((one.value for one in extremes if one.value != VOID), default=0)
-    dataset = dataset_of(
-        rows,
-        pictures(decoder, image, len(images)),
-        LazyRows(read_masks, (len(images), *size), np.uint8, is_decoded=True),
-        config.classes or tuple(map(str, range(highest + 1))),
-        slices=path_values(config.slices or (), map(image, range(len(images))), pairs.root),
-        contents=contents[[row_of[name] for name in images]],
-        file=image,
-    )
+    y = LazyRows(read_masks, (len(images), *size), np.uint8, is_decoded=True)
+    dataset = replace(table, x=pictures(decoder, table), y=y).open(config, seed)
     return replace(dataset, num_classes=None, extremes=tuple(extremes))
 
 

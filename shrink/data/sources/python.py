@@ -29,7 +29,7 @@ from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import fingerprint
 from shrink.data.front_end import features, fitted
-from shrink.data.sources.columns import open_columns
+from shrink.data.sources.columns import open_spooled
 from shrink.model.user_modules import blaming, function_of
 
 BOXES = ("boxes",)
@@ -70,12 +70,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
 
     with tf.device("CPU:0"):  # here a generator's body runs: accelerators are for training
         spools = spooled(key, flat_splits, names)
-    arrays = {
-        f"{name}_{split}" if split != ALL else name: array
-        for split, examples in spools.items()
-        for name, array in examples.items()
-    }
-    dataset = open_columns(source.path, arrays, lambda _: arrays, config, seed)
+    dataset = open_spooled(source.path, spools, config, seed)
     if has_boxes:
         classes = tuple(config.classes or ())
         return replace(dataset, has_boxes=True, class_names=classes, notes=())

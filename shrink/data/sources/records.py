@@ -6,6 +6,8 @@ import abc
 import functools
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,83 +17,137 @@ from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
 from shrink.base.packages import versions
 from shrink.base.types import Spec, Specs
-from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, given_splits
-from shrink.data.decoding import reason
+from shrink.data.arrays import are_labels
+from shrink.data.config import DataConfig, FeatureConfig
+from shrink.data.dataset import Dataset
+from shrink.data.decoding import decoded, reason
 from shrink.data.examples import Batch, Examples, reading_batch, single
-from shrink.data.folders import ALL
-from shrink.data.splits import chosen_rows
+from shrink.data.shards import described
+from shrink.data.source_table import SourceTable
 
+_PARALLEL_DECODES = 8
 FEATURES_HINT = "correct data.features, or write the file again"
 
 
-class Parser(abc.ABC):
-    """From serialized examples to what is fed to a model.
+class ExampleParser:
+    """From serialized `tf.train.Example`s to what is fed to a model.
 
-    Inputs are fed as stored, except that float64 becomes float32 and bool becomes uint8. An
-    integer scalar target is int64; all others are float32, and scalars get the shape (1,).
+    Inputs are fed as stored, except that float64 becomes float32. An integer scalar target is
+    int64; all others are float32, and scalars get the shape (1,).
 
     Args:
-        inputs: names of the features that are inputs.
-        targets: the same of targets; none for an autoencoder.
-        stored: one example's spec of each of them, as stored.
+        path: of the records, for messages.
+        config: the `data` section, which declares the features.
 
     Attributes:
+        inputs: one example's spec of each input.
+        targets: the same of targets; none for an autoencoder.
         label: the name of the only target where it holds integer labels, else None.
+        label_feature: how the label is stored, as text; it decides what is read from a record.
         input_spec: one example's input.
         target_spec: one example's target.
+
+    Raises:
+        DataError: no feature is declared, or an input or target is not among them.
     """
 
-    def __init__(
-        self,
-        inputs: tuple[str, ...],
-        targets: tuple[str, ...],
-        stored: Mapping[str, Spec],
-    ) -> None:
-        self.inputs = {name: _input_spec(stored[name]) for name in inputs}
-        self.targets = {name: _target_spec(stored[name]) for name in targets}
+    def __init__(self, path: Path, config: DataConfig) -> None:
+        features, inputs, targets = described(path, config)
+        targets = targets if config.target == "label" else ()
+        self._features = {name: features[name] for name in (*inputs, *targets)}
+        self._spec = {name: _parsed_as(feature) for name, feature in self._features.items()}
+        self.inputs = {name: _input_spec(features[name]) for name in inputs}
+        self.targets = {name: _target_spec(features[name]) for name in targets}
         are_labels = [spec.dtype == np.int64 for spec in self.targets.values()]
         self.label = targets[0] if are_labels == [True] else None
+        self.label_feature = repr(self._features.get(str(self.label)))
         self.input_spec: Specs = single(tuple(self.inputs.values()))
-        self.target_spec: Specs = single(
-            tuple(self.targets.values()) or (Spec((0,), np.dtype(np.float32)),)
-        )
+        none = Spec((0,), np.dtype(np.float32))
+        self.target_spec: Specs = single(tuple(self.targets.values()) or (none,))
 
-    @property
-    @abc.abstractmethod
-    def label_feature(self) -> str:
-        """How the label is stored, as text; it decides what is read from a record."""
-
-    @abc.abstractmethod
     def parse(self, records: tf.Tensor) -> Batch:
         """Return `(x, y)` of serialized examples (n,); can be traced.
 
         Raises:
             tf.errors.OpError: a record is no example, or has other features.
         """
+        parsed = tf.io.parse_example(records, self._spec)
+        x, y = (
+            tuple(self._value(name, parsed[name], spec) for name, spec in side.items())
+            for side in (self.inputs, self.targets)
+        )
+        return single(x), single(y or (tf.zeros((tf.shape(records)[0], 0), tf.float32),))
 
-    @abc.abstractmethod
+    @functools.cached_property
+    def parse_compiled(self) -> tf.types.experimental.GenericFunction:
+        """The same in a graph, on the CPU: one op at a time it takes five times as long."""
+
+        def parse(records: tf.Tensor) -> Batch:
+            with tf.device("CPU:0"):
+                return self.parse(records)
+
+        return tf.function(parse, input_signature=[tf.TensorSpec([None], tf.string)])
+
     def parse_labels(self, records: tf.Tensor) -> tf.Tensor:
         """Return the labels of serialized examples (n,), int64, and parse nothing else."""
+        name = str(self.label)
+        parsed = tf.io.parse_example(records, {name: self._spec[name]})
+        return self._value(name, parsed[name], self.targets[name])
 
-    def batch(
-        self, x: Mapping[str, tf.Tensor], y: Mapping[str, tf.Tensor], size: tf.Tensor
-    ) -> Batch:
-        """Return `(x, y)` as a model takes them, of `size` examples."""
-        none = tf.zeros((size, 0), tf.float32)
-        targets = tuple(y[name] for name in self.targets) or (none,)
-        return single(tuple(x[name] for name in self.inputs)), single(targets)
+    def _value(self, name: str, value: tf.Tensor, spec: Spec) -> tf.Tensor:
+        feature = self._features[name]
+        if feature.type == "raw":
+            value = tf.io.decode_raw(value, _stored_dtype(feature))
+            # A reshape alone would take half an image for another batch.
+            value = tf.ensure_shape(value, (None, int(np.prod(feature.shape))))
+        elif feature.type == "picture":
+            value = _decoded(value, feature)
+        return tf.cast(tf.reshape(value, (-1, *spec.shape)), spec.dtype)
 
 
-def _input_spec(stored: Spec) -> Spec:
-    fed = {np.dtype(np.float64): np.float32, np.dtype(bool): np.uint8}
-    return Spec(stored.shape, np.dtype(fed.get(stored.dtype, stored.dtype)))
+def _input_spec(feature: FeatureConfig) -> Spec:
+    stored = np.dtype(_stored_dtype(feature))
+    return Spec(feature.shape, np.dtype(np.float32) if stored == np.float64 else stored)
 
 
-def _target_spec(stored: Spec) -> Spec:
-    if not stored.shape and stored.dtype.kind in "iu":
+def _target_spec(feature: FeatureConfig) -> Spec:
+    if not feature.shape and np.dtype(_stored_dtype(feature)).kind in "iu":
         return Spec((), np.dtype(np.int64))
-    return Spec(stored.shape or (1,), np.dtype(np.float32))
+    return Spec(feature.shape or (1,), np.dtype(np.float32))
+
+
+def _parsed_as(feature: FeatureConfig) -> tf.io.FixedLenFeature:
+    if feature.type in ("raw", "picture"):
+        return tf.io.FixedLenFeature((), tf.string)
+    return tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.type))
+
+
+def _stored_dtype(feature: FeatureConfig) -> str:
+    if feature.type == "picture":
+        return "uint8"
+    return str(feature.dtype if feature.type == "raw" else feature.type)
+
+
+def _decoded(contents: tf.Tensor, feature: FeatureConfig) -> tf.Tensor:
+    def decode(content: bytes) -> np.ndarray:
+        image = decoded(content, feature.shape[2])
+        if image.shape != feature.shape:
+            raise DataError(f"a picture of shape {image.shape}, not {feature.shape}")
+        return image
+
+    def decode_all(batch: np.ndarray) -> np.ndarray:
+        images = np.empty((len(batch), *feature.shape), np.uint8)
+        for row, image in enumerate(_threads().map(decode, batch)):
+            images[row] = image
+        return images
+
+    images = tf.numpy_function(decode_all, [contents], tf.uint8)
+    return tf.ensure_shape(images, (None, *feature.shape))
+
+
+@functools.cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_PARALLEL_DECODES)
 
 
 class Records(abc.ABC):
@@ -116,7 +172,7 @@ class Records(abc.ABC):
             DataError: a file is damaged, or cannot be read.
         """
 
-    def labels(self, parser: Parser) -> Iterator[np.ndarray]:
+    def labels(self, parser: ExampleParser) -> Iterator[np.ndarray]:
         """Yield the labels of all of them in order, int64, in batches."""
         batch = reading_batch(parser.input_spec, parser.target_spec)
         for start in range(0, len(self), batch):
@@ -132,16 +188,20 @@ class RecordExamples(Examples):
         records: the records.
         numbers: int64 (n,), which of them these examples are.
         parser: from records to arrays.
-        labels: int64 (n,), or None for real targets.
+        labels: of all records, int64; None for real targets.
     """
 
     identified_by = "record"
 
     def __init__(
-        self, records: Records, numbers: np.ndarray, parser: Parser, labels: np.ndarray | None
+        self,
+        records: Records,
+        numbers: np.ndarray,
+        parser: ExampleParser,
+        labels: np.ndarray | None,
     ) -> None:
-        self.labels, self.input_spec = labels, parser.input_spec
-        self.target_spec = parser.target_spec
+        self.labels = None if labels is None else labels[numbers]
+        self.input_spec, self.target_spec = parser.input_spec, parser.target_spec
         self._records, self._numbers, self._parser = records, numbers, parser
 
     def __len__(self) -> int:
@@ -151,34 +211,21 @@ class RecordExamples(Examples):
         """Return the bytes of each record."""
         return list(self._read(indices))
 
-    def load(self, indices: tf.Tensor) -> Batch:
-        """Return a batch as tensors: records are read by position, parsed together."""
-        records = tf.numpy_function(self._read, [indices], tf.string)
-        return self._parser.parse(tf.ensure_shape(records, (indices.shape[0],)))
-
     def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as arrays.
 
         Raises:
             DataError: a record cannot be read or parsed.
         """
+        records = self._read(indices)
         try:
-            batch = self._load_compiled(tf.constant(np.asarray(indices, np.int64)))
+            batch = self._parser.parse_compiled(tf.constant(records))
         except tf.errors.OpError:
             for index in indices:
                 self._check(int(index))
             raise
         x, y = tf.nest.map_structure(lambda tensor: tensor.numpy(), batch)
         return x, y
-
-    @functools.cached_property
-    def _load_compiled(self) -> tf.types.experimental.GenericFunction:
-        # One op at a time, without a graph, parsing takes five times as long.
-        def load(indices: tf.Tensor) -> Batch:
-            with tf.device("CPU:0"):
-                return self.load(indices)
-
-        return tf.function(load, input_signature=[tf.TensorSpec([None], tf.int64)])
 
     def _read(self, indices: np.ndarray) -> np.ndarray:
         return self._records.read(self._numbers[indices])
@@ -199,59 +246,61 @@ class RecordExamples(Examples):
             ) from error
 
 
-def divided(
+@dataclass(frozen=True, kw_only=True)
+class RecordTable(SourceTable):
+    """A row for each record."""
+
+    records: Records
+    parser: ExampleParser
+
+    def examples(self, rows: np.ndarray) -> Examples:
+        """Return some records as examples."""
+        return RecordExamples(
+            self.records, rows, self.parser, self.y if are_labels(self.y) else None
+        )
+
+
+def open_records(
     path: Path,
-    splits: Mapping[str, Records],
-    parser: Parser,
+    splits: Mapping[str, np.ndarray],
+    records: Records,
+    parser: ExampleParser,
     config: DataConfig,
     seed: int,
-    class_names: tuple[str, ...] = (),
 ) -> Dataset:
-    """Return splits of records as a data set; those not given come from the training one.
+    """Return records as a data set; splits not given come from the training one.
 
     Args:
         path: for messages.
-        splits: records by split, or of the split `all`.
+        splits: numbers of the records of each split, or of the split `all`.
+        records: of all splits.
         parser: from records to arrays.
         config: the `data` section.
         seed: decides splits that are not given.
-        class_names: of the labels, where the source knows them.
 
     Raises:
         DataError: too few examples, or labels that cannot be read.
     """
-    labels = {
-        split: None if parser.label is None else scanned_labels(records, parser, split)
-        for split, records in splits.items()
-    }
-    counts = {split: np.arange(len(records)) for split, records in splits.items()}
-    rows = chosen_rows(counts, labels.get(ALL, labels.get("train")), seed, config, path)
-    examples = {}
-    for split, (given, numbers) in rows.items():
-        known = labels[given]
-        own = None if known is None else known[numbers]
-        examples[split] = RecordExamples(splits[given], numbers, parser, own)
-    highest = [int(known.max()) for known in labels.values() if known is not None]
-    classes = len(class_names) or (max(highest) + 1 if highest else None)
-    return Dataset(
-        examples["train"],
-        examples["validation"],
-        examples["test"],
-        class_names or tuple(map(str, range(classes or 0))),
-        classes,
-        input_names=tuple(parser.inputs),
-        target_names=tuple(parser.targets),
-        given=given_splits(rows),
-    )
+    labels = () if parser.label is None else scanned_labels(records, parser)
+    classes = int(labels.max()) + 1 if are_labels(labels) else 0
+    dataset = RecordTable(
+        path,
+        splits,
+        labels,
+        class_names=tuple(map(str, range(classes))),
+        records=records,
+        parser=parser,
+    ).open(config, seed)
+    return replace(dataset, input_names=tuple(parser.inputs), target_names=tuple(parser.targets))
 
 
-def scanned_labels(records: Records, parser: Parser, split: str) -> np.ndarray:
+def scanned_labels(records: Records, parser: ExampleParser) -> np.ndarray:
     """Return the label of each record, int64 (n,), from the cache folder after the first time.
 
     Raises:
         DataError: a record is damaged, or has no such label, or a negative one.
     """
-    described = [str(parser.label), parser.label_feature, split, json.dumps(versions())]
+    described = [str(parser.label), parser.label_feature, json.dumps(versions())]
     for path in records.paths:
         status = Path(path).stat()
         times = f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"

@@ -12,11 +12,12 @@ import numpy as np
 from shrink.base.errors import DataError
 from shrink.data.arrays import check_finite
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, dataset_of
+from shrink.data.dataset import Dataset
 from shrink.data.early import array_names, stored_arrays
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.parquet import read_cells
 from shrink.data.series_config import SeriesConfig
+from shrink.data.source_table import SourceTable
 from shrink.data.sources.csv import numbers
 from shrink.data.sources.npz import read_arrays
 from shrink.data.table import SPLIT, Table, check_columns, is_parquet, split_names
@@ -46,8 +47,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         f"windows of {settings.window} rows, {settings.horizon} predicted; none crosses the border "
         "of a split"
     )
-    dataset = dataset_of({name: (name, chosen) for name, chosen in own.items()}, x, y, ())
-    return replace(dataset, notes=(note,), given=given, columns=columns)
+    dataset = SourceTable(path, own, y, x, notes=(note,)).open(config, seed)
+    return replace(dataset, given=given, columns=columns)
 
 
 Found = tuple[Rows, tuple[str, ...], np.ndarray | None, frozenset[str]]
@@ -137,8 +138,13 @@ def _of_arrays(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
                 subject=path,
                 hint="each array needs one row for each time",
             )
-    _check_widths(path, inputs, {split: x.shape[1] for split, (x, _) in parts.items()})
-    _check_widths(path, wanted, {split: y.shape[1] for split, (_, y) in parts.items()})
+    if len({(x.shape[1], y.shape[1]) for x, y in parts.values()}) > 1:
+        raise DataError(
+            f"{', '.join(dict.fromkeys((*inputs, *wanted)))} have other columns in "
+            f"{' and '.join(parts)}",
+            subject=path,
+            hint="give each array the same columns in every split",
+        )
     lengths = [len(x) for x, _ in parts.values()]
     rows = Rows(
         np.concatenate([x for x, _ in parts.values()]),
@@ -147,18 +153,6 @@ def _of_arrays(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
     )
     by_row = _given(rows, list(parts), config) if len(parts) > 1 else None
     return rows, (), by_row, frozenset(parts) - {"train"}
-
-
-def _check_widths(path: Path, names: Sequence[str], widths: Mapping[str, int]) -> None:
-    """Raise `DataError` where the columns of a split are not as many as those of the first."""
-    first, expected = next(iter(widths.items()))
-    for split, width in widths.items():
-        if width != expected:
-            raise DataError(
-                f"{', '.join(names)} has {width} columns in {split}, {expected} in {first}",
-                subject=path,
-                hint="give each array the same columns in every split",
-            )
 
 
 def _given(rows: Rows, names: Sequence[str], config: DataConfig) -> np.ndarray:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from shrink.base.errors import DataError, ReportWarning
+from shrink.data.arrays import check_not_constant
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, dataset_of
+from shrink.data.dataset import Dataset
 from shrink.data.folders import TEXTS, shown
 from shrink.data.membership import content_hash
 from shrink.data.parquet import read_cells
-from shrink.data.slices import listed_values
+from shrink.data.source_table import SourceTable
 from shrink.data.sources.csv import listed_splits, table_targets
 from shrink.data.sources.images import find_files
-from shrink.data.splits import chosen_rows
+from shrink.data.splits import divided_rows
 from shrink.data.table import Table, feature_columns, unclear_column
 from shrink.data.token_config import TokensConfig
 from shrink.data.tokens import encode, learn, read_vocabulary
@@ -28,41 +29,18 @@ _TEXT_NAMES = ("text", "sentence", "utterance")
 _HINT = 'every line is an object such as {"text": "turn it on", "label": "on"}'
 
 
-@dataclass(frozen=True)
-class Texts:
-    """Texts with their targets.
-
-    Attributes:
-        texts: each as it stands in the file.
-        targets: int64 (n,) labels, or float32 (n, k).
-        class_names: by label; empty where targets are real, or labels are numbers.
-        splits: rows of the splits that the source gives, int64 (m,), or of `all`.
-        columns: every column by name, for slices.
-        notes: what a reader should know of how they were read.
-    """
-
-    texts: Sequence[str]
-    targets: np.ndarray
-    class_names: tuple[str, ...]
-    splits: Mapping[str, np.ndarray]
-    columns: Mapping[str, Sequence[str]]
-    notes: tuple[str, ...] = ()
-
-
-def read_texts(path: Path, config: DataConfig) -> Texts:
-    """Read the texts of `data.path`.
+def read_texts(path: Path, config: DataConfig) -> tuple[Sequence[str], SourceTable]:
+    """Return the texts of `data.path`, each as it stands in the file, and their targets.
 
     Raises:
         DataError: it cannot be read, nobody can know which column is the text, a text is empty, or
             labels are neither whole numbers nor words.
     """
-    return _of_folder(config) if path.is_dir() else _of_table(path, config)
-
-
-def _of_folder(config: DataConfig) -> Texts:
+    if not path.is_dir():
+        return _of_table(path, config)
     found = find_files(config, TEXTS)
     texts = [_content(Path(found.file(row))) for row in range(len(found.names))]
-    return Texts(texts, found.targets, found.class_names, found.splits, {}, found.notes)
+    return texts, replace(found, names=())
 
 
 def _content(file: Path) -> str:
@@ -74,7 +52,7 @@ def _content(file: Path) -> str:
         ) from error
 
 
-def _of_table(path: Path, config: DataConfig) -> Texts:
+def _of_table(path: Path, config: DataConfig) -> tuple[Sequence[str], SourceTable]:
     is_json = path.suffix.lower() in JSON_LINES
     table = read_json_lines(path) if is_json else read_cells(path)
     # The column of the texts, and of their label.
@@ -95,8 +73,15 @@ def _of_table(path: Path, config: DataConfig) -> Texts:
             )
     names, labels = table_targets(path, table, targets, config.classes, lambda _: True)
     note = f"columns: {column} in, {target or 'nothing'} out"
-    splits = listed_splits(path, table)
-    return Texts(table.cells[column], labels, names, splits, table.cells, (note,))
+    classes = names or tuple(map(str, range(int(labels.max()) + 1 if labels.ndim == 1 else 0)))
+    return table.cells[column], SourceTable(
+        path,
+        listed_splits(path, table),
+        labels,
+        class_names=classes,
+        notes=(note,),
+        columns=table.cells,
+    )
 
 
 def read_json_lines(path: Path) -> Table:
@@ -150,25 +135,23 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     """Open the texts at `config.path`: int32 ids (n, length), by `data.tokens`.
 
     Raises:
-        DataError: see `read_texts`; a single label; a label that training never sees; or a
-            vocabulary that cannot be read.
+        DataError: see `read_texts`; a single label; or a vocabulary that cannot be read.
     """
     path = Path(config.path or "").expanduser()
-    texts = read_texts(path, config)
-    labels = texts.targets
-    rows = chosen_rows(texts.splits, labels, seed, config, path)
-    _check_labels(path, texts, {split: own for split, (_, own) in rows.items()}, config)
+    texts, table = read_texts(path, config)
+    rows = divided_rows(table.splits, table.y, seed, config, path)
+    if config.target == "label":
+        check_not_constant(path, "the training split", np.asarray(table.y)[rows["train"]])
     settings = config.tokens or TokensConfig()
     file = settings.vocabulary_file(Path.cwd())
     if file is None:  # learned from the training split alone
-        train = rows["train"][1]
-        vocabulary = learn((texts.texts[row] for row in train), settings)
-        origin = f"learned from {len(train):,} training texts"
+        vocabulary = learn((texts[row] for row in rows["train"]), settings)
+        origin = f"learned from {len(rows['train']):,} training texts"
     else:
         vocabulary, origin = read_vocabulary(file, settings), file.name
-    encoded = encode(texts.texts, vocabulary)
-    unknown = {split: encoded.unknown_share(own) for split, (_, own) in rows.items()}
-    cut = encoded.cut[rows["test"][1]].mean() if len(rows["test"][1]) else 0.0
+    encoded = encode(texts, vocabulary)
+    unknown = {split: encoded.unknown_share(own) for split, own in rows.items()}
+    cut = encoded.cut[rows["test"]].mean() if len(rows["test"]) else 0.0
     notes = (
         f"vocabulary: {len(vocabulary.tokens):,} tokens, {origin}",
         f"of the test texts {unknown['test']:.1%} of the tokens are unknown, and {cut:.1%} are cut "
@@ -183,42 +166,14 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         "the vocabulary; for other texts or another language, train a model with a vocabulary "
         "of its own (leave data.tokens.vocabulary out)",
     )
-    classes = int(labels.max()) + 1 if labels.ndim == 1 else 0
-    dataset = dataset_of(
-        rows,
-        encoded.ids,
-        labels,
-        texts.class_names or tuple(map(str, range(classes))),
-        slices=listed_values(config.slices or (), texts.columns, path),
+    dataset = replace(
+        table,
+        x=encoded.ids,
+        notes=(*table.notes, *notes),
         # Texts that differ may have the same ids: words that the vocabulary lacks are alike.
-        contents=np.array([content_hash(text.encode()) for text in texts.texts], np.uint64),
+        contents=np.array([content_hash(text.encode()) for text in texts], np.uint64),
         identified_by="text",
-    )
+    ).open(config, seed)
     return replace(
-        dataset,
-        notes=(*texts.notes, *notes),
-        warnings=(unknown_tokens,) if mostly else (),
-        front_end=vocabulary.front_end(),
+        dataset, warnings=(unknown_tokens,) if mostly else (), front_end=vocabulary.front_end()
     )
-
-
-def _check_labels(
-    path: Path, texts: Texts, rows: Mapping[str, np.ndarray], config: DataConfig
-) -> None:
-    if config.target != "label":
-        return
-    labels = texts.targets
-    trained = np.unique(labels[rows["train"]])
-    if len(trained) < 2:
-        raise DataError(
-            "all training texts have one label; a classifier needs at least two classes",
-            subject=path,
-            hint="add texts of another label",
-        )
-    others = np.concatenate([labels[rows["validation"]], labels[rows["test"]]])
-    unseen = np.setdiff1d(others, trained)
-    if unseen.size:
-        name = texts.class_names[unseen[0]] if texts.class_names else str(unseen[0])
-        raise DataError(
-            f"no training text has the label {name!r}", subject=path, hint="add some, or remove it"
-        )

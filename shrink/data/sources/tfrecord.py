@@ -12,7 +12,6 @@ import os
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,20 +20,14 @@ import tensorflow as tf
 from shrink.base import files
 from shrink.base.cache import entry_path
 from shrink.base.errors import DataError
-from shrink.base.types import Spec
-from shrink.data.config import DataConfig, FeatureConfig
+from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.decoding import decoded, reason
-from shrink.data.examples import Batch, reading_batch
+from shrink.data.decoding import reason
+from shrink.data.examples import reading_batch
 from shrink.data.folders import shown
-from shrink.data.shards import described, find_shards
+from shrink.data.shards import find_shards
 from shrink.data.source_types import Tfrecord
-from shrink.data.sources.records import (
-    FEATURES_HINT,
-    Parser,
-    Records,
-    divided,
-)
+from shrink.data.sources.records import FEATURES_HINT, ExampleParser, Records, open_records
 
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
 _BLOCK_BYTES = _BUFFER_BYTES = 1 << 20
@@ -88,7 +81,7 @@ class TFRecords(Records):
                 os.close(descriptor)
         return contents
 
-    def labels(self, parser: Parser) -> Iterator[np.ndarray]:
+    def labels(self, parser: ExampleParser) -> Iterator[np.ndarray]:
         """Yield the labels of all records in order, int64, in batches; checks every checksum.
 
         Raises:
@@ -175,100 +168,6 @@ def _walk(path: str) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(offsets, np.int64), np.frombuffer(lengths, np.int64)
 
 
-_PARALLEL_DECODES = 8
-
-
-class ExampleParser(Parser):
-    """Parses the features of a batch of `tf.train.Example`s.
-
-    Args:
-        path: of the records, for messages.
-        config: the `data` section, which declares the features.
-
-    Raises:
-        DataError: it declares none, or an input or target is not among them.
-    """
-
-    def __init__(self, path: Path, config: DataConfig) -> None:
-        features, inputs, targets = described(path, config)
-        targets = targets if config.target == "label" else ()
-        self._features = {name: features[name] for name in (*inputs, *targets)}
-        stored = {
-            name: Spec(feature.shape, np.dtype(_stored_dtype(feature)))
-            for name, feature in self._features.items()
-        }
-        super().__init__(inputs, targets, stored)
-        self._spec = {name: _parsed_as(feature) for name, feature in self._features.items()}
-
-    @property
-    def label_feature(self) -> str:
-        """How the label is stored, as text."""
-        return repr(self._features.get(str(self.label)))
-
-    def parse(self, records: tf.Tensor) -> Batch:
-        """Return `(x, y)` of serialized examples (n,); can be traced.
-
-        Raises:
-            tf.errors.OpError: a record is no example, or has other features.
-        """
-        parsed = tf.io.parse_example(records, self._spec)
-        x, y = (
-            {name: self._value(name, parsed[name], spec) for name, spec in side.items()}
-            for side in (self.inputs, self.targets)
-        )
-        return self.batch(x, y, tf.shape(records)[0])
-
-    def parse_labels(self, records: tf.Tensor) -> tf.Tensor:
-        """Return the labels of serialized examples (n,), int64, and parse nothing else."""
-        name = str(self.label)
-        parsed = tf.io.parse_example(records, {name: self._spec[name]})
-        return self._value(name, parsed[name], self.targets[name])
-
-    def _value(self, name: str, value: tf.Tensor, spec: Spec) -> tf.Tensor:
-        feature = self._features[name]
-        if feature.type == "raw":
-            value = tf.io.decode_raw(value, _stored_dtype(feature))
-            # A reshape alone would take half an image for another batch.
-            value = tf.ensure_shape(value, (None, int(np.prod(feature.shape))))
-        elif feature.type == "picture":
-            value = _decoded(value, feature)
-        return tf.cast(tf.reshape(value, (-1, *spec.shape)), spec.dtype)
-
-
-def _parsed_as(feature: FeatureConfig) -> tf.io.FixedLenFeature:
-    if feature.type in ("raw", "picture"):
-        return tf.io.FixedLenFeature((), tf.string)
-    return tf.io.FixedLenFeature(feature.shape, tf.as_dtype(feature.type))
-
-
-def _stored_dtype(feature: FeatureConfig) -> str:
-    if feature.type == "picture":
-        return "uint8"
-    return str(feature.dtype if feature.type == "raw" else feature.type)
-
-
-def _decoded(contents: tf.Tensor, feature: FeatureConfig) -> tf.Tensor:
-    def decode(content: bytes) -> np.ndarray:
-        image = decoded(content, feature.shape[2])
-        if image.shape != feature.shape:
-            raise DataError(f"a picture of shape {image.shape}, not {feature.shape}")
-        return image
-
-    def decode_all(batch: np.ndarray) -> np.ndarray:
-        images = np.empty((len(batch), *feature.shape), np.uint8)
-        for row, image in enumerate(_threads().map(decode, batch)):
-            images[row] = image
-        return images
-
-    images = tf.numpy_function(decode_all, [contents], tf.uint8)
-    return tf.ensure_shape(images, (None, *feature.shape))
-
-
-@functools.cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_PARALLEL_DECODES)
-
-
 def open_source(config: DataConfig, seed: int) -> Dataset:
     """Open the TFRecord files of `config.path`.
 
@@ -280,13 +179,15 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     path = Path(config.path or "").expanduser().absolute()
     parser = ExampleParser(path, config)
     digests = functools.cache(lambda: Tfrecord(config.source).shards(config))
-    splits = {
-        split: TFRecords([uncompressed(file, digests) for file in files])
-        for split, files in find_shards(path).items()
-    }
-    for split, index in splits.items():
-        if not len(index):
+    shards = find_shards(path)
+    records = TFRecords(
+        [uncompressed(file, digests) for files in shards.values() for file in files]
+    )
+    ends = np.searchsorted(records.file, np.cumsum([0, *map(len, shards.values())]))
+    splits = {split: np.arange(*ends[at : at + 2]) for at, split in enumerate(shards)}
+    for split, rows in splits.items():
+        if not len(rows):
             raise DataError(
                 f"no records in the split {split}", subject=path, hint="remove the files"
             )
-    return divided(path, splits, parser, config, seed)
+    return open_records(path, splits, records, parser, config, seed)

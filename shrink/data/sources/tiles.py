@@ -24,12 +24,11 @@ from shrink.base.file_hashes import DIGEST_BYTES, hash_files
 from shrink.base.packages import extra_hint
 from shrink.data.arrays import LazyRows
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset, dataset_of
+from shrink.data.dataset import Dataset
 from shrink.data.folders import shown
-from shrink.data.slices import listed_values, path_values
+from shrink.data.source_table import SourceTable
 from shrink.data.sources.csv import listed_splits, numbers
 from shrink.data.sources.images import listed_targets
-from shrink.data.splits import chosen_rows
 from shrink.data.table import read_listing
 
 if TYPE_CHECKING:
@@ -200,18 +199,19 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     corners = np.stack(places, 1).astype(np.int64)
     unique, files = np.unique(np.array(table.cells["path"]), return_inverse=True)
     paths = [str(path.parent / file) for file in unique]
-    slices = config.slices or ()
     windows = Windows(files, paths, corners, config.image_size, config.level)
-    return dataset_of(
-        chosen_rows(listed_splits(path, table), values, seed, config, path),
-        windows.rows(),
+    return SourceTable(
+        path,
+        listed_splits(path, table),
         values,
+        windows.rows(),
         names,
-        slices=listed_values(slices, table.cells, path)
-        | path_values(slices, table.cells["path"], path.parent),
+        names=table.cells["path"],
+        root=path.parent,
+        columns=table.cells,
         contents=_windows(path, list(unique), files, corners, (*config.image_size, config.level)),
         identified_by="window",
-    )
+    ).open(config, seed)
 
 
 def _windows(

@@ -191,11 +191,23 @@ def test_fingerprint_follows_boxes_and_not_the_place(form: str, tmp_path: Path) 
         ("yolo", "labels/p00.txt", ("0 0.625", "5 0.625"), "no class 5", "p00.txt:2"),
         ("yolo", "labels/p00.txt", ("1 0.3 ", "1 0.9 "), "not inside", "p00.txt:1"),
         ("yolo", "labels/p00.txt", ("1 0.3 ", "1 "), "not five numbers", "p00.txt:1"),
-        ("voc", "Annotations/p00.xml", ("<xmax>40<", "<xmax>60<"), "not inside", "p00.xml:3"),
+        (
+            "voc",
+            "Annotations/p00.xml",
+            ("<xmax>40<", "<xmax>60<"),
+            "not inside",
+            "p00.xml: object 2",
+        ),
         ("voc", "Annotations/p00.xml", ("p00.png", "gone.png"), "no picture", "p00.xml"),
-        ("voc", "Annotations/p00.xml", ("ymin", "top"), "no bndbox", "p00.xml:2"),
+        ("voc", "Annotations/p00.xml", ("ymin", "top"), "no bndbox", "p00.xml: object 1"),
         ("voc", "Annotations/p00.xml", ("</object>", ""), "cannot be read", "p00.xml"),
-        ("voc", "Annotations/p00.xml", ("t>0</d", "t>yes</d"), "difficult is 'yes'", "p00.xml:2"),
+        (
+            "voc",
+            "Annotations/p00.xml",
+            ("t>0</d", "t>yes</d"),
+            "difficult is 'yes'",
+            "p00.xml: object 1",
+        ),
         ("yolo", "classes.txt", ("dog", "cat"), "'cat' occurs twice", "classes.txt:2"),
         ("yolo", "classes.txt", ("cat\n", "cat\n\n"), "line is empty", "classes.txt:2"),
     ],
@@ -223,7 +235,7 @@ def test_box_beside_its_picture_by_less_than_a_pixel_is_cut_to_the_edge(tmp_path
 def test_class_that_data_classes_lacks_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no class 'dog'") as raised:
         read_boxes(voc(tmp_path / "data"), ["cat", "owl"])
-    assert "p00.xml:2" in str(raised.value.subject)
+    assert "p00.xml: object 1" in str(raised.value.subject)
 
 
 @pytest.mark.parametrize("form", MAKERS)

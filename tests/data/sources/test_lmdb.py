@@ -14,6 +14,7 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
 from shrink.data.opening import open_dataset
+from shrink.data.sources.lmdb import LmdbRecords
 
 X = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
 Y = np.arange(30) % 3
@@ -50,6 +51,31 @@ def _config(path: Path) -> DataConfig:
 
 def _open(path: Path) -> Dataset:
     return open_dataset(_config(path), seed=0)
+
+
+def test_pages_of_the_file_are_not_kept(tmp_path: Path) -> None:
+    path, values = tmp_path / "data.lmdb", np.random.default_rng(0).bytes(40_000_000)
+    with (
+        lmdb.open(str(path), subdir=False, map_size=1 << 27) as environment,
+        environment.begin(write=True) as transaction,
+    ):
+        for row in range(40):
+            transaction.put(b"%02d" % row, values[row * 10**6 : (row + 1) * 10**6])
+    environment = lmdb.open(str(path), subdir=False, readonly=True, lock=False)
+    keys = np.array([b"%02d" % row for row in range(40)], object)
+    records = LmdbRecords(path, environment, keys)
+    before = _mapped_bytes()
+    read = b"".join(
+        b"".join(records.read(np.arange(start, start + 4))) for start in range(0, 40, 4)
+    )
+    assert read == values
+    assert _mapped_bytes() - before < 10_000_000
+
+
+def _mapped_bytes() -> int:
+    """Return the resident pages of this process that are files', in bytes."""
+    status = Path("/proc/self/status").read_text("ascii")
+    return 1024 * int(status.partition("RssFile:")[2].split()[0])
 
 
 def test_open_dataset_reads_every_value(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""What a source gives: a row for each example; here rows become the splits of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from shrink.base.file_hashes import place
+from shrink.data.arrays import ArrayExamples, Rows, Several
+from shrink.data.config import DataConfig
+from shrink.data.dataset import Dataset
+from shrink.data.examples import Examples
+from shrink.data.folders import ALL
+from shrink.data.membership import Membership, file_contents
+from shrink.data.slices import slice_values
+from shrink.data.splits import divided_rows
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A row for each example; inputs and targets are read when they are asked for.
+
+    Attributes:
+        path: of the data, for messages.
+        splits: rows of each split that the source gives, int64 (n,), or of `all`.
+        y: targets of all rows; labels, int64 (rows,), decide how a split is stratified.
+        x: inputs of all rows.
+        class_names: by label; empty where targets are real.
+        notes: for the report.
+        names: of the files of the rows; empty where rows are of no files.
+        root: the folder that names are relative to, where they are not absolute.
+        columns: a text or a number for each row by name, which `data.slices` may name.
+        contents: what identifies each row, uint64 (rows,); by default that of its file, else the
+            values of its inputs.
+        identified_by: what that is.
+    """
+
+    path: Path
+    splits: Mapping[str, np.ndarray]
+    y: Several[Rows]
+    x: Several[Rows] = ()
+    class_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    names: Sequence[str] = ()
+    root: Path = Path()
+    columns: Mapping[str, Sequence[str] | np.ndarray] = field(default_factory=dict)
+    contents: np.ndarray | None = None
+    identified_by: str = "file"
+
+    def file(self, row: int) -> str:
+        """Return the absolute path of a row's file."""
+        return place(self.root, self.names[row])
+
+    def files(self, split: str | None = None) -> list[str]:
+        """Return the files of a split; by default of the one that decides shapes."""
+        main = ALL if ALL in self.splits else "train"
+        return [self.file(row) for row in self.splits[split or main].tolist()]
+
+    def examples(self, rows: np.ndarray) -> Examples:
+        """Return some rows as examples."""
+        return ArrayExamples(self.x, self.y, rows)
+
+    def open(self, config: DataConfig, seed: int) -> Dataset:
+        """Return the data set; the seed decides the splits that the source does not give.
+
+        Raises:
+            DataError: too few rows for the splits, or no split train.
+        """
+        rows = divided_rows(self.splits, self.y, seed, config, self.path)
+        contents = self.contents
+        if contents is None and self.names:
+            contents = file_contents(self.root, self.names, self.path)
+        values = slice_values(
+            config.slices or (),
+            self.path,
+            self.columns,
+            lambda: map(self.file, range(len(self.names))),
+            self.root,
+        )
+        known = None
+        if contents is not None:
+            known = Membership(
+                self.identified_by,
+                {split: contents[own] for split, own in rows.items()},
+                (lambda split, at: self.file(int(rows[split][at])))
+                if self.identified_by == "file"
+                else None,
+            )
+        return Dataset(
+            self.examples(rows["train"]),
+            self.examples(rows["validation"]),
+            self.examples(rows["test"]),
+            class_names=self.class_names,
+            num_classes=len(self.class_names) or None,
+            notes=self.notes,
+            given=frozenset(self.splits) - {ALL, "train"},
+            known_membership=known,
+            slice_values={
+                split: {by: one[own] for by, one in values.items()} for split, own in rows.items()
+            },
+        )
