@@ -65,11 +65,14 @@ class Examples(abc.ABC):
 
     Attributes:
         labels: integer labels, int64 (n,), known without reading inputs; None for other targets.
+        failure: why an example could not be read inside a `tf.data` graph, whose error does not
+            say it.
         is_augmented: whether they differ from epoch to epoch when they are trained on.
         needs_whole_batch: whether an augmented example depends on the others of its batch.
     """
 
     labels: np.ndarray | None = None
+    failure: DataError | None = None
     is_augmented = False
     needs_whole_batch = False
 
@@ -100,25 +103,16 @@ class Examples(abc.ABC):
         flat = tf.nest.flatten(specs)
 
         def read(rows: np.ndarray) -> list[np.ndarray]:
-            return [aligned_copy(array) for array in tf.nest.flatten(self.arrays(rows))]
+            try:
+                return [aligned_copy(array) for array in tf.nest.flatten(self.arrays(rows))]
+            except DataError as error:
+                self.failure = error
+                raise
 
         batch = tf.numpy_function(read, [indices], [spec.dtype for spec in flat])
         for tensor, spec in zip(batch, flat, strict=True):
             tensor.set_shape((indices.shape[0], *spec.shape))
         return tf.nest.pack_sequence_as(specs, batch)
-
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the first of these examples that cannot be read, or None.
-
-        An error inside a `tf.data` graph does not say which file it is about; this does.
-        """
-        step = reading_batch(self.input_spec, self.target_spec)
-        for start in range(0, len(indices), step):
-            try:
-                self.arrays(indices[start : start + step])
-            except DataError as error:
-                return error
-        return None
 
     @property
     def identified_by(self) -> str:

@@ -97,11 +97,11 @@ def evaluation_batches(
 def naming_bad_examples(*parts: Examples) -> Iterator[None]:
     """Turn TensorFlow's error about an example into a `DataError` that names its file.
 
-    Wrap what consumes the batches of `parts`, such as a training loop. Where every example can
-    be read, the error was about something else and passes unchanged.
+    Wrap what consumes the batches of `parts`, such as a training loop. An error about something
+    else passes unchanged.
 
     Raises:
-        DataError: an example of `parts` cannot be read.
+        DataError: an example of `parts` could not be read.
     """
     try:
         yield
@@ -109,9 +109,8 @@ def naming_bad_examples(*parts: Examples) -> Iterator[None]:
         raise  # about memory or an end asked for: no example is to blame
     except tf.errors.OpError as error:
         for examples in parts:
-            explained = examples.explain(np.arange(len(examples)))
-            if explained is not None:
-                raise explained from error
+            if examples.failure is not None:
+                raise examples.failure from error
         raise
 
 

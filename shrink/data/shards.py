@@ -20,9 +20,7 @@ _HINT = (
 )
 
 
-_RECORD_NAME = re.compile(
-    r"\.tfrec(ords?)?(?![a-z])|(?<!\.data)-\d+-of-\d+(\.gz|\.zlib)?$", re.IGNORECASE
-)
+_RECORD_NAME = re.compile(r"\.tfrec(ords?)?(?![a-z])|(?<!\.data)-\d+-of-\d+(\.gz)?$", re.IGNORECASE)
 """`a.tfrecord.gz`, `b.tfrec`, `c-00000-of-00010`; no checkpoint of TensorFlow."""
 
 

@@ -223,11 +223,11 @@ class Tfrecord(Source):
         return dict(zip(names, hashes_of(path.parent, names, path), strict=True))
 
     def content(self, config: DataConfig) -> Iterator[str]:
-        """Yield each shard's split, whether it is compressed, and its hash, as they are read."""
+        """Yield each shard's split and its hash, as they are read."""
         hashes = self.shards(config)
         for split, shards in sorted(find_shards(self.path(config)).items()):
             for shard in shards:
-                yield f"{split}\0{shard.suffix == '.zlib'}\0{hashes[str(shard)]}"
+                yield f"{split}\0False\0{hashes[str(shard)]}"  # as fingerprints always had it
 
     def check(self, config: DataConfig) -> None:
         """Raise `DataError` for a feature that is not declared."""

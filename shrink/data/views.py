@@ -70,10 +70,11 @@ class View(Examples):
         """Return a batch as tensors."""
         return self._transformed(*self._base.load(self._rows_of(indices)))
 
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        """Return the error of the user's function, or of the first unreadable example, or None."""
-        failure = None if self._augmentation is None else self._augmentation.failure
-        return failure or super().explain(indices)
+    @property
+    def failure(self) -> DataError | None:  # type: ignore[override]
+        """Why an example could not be read, or the user's function failed."""
+        own = None if self._augmentation is None else self._augmentation.failure
+        return own or self._base.failure
 
     def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
         """Return the random numbers of some examples, float32 (n, k), by seed, epoch, index."""

@@ -212,10 +212,14 @@ def _read(examples: Examples, indices: np.ndarray) -> tuple[Tensors | None, list
     try:
         return examples.arrays(indices)[0], []
     except DataError:
-        problems = [(index, examples.explain(np.array([index]))) for index in indices]
-        good = np.array([index for index, problem in problems if problem is None], np.int64)
-        unreadable = [str(problem) for _, problem in problems if problem is not None]
-        return (examples.arrays(good)[0] if len(good) else None), unreadable
+        good, unreadable = list[int](), list[str]()
+        for index in indices.tolist():
+            try:
+                examples.arrays(np.array([index]))
+                good.append(index)
+            except DataError as error:
+                unreadable.append(str(error))
+        return (examples.arrays(np.array(good))[0] if good else None), unreadable
 
 
 def _counts(dataset: Dataset, examples: Examples) -> dict[str, int]:

@@ -11,7 +11,7 @@ from shrink.base.errors import DataError
 from shrink.data import pipeline
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
-from shrink.data.examples import Examples
+from shrink.data.examples import Batch, Examples
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import (
     PREFETCH_BYTES,
@@ -21,6 +21,7 @@ from shrink.data.pipeline import (
     naming_bad_examples,
     training_batches,
 )
+from shrink.data.views import View
 
 Batches = list[tuple[np.ndarray, np.ndarray]]
 
@@ -150,15 +151,19 @@ def test_naming_bad_examples_passes_errors_that_are_not_about_examples() -> None
 
 
 class _Broken(ArrayExamples):
-    def explain(self, indices: np.ndarray) -> DataError | None:
-        return DataError("corrupt", subject=f"{len(indices)}.png")
+    def arrays(self, indices: np.ndarray) -> Batch:
+        if 2 in indices:
+            raise DataError("corrupt", subject="2.png")
+        return super().arrays(indices)
 
 
-def test_naming_bad_examples_names_the_example() -> None:
+@pytest.mark.parametrize("is_view", [False, True])
+def test_naming_bad_examples_names_the_example(is_view: bool) -> None:
     numbers = np.arange(3)
-    broken = _Broken(numbers, numbers, numbers)
-    with pytest.raises(DataError, match=r"3\.png: corrupt"), naming_bad_examples(broken):
-        tf.debugging.assert_equal(1, 2)
+    examples: Examples = _Broken(numbers, numbers, numbers)
+    examples = View(examples, rows=np.array([0, 2])) if is_view else examples
+    with pytest.raises(DataError, match=r"2\.png: corrupt"), naming_bad_examples(examples):
+        list(evaluation_batches(examples, 2))
 
 
 def test_naming_bad_examples_blames_none_when_memory_ran_out() -> None:

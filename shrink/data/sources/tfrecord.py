@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gzip
 import os
+import shutil
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from shrink.data.source_types import Tfrecord
 from shrink.data.sources.records import FEATURES_HINT, ExampleParser, Records, open_records
 
 _HEADER_BYTES, _FOOTER_BYTES = 12, 4
-_BLOCK_BYTES = _BUFFER_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 20
 _HINT = "the file is cut short or damaged, or no TFRecord file; write it again"
 
 
@@ -105,7 +106,7 @@ def uncompressed(path: Path, digests: Callable[[], Mapping[str, str]]) -> str:
     Compressed files can only be read from the front, so they are unpacked once.
 
     Args:
-        path: a TFRecord file, maybe compressed by gzip, or by zlib with the ending `.zlib`.
+        path: a TFRecord file, maybe compressed by gzip.
         digests: returns the hash of its content by path; called only where it is compressed.
 
     Raises:
@@ -113,34 +114,17 @@ def uncompressed(path: Path, digests: Callable[[], Mapping[str, str]]) -> str:
         ResourceError: the disk is full.
     """
     with path.open("rb") as stream:
-        is_gzip = stream.read(3) == b"\x1f\x8b\x08"
-    if not is_gzip and path.suffix != ".zlib":
-        return str(path)
+        if stream.read(3) != b"\x1f\x8b\x08":
+            return str(path)
     target = entry_path("records", digests()[str(path)], ".tfrecord")
     if not target.is_file():
         with files.replacing(target) as temporary, temporary.open("wb") as out:
             try:
-                for block in _gunzipped(path) if is_gzip else _inflated(path):
-                    out.write(block)
+                with gzip.open(path) as stream:
+                    shutil.copyfileobj(stream, out)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise DataError(f"damaged: {error}", subject=shown(path), hint=_HINT) from error
     return str(target)
-
-
-def _gunzipped(path: Path) -> Iterator[bytes]:
-    with gzip.open(path) as stream:
-        while block := stream.read(_BLOCK_BYTES):
-            yield block
-
-
-def _inflated(path: Path) -> Iterator[bytes]:
-    inflate = zlib.decompressobj()
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK_BYTES):
-            while block:  # a bomb comes out in blocks too
-                yield inflate.decompress(block, _BLOCK_BYTES)
-                block = inflate.unconsumed_tail
-    yield inflate.flush()
 
 
 def _walk(path: str) -> tuple[np.ndarray, np.ndarray]:

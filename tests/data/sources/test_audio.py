@@ -118,13 +118,13 @@ def test_open_dataset_refuses_other_rates_and_channels(
     assert caught.value.exit_code == 3
 
 
-def test_explain_names_the_clip_that_cannot_be_read(clips: Path) -> None:
+def test_arrays_names_the_clip_that_cannot_be_read(clips: Path) -> None:
     part = opened(clips).train
     for file in (clips / "yes").iterdir():
         file.write_bytes(file.read_bytes()[:60])
-    error = part.explain(np.arange(len(part)))
-    assert error is not None
-    assert "yes/" in str(error.subject)
+    with pytest.raises(DataError) as raised:
+        part.arrays(np.arange(len(part)))
+    assert "yes/" in str(raised.value.subject)
 
 
 def test_a_class_without_clips_is_refused(clips: Path) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import gzip
 import io
 import itertools
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +124,11 @@ def test_files_with_and_without_a_split_are_refused(tmp_path: Path, name: str) -
         _open(tmp_path / "data" / name)
 
 
-@pytest.mark.parametrize(("pack", "name"), [(gzip.compress, "a.gz"), (zlib.compress, "a.zlib")])
-def test_open_dataset_unpacks_compressed_files(tmp_path: Path, pack: Any, name: str) -> None:
+def test_open_dataset_unpacks_compressed_files(tmp_path: Path) -> None:
     plain = _write(tmp_path / "plain")
-    packed = tmp_path / "data" / f"data.tfrecord.{name}"
+    packed = tmp_path / "data" / "data.tfrecord.gz"
     packed.parent.mkdir()
-    packed.write_bytes(pack(plain.read_bytes()))
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
     _check_same(_all(_open(packed)))
 
 
