@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from shrink.base.errors import DataError
-from shrink.base.types import Spec, Specs
+from shrink.base.types import Spec, Specs, leaves
 from shrink.data.examples import Batch, Examples
 
 RowNumbers: TypeAlias = "np.ndarray | slice"
@@ -120,8 +120,7 @@ class ArrayExamples(Examples):
     @property
     def is_decoded(self) -> bool:
         """Whether inputs or targets take long to read."""
-        flat = [rows for side in (self._x, self._y) for rows in _all(side)]
-        return any(getattr(rows, "is_decoded", False) for rows in flat)
+        return any(getattr(rows, "is_decoded", False) for rows in leaves((self._x, self._y)))
 
     @functools.cached_property
     def input_spec(self) -> Specs:
@@ -182,10 +181,6 @@ def _each(function: Callable[..., T], *values: Several[Any]) -> Several[T]:
     if isinstance(values[0], tuple):
         return tuple(map(function, *values))
     return function(*values)
-
-
-def _all(values: Several[T]) -> tuple[T, ...]:
-    return values if isinstance(values, tuple) else (values,)
 
 
 def _row_spec(array: Rows) -> Spec:

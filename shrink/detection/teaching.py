@@ -40,7 +40,7 @@ def teacher_loss(
         temperature: T > 0.
     """
     own = head.read(outputs)
-    teacher = Candidates(*(_fixed(part) for part in head.read(teacher_outputs)))
+    teacher = head.read([tf.stop_gradient(one) for one in teacher_outputs])
     weight = tf.reduce_max(head.probabilities(teacher), axis=-1)  # (n, a)
     scores = _scores(head, own, teacher, weight, temperature)
     # Nothing is learnt from a box that is not finite, not even NaN by its gradient.
@@ -49,10 +49,6 @@ def teacher_loss(
     boxes = 1 - giou(own.boxes, wanted)
     total = tf.reduce_sum(scores + box_weight * weight * boxes, axis=1)
     return total / tf.maximum(tf.reduce_sum(weight, axis=1), 1.0)
-
-
-def _fixed(part: tf.Tensor | None) -> tf.Tensor | None:
-    return None if part is None else tf.stop_gradient(part)
 
 
 def _scores(

@@ -133,8 +133,10 @@ def check_config(config: Json, path: Path, trust: Trust = NO_TRUST) -> list[Decl
             if not trust.everything and not _is_custom(value, names):
                 _check_object(value, where, path)
         elif isinstance(value, str):
-            if not trust.everything and value not in names:
-                _check_text(key, value, where, path)
+            activates = key == "activation" or key.endswith("_activation")
+            if activates and not trust.everything and value not in ACTIVATIONS | names:
+                what = f"{value[:80]!r} is not an activation of Keras"
+                raise refused(what, where, path, _UNKNOWN)
         elif key in _SIZE_KEYS and isinstance(value, int | float) and value > _LARGE:
             sizes.append(_size(key, value, where, path))
     return sizes
@@ -270,8 +272,3 @@ def _check_tensor_function(value: JsonObject, where: str, path: Path) -> None:
         return
     if not isinstance(function, str) or function not in TENSOR_FUNCTIONS:
         raise _foreign(f"it calls the TensorFlow function {str(function)[:80]!r}", where, path)
-
-
-def _check_text(key: str, value: str, where: str, path: Path) -> None:
-    if (key == "activation" or key.endswith("_activation")) and value not in ACTIVATIONS:
-        raise refused(f"{value[:80]!r} is not an activation of Keras", where, path, _UNKNOWN)

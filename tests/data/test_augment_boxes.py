@@ -82,5 +82,5 @@ def test_padding_stays_padding_and_colours_leave_boxes_alone() -> None:
 
 @pytest.mark.parametrize("changes", [{"rotate": 10.0}, {"mixup": 0.2}])
 def test_what_boxes_cannot_follow_is_refused(changes: dict[str, object]) -> None:
-    with pytest.raises(DataError, match=f"{next(iter(changes))} and boxes"):
+    with pytest.raises(DataError, match=f"{next(iter(changes))} is not supported with boxes"):
         augmented(**changes)

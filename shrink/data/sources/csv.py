@@ -110,17 +110,13 @@ def table_targets(
     if not columns:
         return (), np.zeros((len(table.lines), 0), np.float32)
     first = table.cells[columns[0]]
-    if len(columns) == 1 and all(_is_label(cell) for cell in first):
+    if len(columns) == 1 and all(cell.isdecimal() and len(cell) < 7 for cell in first):
         return (), np.array([int(cell) for cell in first], np.int64)
     if len(columns) == 1 and are_words(first):
         names = class_order(set(first), classes, path)
         number = {name: label for label, name in enumerate(names)}
         return names, np.fromiter(map(number.__getitem__, first), np.int64, len(first))
     return (), np.stack([numbers(path, name, table) for name in columns], axis=1)
-
-
-def _is_label(cell: str) -> bool:
-    return cell.isdecimal() and len(cell) < 20 and int(cell) < 1_000_000
 
 
 def is_finite(cell: str) -> bool:

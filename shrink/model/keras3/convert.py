@@ -127,15 +127,11 @@ def assign_flat_weights(converted: ConvertedModel, file: h5py.File) -> None:
         if layer.name not in root:
             raise UnsupportedLayerError(layer.name, "the file has no weights for it")
         group = root[layer.name]
-        values = [np.asarray(group[_text(name)]) for name in group.attrs["weight_names"]]
+        values = [np.asarray(group[name]) for name in group.attrs["weight_names"]]
         values = [v for v in values if v.dtype != np.uint32]  # the states of random generators
         weights = [*layer.trainable_weights, *layer.non_trainable_weights]
         _assign(weights, values, layer.name)
         _finish(layer)
-
-
-def _text(name: str | bytes) -> str:
-    return name.decode() if isinstance(name, bytes) else str(name)
 
 
 def _assign_model(converted: ConvertedModel, group: h5py.Group, used: set[str]) -> None:

@@ -245,7 +245,9 @@ def _layer(kind: str, config: JsonObject, label: str) -> keras.layers.Layer:
             continue
         if key in accepted:
             arguments[key] = _argument(key, value, label)
-        elif key not in _IDLE_KEYS and not _is_idle(value):
+        elif key not in _IDLE_KEYS and (
+            isinstance(value, list | dict) or value not in _IDLE_VALUES
+        ):
             raise UnsupportedLayerError(label, f"tf-keras has no {key} there, and it is {value!r}")
     return cls(**arguments)
 
@@ -275,10 +277,6 @@ def _custom_layer(custom: object, config: JsonObject, label: str) -> keras.layer
     except Exception as error:  # it raises whatever its author does
         why = f"its from_config raises {type(error).__name__}: {first_line(error, 200)}"
         raise UnsupportedLayerError(label, why) from error
-
-
-def _is_idle(value: Json) -> bool:
-    return not isinstance(value, list | dict) and value in _IDLE_VALUES
 
 
 def _argument(key: str, value: Json, label: str) -> object:

@@ -82,10 +82,6 @@ def _constant(value: _Operand, other: _Operand) -> _Operand:
     return np.asarray(value, np.float32) if isinstance(value, list | tuple) else value
 
 
-def _unary(function: _Op) -> _Op:
-    return lambda x: function(x)
-
-
 def _reduce(function: _Op) -> _Op:
     def call(
         x: tf.Tensor, axis: _Axes | None = None, keepdims: bool = False, **others: object
@@ -325,7 +321,7 @@ _SHAPED: dict[str, _Op] = {
 _OPS: dict[str, _Op] = {
     **_LAYERED,
     **_SHAPED,
-    **{name: _unary(function) for name, function in _UNARY.items()},
+    **_UNARY,
     **{name: _binary(None, getattr(tf.math, _snake(name))) for name in _COMPARED},
     **{name: _reduce(getattr(tf.math, f"reduce_{one}")) for name, one in _REDUCED.items()},
     **{name: _activation(activation) for name, activation in _ACTIVATIONS.items()},

@@ -11,7 +11,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from shrink.base.types import Array
 from shrink.data import boxes
 from shrink.detection import decode
 from shrink.detection.coco import ClassMatches, Size, matches
@@ -34,7 +33,7 @@ def _matches(rows: bytes, example: bytes, examples: int, size: Size) -> dict[int
     places = np.searchsorted(owner, np.arange(examples + 1))
     own = [values[start:end] for start, end in pairwise(places)]
     truths = [rows[rows[:, 0] != _FOUND][:, 1:] for rows in own]
-    detections = [_detections(rows[rows[:, 0] == _FOUND]) for rows in own]
+    detections = [rows[rows[:, 0] == _FOUND][:, [1, 2, 3, 4, 6, 5]] for rows in own]
     return matches(truths, detections, size)
 
 
@@ -65,10 +64,6 @@ def _weighted(
     chosen = [one for name, one in every.items() if label is None or name == label]
     columns = 1 + len(values) * len(range(10)[overlaps]) // (10 * max(examples, 1))
     return Weighted(MeanPrecision(chosen, overlaps), columns)
-
-
-def _detections(rows: Array) -> Array:
-    return rows[:, [1, 2, 3, 4, 6, 5]]
 
 
 def _average_precision(size: Size, overlaps: slice) -> MakeRule:
