@@ -135,8 +135,8 @@ def test_boxes_that_are_not_finite_are_left_out() -> None:
 
 
 def test_decode_pads_pictures_without_detections() -> None:
-    head = head_of(HeadSettings("boxes"), (20, 20, 1), [(2, 5)], 1)
-    found = decode(head, Selection(0.5, 0.5, 3), [np.zeros((2, 2, 5))])
+    head = head_of(chosen(0.5, 0.5, 3), (20, 20, 1), [(2, 5)], 1)
+    found = decode(head, [np.zeros((2, 2, 5))])
     assert found.shape == (2, 3, 6)
     assert np.all(found[..., 5] == -1)
 
