@@ -1,4 +1,4 @@
-"""Weights in `.keras` files, read in place.
+"""Weights in `.keras` files, read whole before HDF5 seeks in them.
 
 tf-keras opens the HDF5 file inside the archive through `zipfile`, which goes back by reading from
 the entry's beginning again: 11 of the 12 seconds of processor time that loading a ResNet50 takes.
@@ -7,18 +7,13 @@ the entry's beginning again: 11 of the 12 seconds of processor time that loading
 from __future__ import annotations
 
 import contextlib
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import h5py
 from tf_keras.src.saving import saving_lib
 
 from shrink.model.scan_files import WEIGHTS, open_weights
-
-_CHUNK_BYTES = 1 << 20
 
 
 @contextlib.contextmanager
@@ -27,7 +22,7 @@ def weights_where_they_lie(path: Path) -> Iterator[None]:
 
     class Store(saving_lib.H5IOStore):
         def __init__(self, root_path: str, archive: object = None, mode: str = "r") -> None:
-            stream = _checked_weights(path) if root_path == WEIGHTS and archive else None
+            stream = open_weights(path) if root_path == WEIGHTS and archive else None
             if mode != "r" or stream is None:
                 super().__init__(root_path, archive, mode)
                 return
@@ -45,25 +40,3 @@ def weights_where_they_lie(path: Path) -> Iterator[None]:
         yield
     finally:
         saving_lib.H5IOStore = own
-
-
-def _checked_weights(path: Path) -> BinaryIO | None:
-    """Return the open weights once their checksum is right, as `zipfile` would compare it.
-
-    Raises:
-        zipfile.BadZipFile: they are damaged.
-        ModelError: they do not unpack.
-    """
-    stream = open_weights(path)
-    if stream is None:
-        return None
-    with zipfile.ZipFile(path) as archive:
-        wanted = archive.getinfo(WEIGHTS).CRC
-    found = 0
-    while chunk := stream.read(_CHUNK_BYTES):
-        found = zlib.crc32(chunk, found)
-    if found != wanted:
-        stream.close()
-        raise zipfile.BadZipFile(f"Bad CRC-32 for file {WEIGHTS!r}")
-    stream.seek(0)
-    return stream

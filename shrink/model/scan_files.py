@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from shrink.base.errors import ModelError
 from shrink.base.file_kinds import refused, unreadable
@@ -25,7 +25,6 @@ _CONFIG_CAP_BYTES = 64 << 20
 _ARCHIVE_RATIO_CAP = 100
 _RATIO_FLOOR_BYTES = 16 << 20
 _MEMBERS_CAP = 10_000
-_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _ENCRYPTED = 1
 _DAMAGE = (
     *(OSError, ValueError, LookupError, RuntimeError, EOFError, OverflowError),
@@ -80,74 +79,17 @@ def check_archive(path: Path) -> tuple[Json, Json]:
 
 
 def open_weights(path: Path) -> BinaryIO | None:
-    """Return the HDF5 file inside a checked `.keras` file, seekable; None where there is none.
-
-    A stored member is read in place, so that only what is looked at is read.
+    """Return the HDF5 file inside a checked `.keras` file, read whole; None where there is none.
 
     Raises:
-        ModelError: it does not unpack to what the archive says.
+        ModelError: it is damaged, or does not unpack to what the archive says.
     """
-    with zipfile.ZipFile(path) as archive:
-        if WEIGHTS not in archive.namelist():
-            return None
-        member = archive.getinfo(WEIGHTS)
-    file = path.open("rb")
     try:
-        file.seek(member.header_offset)
-        fields = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
-        start = member.header_offset + _LOCAL_HEADER.size + fields[-2] + fields[-1]
-        if member.compress_type == zipfile.ZIP_STORED:
-            return io.BufferedReader(_Window(file, start, member.file_size), 1 << 16)
-        file.seek(start)
-        # Unpack a member in one call: by parts, as zipfile does, it takes twice as long.
-        packed = file.read(member.compress_size)
-        unpacking = zlib.decompressobj(-zlib.MAX_WBITS)
-        content = unpacking.decompress(packed, member.file_size + 1)
-        if len(content) != member.file_size or zlib.crc32(content) != member.CRC:
-            raise ValueError(f"{member.filename} is damaged")
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            return io.BytesIO(archive.read(WEIGHTS)) if WEIGHTS in names else None
     except (*_DAMAGE, MemoryError) as error:
-        file.close()
         raise unreadable("a .keras file", error, path) from error
-    file.close()
-    return io.BytesIO(content)
-
-
-class _Window(io.RawIOBase):
-    """A part of an open file, as a file of its own."""
-
-    def __init__(self, file: BinaryIO, start: int, size: int) -> None:
-        self._file, self._start, self._size, self._at = file, start, size, 0
-
-    def readable(self) -> bool:
-        """Say that it can be read."""
-        return True
-
-    def seekable(self) -> bool:
-        """Say that any place in it can be read."""
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go to an offset in bytes within the window; return it."""
-        base = (0, self._at, self._size)[whence]
-        self._at = max(base + offset, 0)
-        return self._at
-
-    def tell(self) -> int:
-        """Return the offset in bytes within the window."""
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill a buffer as far as the window goes; return the number of bytes."""
-        self._file.seek(self._start + self._at)
-        data = self._file.read(min(len(buffer), max(self._size - self._at, 0)))
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-    def close(self) -> None:
-        """Close the file that it is a window of."""
-        self._file.close()
-        super().close()
 
 
 def _check_size(member: zipfile.ZipInfo, path: Path) -> None:

@@ -24,8 +24,6 @@ _SUMMED = 100_000_000
 _BLOCKS = 1_000
 """Of the jackknife: with more examples, several of them are left out at a time."""
 _BLOCKS_OF_SLICE = 250
-_LONG = 4_000
-"""Examples from which on resamples are counted one at a time, in the cache."""
 
 
 def resample(
@@ -86,17 +84,11 @@ def draws(examples: int, count: int, widest: int = 0) -> Iterator[Array]:
     rows = at_once(max(examples, widest))
     for start in range(0, count, rows):
         here = min(rows, count - start)
-        if examples >= _LONG:
-            counts = np.empty((here, examples), np.int64)
-            for row in counts:
-                drawn = random.integers(0, examples, examples, dtype=np.int32)
-                row[:] = np.bincount(drawn, minlength=examples)
-        else:  # the same numbers, counted at once
-            rows_drawn = random.integers(0, examples, (here, examples), dtype=np.int32)
-            places = rows_drawn + np.arange(here, dtype=np.int64)[:, None] * examples
-            counts = np.bincount(places.ravel(), minlength=here * examples)
-        # In the order that sparse products take, each of which would copy it.
-        yield np.array(counts.reshape(here, examples), np.float64, order="F")
+        counts = np.empty((here, examples))
+        for row in counts:
+            drawn = random.integers(0, examples, examples, dtype=np.int32)
+            row[:] = np.bincount(drawn, minlength=examples)
+        yield counts
 
 
 def _evaluated(
