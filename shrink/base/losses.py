@@ -147,10 +147,6 @@ class Loss:
             return self
         return Loss(self.name, {**self.arguments, OF: kind})
 
-    def renamed(self, name: str) -> Loss:
-        """Return the same by another name: that of a file elsewhere."""
-        return Loss(name, self.arguments)
-
 
 @functools.cache
 def loss_of(key: str) -> Loss:

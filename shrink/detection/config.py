@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -94,16 +94,6 @@ class DecodeConfig(Config):
     def loss_function(self) -> tuple[str, str] | None:
         """File and name of the function that training minimises, where there is one."""
         return of_file(self.loss) if isinstance(self.loss, str) else None
-
-    def files(self) -> tuple[str, ...]:
-        """Return the Python files whose functions are named."""
-        return tuple(one[0] for one in (self.function, self.loss_function) if one is not None)
-
-    def with_files(self, place: Callable[[str], str]) -> DecodeConfig:
-        """Return the same with another text for each Python file that is named."""
-        named = {"name": self.function, "loss": self.loss_function}
-        placed = {key: f"{place(one[0])}:{one[1]}" for key, one in named.items() if one is not None}
-        return self.model_copy(update=placed)
 
     @model_validator(mode="before")
     @classmethod

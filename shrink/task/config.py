@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from shrink.base.fields import Config, Positive, SchemaOf
 from shrink.base.figures import LOSS
-from shrink.base.losses import is_loss_mapping, key_of_loss, loss_of, losses_json_schema
+from shrink.base.foreign import Json
+from shrink.base.losses import is_loss_mapping, key_of_loss, losses_json_schema
 from shrink.base.metrics import check_metric, key_of_mapping, metrics_json_schema, needs_slices
 from shrink.base.user_metric import (
     UserMetric,
@@ -99,12 +100,9 @@ class TaskConfig(Config):
 
     def files(self) -> tuple[str, ...]:
         """Return the Python files whose functions are named."""
-        losses = self.loss.values() if isinstance(self.loss, dict) else [self.loss]
-        named = (loss_of(one).function for one in losses if one is not None)
-        metrics = filter(None, map(user_metric_of, self.metrics or ()))
-        files = [*(one[0] for one in named if one is not None), *(one.file for one in metrics)]
-        files += [] if self.decode is None else self.decode.files()
-        return tuple(dict.fromkeys(files))
+        found: dict[str, str] = {}
+        _replace_files(self.model_dump(mode="json"), lambda file: found.setdefault(file, file))
+        return tuple(found)
 
     def with_files(self, place: Callable[[str], str]) -> TaskConfig:
         """Return the same with another text for each Python file that is named.
@@ -112,30 +110,26 @@ class TaskConfig(Config):
         Args:
             place: of a file.
         """
-
-        def placed(key: str) -> str:
-            loss = loss_of(key)
-            if loss.function is None:
-                return key
-            return loss.renamed(f"{place(loss.function[0])}:{loss.function[1]}").key
-
-        def metric_placed(entry: str) -> str:
-            own = user_metric_of(entry)
-            return entry if own is None else replace(own, file=place(own.file)).entry
-
-        if not self.files():
-            return self
-        loss = placed(self.loss) if isinstance(self.loss, str) else self.loss
-        if isinstance(loss, dict):
-            loss = {output: placed(key) for output, key in loss.items()}
-        metrics = None if self.metrics is None else tuple(map(metric_placed, self.metrics))
-        decode = None if self.decode is None else self.decode.with_files(place)
-        return self.model_copy(update={"loss": loss, "metrics": metrics, "decode": decode})
+        section = self.model_dump(mode="json", exclude_unset=True)
+        return TaskConfig.model_validate(_replace_files(section, place)) if self.files() else self
 
     def functions(self) -> dict[str, UserMetric]:
         """Return the metrics that are a user's functions, by key."""
         found = filter(None, map(user_metric_of, self.metrics or ()))
         return {one.key: one for one in found}
+
+
+_FILE = re.compile(r".+?\.py(?=:[^\W\d]\w*)")
+
+
+def _replace_files(value: Json, place: Callable[[str], str]) -> Json:
+    """Return a value with another text for the file of each `file.py:function` in it."""
+    if isinstance(value, str):
+        found = _FILE.match(value)
+        return value if found is None else place(found[0]) + value[found.end() :]
+    if isinstance(value, dict):
+        return {key: _replace_files(part, place) for key, part in value.items()}
+    return [_replace_files(part, place) for part in value] if isinstance(value, list) else value
 
 
 def _entry(given: object) -> object:
