@@ -219,7 +219,7 @@ def fed_target_dtype(y: Rows) -> np.dtype:
     return np.dtype(np.int32 if np.can_cast(y.dtype, np.int32) else np.int64)
 
 
-def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int) -> Rows:
+def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int, notes: list[str]) -> Rows:
     """Return targets in the shape that they are fed: int64 (n,) labels, or real (n, ...) ones.
 
     Args:
@@ -228,6 +228,7 @@ def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int) -> Rows:
         y: the stored targets.
         inputs: the name of the inputs that belong to them.
         count: how many inputs there are.
+        notes: receives what a reader of the report should know.
 
     Raises:
         DataError: another number of targets, values that are not finite, negative labels.
@@ -256,6 +257,11 @@ def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int) -> Rows:
             )
         return flat.astype(np.int64)
     check_finite(path, name, single)
+    if np.array_equal(single, np.floor(single)):
+        notes.append(
+            f"{name} holds whole numbers stored as {y.dtype}: real targets, or labels where the "
+            "loss is one of labels"
+        )
     return single.reshape(count, 1)
 
 

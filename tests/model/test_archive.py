@@ -42,7 +42,7 @@ def test_load_model_refuses_weights_of_which_a_bit_is_another(tmp_path: Path) ->
     kernel = model.get_weights()[0].tobytes()
     content[content.index(kernel) + 3] ^= 1  # numbers alone: HDF5 itself sees nothing wrong
     path.write_bytes(content)
-    with pytest.raises(ModelError, match=f"Bad CRC-32 for file '{WEIGHTS}'"):
+    with pytest.raises(ModelError, match="a part of it is damaged"):
         load_model(path)
 
 

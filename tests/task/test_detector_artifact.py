@@ -113,7 +113,12 @@ def test_loss_is_null_with_its_reason_where_nobody_knows_the_places(tmp_path: Pa
         ({"decode": DECODE, "metrics": ["accuracy"]}, True, RecipeError, "no metric of a detector"),
         ({"decode": DECODE, "metrics": [OWL]}, True, RecipeError, "no class 'owl' among the 2"),
         ({"decode": DECODE, "monitor": "map_owl"}, True, RecipeError, "no class 'owl'"),
-        ({"decode": DECODE, "loss": "mean_squared_error"}, True, RecipeError, "means nothing"),
+        (
+            {"decode": DECODE, "loss": "mean_squared_error"},
+            True,
+            RecipeError,
+            "no effect with task.decode",
+        ),
     ],
 )
 def test_what_does_not_belong_together_is_refused(

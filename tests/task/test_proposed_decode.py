@@ -58,4 +58,4 @@ def test_head_is_told_by_the_outputs(model: keras.Model, expected: dict[str, obj
 def test_other_outputs_are_refused_with_what_to_do(model: keras.Model) -> None:
     with pytest.raises(ModelError, match="not those of a grid head") as raised:
         proposed_decode(DATASET, keras_interface(model))
-    assert "task.decode" in str(raised.value.hint)
+    assert "task: {decode:" in str(raised.value.hint)

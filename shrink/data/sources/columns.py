@@ -85,7 +85,8 @@ def open_columns(
     words, labels = _numbered(path, {name: arrays[name] for name in texts}, config, notes)
     arrays = {**arrays, **labels}
     splits = {
-        split: _split(path, suffix, arrays, inputs, wanted) for split, suffix in suffixes.items()
+        split: _split(path, suffix, arrays, inputs, wanted, notes)
+        for split, suffix in suffixes.items()
     }
     _check_splits(path, splits, needs_two=config.target == "label")
     starts = np.cumsum([0, *(split.count for split in splits.values())])
@@ -185,6 +186,7 @@ def _split(
     arrays: Mapping[str, Rows],
     inputs: tuple[str, ...],
     targets: tuple[str, ...],
+    notes: list[str],
 ) -> _Split:
     x: dict[str, Rows] = {}
     for name in (f"{name}{suffix}" for name in inputs):
@@ -200,7 +202,7 @@ def _split(
             )
     y: dict[str, Rows] = {}
     for name in (f"{name}{suffix}" for name in targets):
-        y[name] = opened(path, name, targets_of(path, name, arrays[name], first, len(rows)))
+        y[name] = opened(path, name, targets_of(path, name, arrays[name], first, len(rows), notes))
     return _Split(x, y or {"": np.zeros((len(rows), 0), np.float32)})
 
 

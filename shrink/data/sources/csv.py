@@ -62,10 +62,10 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     train = splits.get(ALL, splits.get("train"))
     label = "y_train" if SPLIT in table.cells else "y"
     if targets:
-        y = np.asarray(targets_of(path, label, y, "x", len(x)))
+        y = np.asarray(targets_of(path, label, y, "x", len(x), notes))
         if config.target == "label":
             check_not_constant(path, label, y[train])
-        for split in splits.keys() - {ALL, "train"}:
+        for split in sorted(splits.keys() - {ALL, "train"}):
             check_same_targets(path, f"y_{split}", y[splits[split]], label, y[train])
     classes = tuple(map(str, range(int(y.max()) + 1))) if are_labels(y) else ()
     dataset = SourceTable(
@@ -110,13 +110,17 @@ def table_targets(
     if not columns:
         return (), np.zeros((len(table.lines), 0), np.float32)
     first = table.cells[columns[0]]
-    if len(columns) == 1 and all(cell.isdecimal() and len(cell) < 7 for cell in first):
+    if len(columns) == 1 and all(map(_is_label, first)):
         return (), np.array([int(cell) for cell in first], np.int64)
     if len(columns) == 1 and are_words(first):
         names = class_order(set(first), classes, path)
         number = {name: label for label, name in enumerate(names)}
         return names, np.fromiter(map(number.__getitem__, first), np.int64, len(first))
     return (), np.stack([numbers(path, name, table) for name in columns], axis=1)
+
+
+def _is_label(cell: str) -> bool:
+    return cell.isdecimal() and len(cell) < 20 and int(cell) < 1_000_000
 
 
 def is_finite(cell: str) -> bool:
