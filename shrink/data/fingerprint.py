@@ -5,13 +5,11 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from shrink.base.foreign import Json
-from shrink.contract.usage import vocabulary_text
 from shrink.data.config import DataConfig, source_code, source_of
-from shrink.data.token_config import LEARNED, TokensConfig
+from shrink.data.token_config import LEARNED
 from shrink.model.user_reads import code_digest
 
 
@@ -35,31 +33,15 @@ def fingerprint(config: DataConfig) -> str:
     return digest.hexdigest()
 
 
-def section_by_content(
-    config: DataConfig,
-    classes: Sequence[str] | None = None,
-    vocabulary: Sequence[str] = (),
-) -> dict[str, Json]:
-    """Return a `data` section without places, and with the tokens of a vocabulary for its file.
-
-    Args:
-        config: the section.
-        classes: the names of the labels, where they are known and the section names none.
-        vocabulary: the tokens, where they are known and the section names no file.
-    """
+def section_by_content(config: DataConfig) -> dict[str, Json]:
+    """Return a `data` section without places, and with the hash of a vocabulary for its file."""
     section = config.model_dump(mode="json", exclude={"path", "slices"})
-    section["classes"] = section["classes"] or list(classes or ()) or None
     if config.augment is not None:
         file = config.augment.function_file(Path.cwd())
         changes = config.augment if file is None else config.augment.at(f"{code_digest(file)}.py")
         section["augment"] = changes.model_dump(mode="json")
     tokens = config.tokens
-    if config.source == "text" and (vocabulary or (tokens and tokens.vocabulary)):
-        tokens = tokens or TokensConfig()
-        if (file := tokens.vocabulary_file(Path.cwd())) is not None:
-            content = hashlib.sha256(file.read_bytes()).hexdigest()
-        else:
-            content = hashlib.sha256(vocabulary_text(vocabulary).encode()).hexdigest()
+    if tokens is not None and (file := tokens.vocabulary_file(Path.cwd())) is not None:
         kept = tokens.model_dump(mode="json", exclude=set(LEARNED))
-        section["tokens"] = {**kept, "vocabulary": content}
+        section["tokens"] = {**kept, "vocabulary": hashlib.sha256(file.read_bytes()).hexdigest()}
     return section

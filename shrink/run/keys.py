@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 from shrink.base import files
-from shrink.base.errors import ResourceError
 from shrink.base.packages import versions
 from shrink.contract.codec import to_plain
-from shrink.contract.details import Details, Usage
+from shrink.contract.details import Usage
 from shrink.contract.job import Section
-from shrink.contract.result import Measurement, StepResult
 from shrink.contract.usage import read_usage
 from shrink.data.config import NO_DATA, DataConfig, source_code
 from shrink.data.fingerprint import section_by_content
 from shrink.engine.config import TrainingConfig
 from shrink.model.user_reads import code_digest, declared_digests
-from shrink.recipe.plan import BASELINE, Plan, Source, Step
+from shrink.recipe.plan import Plan, Source, Step
 from shrink.run.lineage import Splits, code_of
-from shrink.run.store import Store, StoredStep
 from shrink.stages import stage_code
 from shrink.task.config import TaskConfig
 
@@ -72,43 +68,6 @@ def _for_measuring(plan: Plan) -> tuple[DataConfig, TaskConfig]:
     fields = DataConfig.model_fields
     data = plan.recipe.data.model_copy(update={k: fields[k].default for k in _ONLY_FOR_TRAINING})
     return data, plan.recipe.task.model_copy(update={"monitor": None})
-
-
-def measurement_key(
-    plan: Plan,
-    sha256: str,
-    data_fingerprint: str,
-    splits: Splits,
-    classes: Sequence[str] | None,
-    usage: Usage,
-) -> str:
-    """Return the key of what an artifact measures, the same in every run that measures it.
-
-    Args:
-        plan: of the run.
-        sha256: of the artifact; its task is that of the run which made it.
-        data_fingerprint: of the run's data.
-        splits: how it is divided.
-        classes: the names of its labels, which a section that names none has found.
-        usage: its record, which has the vocabulary and the columns likewise.
-    """
-    data, task = _for_measuring(plan)
-    data = data.model_copy(update={"inputs": data.inputs or (usage.data or {}).get("inputs")})
-    custom = plan.custom_objects
-    return _hash(
-        {
-            "measured": sha256,
-            "custom_objects": None if custom is None else code_digest(custom),
-            "depends": declared_digests(Path("/"), (plan.recipe.depends or ())),
-            "data": section_by_content(data, classes, usage.vocabulary),
-            "slices": _slices(plan, code_digest),
-            "data_fingerprint": data_fingerprint,
-            "split_seed": splits.seed,
-            "earlier_splits": list(splits.earlier),
-            "task": _by_content(task.model_dump(mode="json"), code_digest),
-            "versions": versions(),
-        }
-    )
 
 
 def step_keys(plan: Plan, data_fingerprint: str, splits: Splits | None = None) -> dict[str, str]:
@@ -232,71 +191,3 @@ def _source(source: Source, keys: Mapping[str, str], read: _Read) -> object:
 
 def _hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-_FILES = ("artifact", "scores")
-
-
-def keep_measurement(
-    plan: Plan, step: Step, data_fingerprint: str, splits: Splits, stored: StoredStep, store: Store
-) -> None:
-    """Keep what a stage with a Keras model measured, in the form of a baseline's result."""
-    measurement = stored.result.measurement
-    artifact = stored.files["artifact"]
-    if step.kind == BASELINE or measurement is None or artifact.suffix != ".keras":
-        return
-    details = stored.result.details
-    usage = (details and details.interface) or Usage()
-    classes = stored.result.data.classes
-    key = measurement_key(plan, artifact.stem, data_fingerprint, splits, classes, usage)
-    if not store.contains(key):
-        kept = {role: stored.files[role] for role in _FILES}
-        with contextlib.suppress(OSError, ResourceError):  # then it is measured again
-            store.add(key, _as_baseline(stored.result, measurement), kept)
-
-
-def measured_before(
-    plan: Plan, step: Step, data_fingerprint: str, splits: Splits, store: Store
-) -> StoredStep | None:
-    """Return what the run that made this baseline's file measured of it.
-
-    None where it was measured on other examples or for another task, or elsewhere: then the
-    baseline is measured as any model.
-    """
-    reference = step.inputs["model"].reference
-    if step.kind != BASELINE or reference is None or reference.kind != "keras":
-        return None
-    usage = read_usage(reference.path)
-    if usage is None:
-        return None
-    sha256 = files.sha256(reference.path)
-    config = plan.recipe.data
-    key = measurement_key(plan, sha256, data_fingerprint, splits, config.classes, usage)
-    found = store.find(key)
-    # The task is what the artifact's own run took: without it another would be found out.
-    task = to_plain(usage.task)
-    details = None if found is None else found.result.details
-    same = details is not None and task is not None and to_plain(details.task) == task
-    return found if same else None
-
-
-def _as_baseline(result: StepResult, measurement: Measurement) -> StepResult:
-    """Return a stage's result as that of a baseline: the same figures, and nothing was trained."""
-    memory, own = result.memory.items(), result.details or Details()
-    return replace(
-        result,
-        notes=measurement.notes,
-        warnings=measurement.warnings,
-        measurement=None,
-        memory={k: None if k.startswith(("training_", "stage_")) else v for k, v in memory},
-        details=Details(
-            task=own.task,
-            layers=own.layers,
-            confusion=own.confusion,
-            by_output=own.by_output,
-            interface=own.interface,
-        ),
-        training=None,
-        skipped=(),
-        duration_s=result.timing.measure_s,
-    )

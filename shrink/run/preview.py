@@ -17,7 +17,7 @@ from shrink.contract.codec import to_plain
 from shrink.contract.record import record
 from shrink.data.fingerprint import fingerprint
 from shrink.recipe.plan import Plan, Step
-from shrink.run.keys import describe_steps, keys_of, measured_before
+from shrink.run.keys import describe_steps, keys_of
 from shrink.run.lineage import splits_of
 from shrink.run.steps import PLAN_NAME
 from shrink.run.store import Store
@@ -79,14 +79,10 @@ def preview_plan(
     keys = keys_of(described)
     before = files.read_mapping(folder / PLAN_NAME)
 
-    def is_stored(step: Step) -> bool:
-        measured = measured_before(plan, step, digest, splits, store)
-        return store.contains(keys[step.name]) or measured is not None
-
     rows = []
     for step in steps:
         forced = is_forced(step)
-        if not forced and is_stored(step):
+        if not forced and store.contains(keys[step.name]):
             row = PreviewRow(name=step.name, status="cached", why="in the cache")
         else:
             changed = _why(before.get(step.name), described[step.name])

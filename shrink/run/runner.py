@@ -47,8 +47,6 @@ from shrink.run.host_plan import check_host, left_of_group
 from shrink.run.keys import (
     Described,
     describe_steps,
-    keep_measurement,
-    measured_before,
     runs_code,
     step_keys,
 )
@@ -241,8 +239,6 @@ class Runner:
         if self.options.measured_on != "test":  # a trial of a search
             return
         begins = state.stored.get(self.plan.baseline.name)
-        if not changed_contents():
-            keep_measurement(self.plan, step, digest, splits, stored, self.store)
         counted = step_outcome(step, "done", result=stored.result)
         data = describe_data(self.plan.recipe.data, digest, [counted])
         state.lineages[stored.files[ARTIFACT].stem] = remember(
@@ -274,18 +270,14 @@ class Runner:
         return self._may_reuse(step) and self.store.contains(self._entry(step, state))
 
     def _find(self, step: Step, state: _State) -> StoredStep | None:
-        """Return a step that is in the store; a baseline also as what an earlier run ended in."""
+        """Return a step that is in the cache."""
         key = self._entry(step, state)
-        if not self._may_reuse(step):
-            since = self.options.since
-            found = self.store.find(key) if since is not None else None
-            measured = found.result.measured if found is not None else None
-            return found if measured and measured.at and measured.at >= str(since) else None
-        if (found := self.store.find(key)) is not None or self._measured(step) != "test":
-            return found
-        digest, splits = state.data_fingerprint, state.splits
-        before = measured_before(self.plan, step, digest, splits, self.store)
-        return before and self.store.add(key, before.result, before.files)
+        if self._may_reuse(step):
+            return self.store.find(key)
+        since = self.options.since
+        found = self.store.find(key) if since is not None else None
+        measured = found.result.measured if found is not None else None
+        return found if measured and measured.at and measured.at >= str(since) else None
 
     def _measured(self, step: Step) -> MeasuredOn:
         return measured_on(self.options.measured_on, step, self.plan)

@@ -316,61 +316,6 @@ def test_run_takes_changed_splits_of_a_run_folder_for_unknown(
     assert [w["code"] for w in report["warnings"]] == [MAY_HAVE_BEEN_TRAINED_ON]
 
 
-def _stage_result() -> dict[str, Any]:
-    """Return what a real worker tells of a stage with a Keras model."""
-    task = {"outputs": [], "metrics": ["accuracy"], "loss_weights": []}
-    return {
-        "size": {"tflite_bytes": 10}, "latency": {"p50_ms": 1.0, "p90_ms": 1.0, "threads": 1},
-        "memory": {"arena_bytes": 5, "training_peak_bytes": 7},
-        "guess": None, "splits": {}, "timing": {"stage_s": 9.0, "measure_s": 2.0}, "devices": [],
-        "data": {}, "details": {"task": task, "layers": [], "pruned": 1}, "training": {"epochs": 1},
-        "skipped": [{"layer": "a", "reason": "b"}], "notes": ["of the stage", "of its figures"],
-        "measurement": {"notes": ["of its figures"], "warnings": []},
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("change", "measured"),
-    [
-        ({}, False),
-        ({"cache": "none"}, False),
-        ({"test_split": 0.3}, True),
-        ({"task": {"metrics": ["mean_absolute_error"]}}, True),
-        ({"custom_objects": "layers.py"}, True),
-        ({"model": "copy"}, False),  # known by its content, wherever it is
-        ({"seed": 3}, False),  # the same splits are taken again
-    ],
-)
-def test_run_measures_no_artifact_again_that_an_earlier_run_measured_on_the_same_examples(
-    tmp_path: Path, change: dict[str, Any], measured: bool
-) -> None:
-    build = f"{tmp_path / 'model.py'}:build"
-    run(_recipe(tmp_path, build, 8), tmp_path / "a", FakeWorker(result=_stage_result()))
-    artifact = tmp_path / "a" / "artifacts" / "00-train.keras"
-    (tmp_path / "layers.py").touch()
-    shutil.copy(artifact, tmp_path / "copy.keras")
-    data = {k: v for k, v in change.items() if k in ("cache", "test_split")}
-    model = tmp_path / "copy.keras" if "model" in change else artifact
-    recipe = _recipe(tmp_path, model, change.get("seed", 8), **data)
-    recipe |= {key: change[key] for key in ("task",) if key in change}
-    if "custom_objects" in change:
-        recipe["custom_objects"] = str(tmp_path / "layers.py")
-    worker = FakeWorker(result=_stage_result())
-    report = run(recipe, tmp_path / "b", worker)
-    kinds = [job.kind for job in worker.jobs]
-    assert kinds == (["baseline", "train"] if measured else ["train"])
-    if not measured:
-        baseline = report["stages"][0]
-        assert baseline["status"] == "cached"
-        assert baseline["size"]["tflite_bytes"] == 10
-        assert baseline["memory"]["training_peak_bytes"] is None
-        assert (baseline["training"], baseline["skipped"]) == (None, [])
-        assert "of its figures" in baseline["notes"]
-        assert "of the stage" not in baseline["notes"]
-        kept = {"task", "confusion", "by_output", "interface"}
-        assert baseline["details"].keys() == kept
-
-
 COUNTS = {"examples": {"train": 90, "validation": 10, "test": 20}, "classes": ["cat", "dog"]}
 
 
