@@ -22,7 +22,7 @@ from shrink.recipe.plan import Plan
 from shrink.recipe.single import Sections, student_value
 from shrink.run.options import RunOptions
 from shrink.run.session import RUNS, perform
-from shrink.run.verb import VerbCall, named_apart, plan_verb
+from shrink.run.verb import plan_verb, verb_recipe
 
 if TYPE_CHECKING:
     from shrink.api.kinds import DataGiven, ModelGiven
@@ -79,7 +79,7 @@ def evaluate(model: ModelGiven, data: DataGiven = None, **keys: object) -> Run:
     `{"accuracy": 0.9}`.
     """
     with working():
-        return _call("evaluate", model, data, [], keys, sections_of("evaluate", _rest(keys)))
+        return _call("evaluate", model, data, keys, sections_of("evaluate", _rest(keys)))
 
 
 def distill(
@@ -106,42 +106,26 @@ def distill(
             if isinstance(student, dict)
             else student_value(model_text(student), Path.cwd())
         )
-        return _call("distill", teacher, data, [{"distill": sections.stage}], keys, sections)
+        return _call("distill", teacher, data, keys, sections)
 
 
 def _stage(kind: str, model: ModelGiven, data: DataGiven, keys: Keys) -> Run:
     with working():
-        sections = sections_of(kind, _rest(keys))
-        return _call(kind, model, data, [{kind: sections.stage}], keys, sections)
+        return _call(kind, model, data, keys, sections_of(kind, _rest(keys)))
 
 
 def _rest(keys: Keys) -> Keys:
     return {key: value for key, value in keys.items() if key not in COMMON}
 
 
-def _call(
-    verb: str,
-    model: ModelGiven,
-    data: DataGiven,
-    stages: list[dict[str, object]],
-    keys: Keys,
-    sections: Sections,
-) -> Run:
+def _call(verb: str, model: ModelGiven, data: DataGiven, keys: Keys, sections: Sections) -> Run:
     """Run a verb's recipe; inside of `working`."""
     console = console_of(keys)
-    said, custom, output = f"shrink.{verb}", keys.get("custom_objects"), keys.get("output")
-    call = VerbCall(
-        verb,
-        model_text(model),
-        stages,
-        sections,
-        data_named(data),
-        path_of(custom, "custom_objects"),
-    )
-    value = call.recipe()
-    plan = plan_verb(value, said, f"`shrink {verb} --help` lists the keys")
-    if output is None:
-        plan = named_apart(value, plan, said, console)
+    custom = path_of(keys.get("custom_objects"), "custom_objects")
+    value = verb_recipe(verb, model_text(model), sections, data_named(data), custom)
+    hint = f"`shrink {verb} --help` lists the keys"
+    apart = console if keys.get("output") is None else None
+    plan = plan_verb(value, f"shrink.{verb}", hint, apart)
     return run_of(plan, options_of(plan, keys), console)
 
 

@@ -307,7 +307,7 @@ def die_with_parent(parent: int | None = None) -> None:
     from a thread that outlives it. Elsewhere this does nothing.
 
     Args:
-        parent: the parent's process id, if this child was told. Where the parent has gone before
+        parent: the parent's process id, if this child knows it. Where the parent has gone before
             the kernel was asked, the process ends itself.
     """
     import ctypes  # the parent, a light command, needs none of it

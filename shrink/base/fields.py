@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, NoReturn, Self
+from typing import Annotated, Self
 
 from pydantic import (
     BaseModel,
@@ -20,11 +20,8 @@ from pydantic_core import (
     CoreSchema,
     PydanticCustomError,
     PydanticKnownError,
-    PydanticSerializationError,
     core_schema,
 )
-
-from shrink.base.errors import Interrupted, Terminated
 
 UNIT_BYTES = {
     "B": 1,
@@ -171,21 +168,6 @@ def named_fields(
         yield called, (key,), field
 
 
-_STOPS = {stop.__name__: stop for stop in (KeyboardInterrupt, Interrupted, Terminated)}
-_STOPPED = re.compile(rf"function `\w+`: ({'|'.join(_STOPS)}): (.*)\Z", re.DOTALL)
-
-
-def _raise_stop(error: Exception) -> NoReturn:
-    """Raise what ended the process inside one of pydantic's callbacks, else `error` itself.
-
-    A signal's handler runs between any two lines of a callback. Pydantic makes an error of its own
-    of all that a serializer raises; below another serializer its text alone tells of the cause.
-    """
-    if stopped := _STOPPED.search(str(error)):
-        raise _STOPS[stopped[1]](stopped[2]) from error
-    raise error
-
-
 IDLE = "idle"
 """The type of pydantic's complaint about a key that another makes idle."""
 
@@ -206,20 +188,6 @@ class Config(BaseModel):
         defer_build=True,
     )
 
-    def model_dump(self, **asked: Any) -> dict[str, Any]:  # what pydantic's own takes
-        """Return the section as pydantic does; what ends the process meanwhile stays what it is."""
-        try:
-            return super().model_dump(**asked)
-        except PydanticSerializationError as error:
-            _raise_stop(error)
-
-    def model_dump_json(self, **asked: Any) -> str:
-        """Return the section as JSON; see `model_dump`."""
-        try:
-            return super().model_dump_json(**asked)
-        except PydanticSerializationError as error:
-            _raise_stop(error)
-
     def idle_keys(self) -> Mapping[str, str]:
         """Return the keys that nothing reads beside these others, each with what it needs."""
         return {}
@@ -230,6 +198,6 @@ class Config(BaseModel):
         for key, needs in self.idle_keys().items():
             default = type(self).model_fields[key].get_default(call_default_factory=True)
             if getattr(self, key) != default:
-                told = {"key": key, "needs": needs}
-                raise PydanticCustomError(IDLE, "{key} does nothing: it needs {needs}", told)
+                context = {"key": key, "needs": needs}
+                raise PydanticCustomError(IDLE, "{key} does nothing: it needs {needs}", context)
         return self

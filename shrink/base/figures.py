@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
 from shrink.base.metrics import (
-    FUNCTION_ENDINGS,
     METRICS,
     Range,
     is_known_name,
@@ -331,24 +330,6 @@ def target_of(name: str) -> Target | None:
         if name in (targets := _metric_targets(metric)):
             return targets[name]
     return None
-
-
-_NO_CHANGE = "(?!(.+_)?(drop|rise)$)"
-"""Of a pattern: a drop or a rise is another gate."""
-
-
-def target_patterns() -> dict[str, Target]:
-    """Return what gates mean by the pattern of their names, of metrics that take arguments."""
-    patterns: dict[str, Target] = {}
-    for name, info in METRICS.items():
-        if info.parameters:
-            for ending, target in _metric_targets(name).items():
-                rest = ending.removeprefix(name)
-                patterns[f"^{name}_{'' if rest else _NO_CHANGE}.+{rest}$"] = target
-    for ending in FUNCTION_ENDINGS:
-        for gate, target in _metric_targets(ending).items():
-            patterns[f"^[a-z0-9_]+{gate}$"] = target
-    return patterns
 
 
 def format_value(value: float, unit: Unit) -> str:

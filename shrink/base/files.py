@@ -23,6 +23,8 @@ from shrink.base.foreign import JsonObject
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What the system says where there is no room for more."""
 TEMPORARY_PREFIX = ".shrink-tmp-"
+FOLDER = os.O_RDONLY | os.O_DIRECTORY
+"""How a folder is opened to be locked."""
 
 
 @contextlib.contextmanager
@@ -39,7 +41,7 @@ def replacing(target: Path) -> Iterator[Path]:
     """
     with typed_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-    with _staging(target.parent) as folder, typed_errors(target):
+    with staging(target.parent) as folder, typed_errors(target):
         temporary = folder / target.name
         yield temporary
         sync(temporary)
@@ -82,17 +84,33 @@ def open_to_append(target: Path) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def exclusive(lock: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
-    """Hold a lock file alone; other processes wait, and call `waiting` before they do."""
-    with typed_errors(lock):
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def locked(
+    path: Path,
+    how: int = fcntl.LOCK_EX,
+    waiting: Callable[[], None] | None = None,
+    opened: int = os.O_RDWR | os.O_CREAT,
+) -> Iterator[None]:
+    """Hold a lock, which the kernel releases when the process dies.
+
+    Args:
+        path: of a lock file, or with `opened=FOLDER` of the folder to lock.
+        how: flags of `flock`.
+        waiting: called before this process waits for another.
+        opened: flags of `os.open`.
+
+    Raises:
+        BlockingIOError: another process holds it, and `how` says not to wait.
+        ResourceError: it cannot be opened.
+    """
+    with typed_errors(path):
+        descriptor = os.open(path, opened | os.O_CLOEXEC, 0o644)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if waiting is not None:
+        if waiting is not None:
+            try:
+                fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+            except BlockingIOError:
                 waiting()
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, how)
         yield
     finally:
         os.close(descriptor)
@@ -156,7 +174,7 @@ def write_together(
         before: called when nothing but the renaming is left.
     """
     sweep(folder)
-    with _staging(folder) as staged, typed_errors(folder):
+    with staging(folder) as staged, typed_errors(folder):
         for name, content in contents.items():
             (staged / name).parent.mkdir(exist_ok=True)
             if isinstance(content, Path):
@@ -203,7 +221,8 @@ def sweep(folder: Path) -> None:
         if path.is_symlink() or not path.is_dir():
             path.unlink(missing_ok=True)
             continue
-        with contextlib.suppress(OSError), _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        how = fcntl.LOCK_EX | fcntl.LOCK_NB
+        with contextlib.suppress(OSError, ResourceError), locked(path, how, opened=FOLDER):
             shutil.rmtree(path, ignore_errors=True)
 
 
@@ -278,30 +297,19 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _staging(parent: Path) -> Iterator[Path]:
+def staging(parent: Path) -> Iterator[Path]:
     """Yield a new folder in `parent`, locked for as long as it is in use, then remove it."""
     with contextlib.ExitStack() as held:
         folder = None
         while folder is None or not folder.is_dir():  # a sweep came before the lock
             with typed_errors(parent):
                 folder = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=parent))
-            with contextlib.suppress(FileNotFoundError):
-                held.enter_context(_locked(folder, fcntl.LOCK_EX))
+            with contextlib.suppress(ResourceError):
+                held.enter_context(locked(folder, opened=FOLDER))
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path, how: int) -> Iterator[None]:
-    """Hold a lock on a folder, which the kernel lets go when the process dies."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, how)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -321,5 +329,5 @@ def typed_errors(target: Path | str) -> Iterator[None]:
         raise ResourceError(
             f"cannot write here: {error.strerror}",
             subject=target,
-            hint="choose a folder that you may write to with --output",
+            hint="choose another place with --output, or of the cache with SHRINK_CACHE_DIR",
         ) from error

@@ -30,7 +30,7 @@ from shrink.base.host import gpu_device
 
 SWITCH = "SHRINK_PRELOAD"
 """The environment variable that turns it off, as 0."""
-TOLD = struct.Struct("=cq")
+STATUS = struct.Struct("=cq")
 """What a pipe carries: `BEGUN` and a process id, then `ENDED` and an exit code."""
 BEGUN, ENDED = b"B", b"E"
 READY = "ready"
@@ -60,14 +60,14 @@ class Fork:
 
     Args:
         pid: its process id.
-        told: the end of the pipe by which the exit code comes. That the other end is closed
+        pipe: the end of the pipe by which the exit code comes. That the other end is closed
             without one means that all were killed; that this one is closed kills the fork.
     """
 
-    def __init__(self, pid: int, told: int) -> None:
+    def __init__(self, pid: int, pipe: int) -> None:
         self.pid = pid
         self.returncode: int | None = None
-        self._told = told
+        self._pipe = pipe
 
     def poll(self) -> int | None:
         """Return the exit code; None while it runs."""
@@ -87,11 +87,11 @@ class Fork:
     def _ended(self, timeout: float | None) -> int | None:
         if self.returncode is None:
             poll = select.poll()
-            poll.register(self._told, select.POLLIN)
+            poll.register(self._pipe, select.POLLIN)
             if poll.poll(None if timeout is None else 1000 * timeout):
-                code = _number(self._told, ENDED)
+                code = _number(self._pipe, ENDED)
                 self.returncode = -signal.SIGKILL if code is None else code
-                os.close(self._told)
+                os.close(self._pipe)
         return self.returncode
 
 
@@ -181,27 +181,27 @@ class Preloaded:
                 content = json.dumps(become, ensure_ascii=False)
                 asked = files.in_memory(files.encoded(content))
                 until_sent.callback(os.close, asked)
-                told, its = os.pipe()
+                pipe, its = os.pipe()
                 until_sent.callback(os.close, its)
             except OSError:
                 return None
             given = [asked, its, request, output, *descriptors]
-            return self._begun(given, told, until_sent)
+            return self._begun(given, pipe, until_sent)
 
     def _begun(
-        self, given: Sequence[int], told: int, until_sent: contextlib.ExitStack
+        self, given: Sequence[int], pipe: int, until_sent: contextlib.ExitStack
     ) -> Fork | None:
         begun = None
         try:
             socket.send_fds(self._socket, [b"fork"], given)
             until_sent.close()
-            if (pid := _number(told, BEGUN)) is not None:
-                begun = Fork(pid, told)
+            if (pid := _number(pipe, BEGUN)) is not None:
+                begun = Fork(pid, pipe)
         except OSError:  # the process has gone, or is not safe to fork
             pass
         finally:
             if begun is None:
-                os.close(told)
+                os.close(pipe)
         return begun
 
 
@@ -234,8 +234,8 @@ def _settings(environment: Mapping[str, str]) -> tuple[object, ...]:
     return kept, limits, inherited, cores, nice
 
 
-def _number(told: int, kind: bytes) -> int | None:
+def _number(pipe: int, kind: bytes) -> int | None:
     """Return the next number of a pipe, which is waited for; None for another kind or the end."""
-    said = os.read(told, TOLD.size)
-    found, number = TOLD.unpack(said) if len(said) == TOLD.size else (b"", 0)
+    said = os.read(pipe, STATUS.size)
+    found, number = STATUS.unpack(said) if len(said) == STATUS.size else (b"", 0)
     return number if found == kind else None

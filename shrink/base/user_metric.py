@@ -49,9 +49,9 @@ class UserMetric:
     @property
     def key(self) -> str:
         """What it is called in gates and reports."""
-        told = named_after(self.function)
+        by_name = named_after(self.function)
         says_so = self.function.endswith(tuple(FUNCTION_ENDINGS))
-        if says_so and told == (self.better == "higher", self.unit):
+        if says_so and by_name == (self.better == "higher", self.unit):
             return self.function
         return f"{self.function}{_ENDINGS[self.better, self.unit]}"
 
@@ -97,12 +97,12 @@ def key_of_entry(entry: str) -> str:
 
 
 def _user_metric(file: str, function: str, better: object, unit: object) -> UserMetric:
-    larger, told = named_after(function)
+    larger, by_name = named_after(function)
     says_so = function.endswith(tuple(FUNCTION_ENDINGS))
     if better is None:
         better = "higher" if larger or not says_so else "lower"
     if unit is None:
-        unit = told if says_so else "none"
+        unit = by_name if says_so else "none"
     if better not in get_args(Better):
         raise ValueError(f"{function}.better: must be higher or lower, not {better!r}")
     if unit not in get_args(FunctionUnit):

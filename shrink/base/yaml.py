@@ -142,33 +142,16 @@ def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
             data = stream.read(MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        try:
-            names = [file.name for file in path.parent.glob("*.yaml")]
-        except OSError:
-            names = []
-        near = did_you_mean(path.stem, [Path(name).stem for name in names])  # every ending is alike
-        listing = "`shrink recipes` lists those that come with shrink"
-        raise RecipeError(
-            "no such recipe",
-            subject=path,
-            hint=(f"did you mean {path.parent / near}.yaml? {listing}" if near else listing),
-        ) from error
-    except IsADirectoryError as error:
-        raise RecipeError(
-            "this is a folder, not a recipe", subject=path, hint="name a .yaml file in it"
-        ) from error
-    except PermissionError as error:
-        raise RecipeError(
-            "the recipe may not be read: permission denied",
-            subject=path,
-            hint=f"chmod u+r {path}",
-        ) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            names = [file.stem for file in path.parent.glob("*.yaml")]
+            near = did_you_mean(path.stem, names)  # every ending is alike
+            listing = "`shrink recipes` lists those that come with shrink"
+            hint = f"did you mean {path.parent / near}.yaml? {listing}" if near else listing
+            raise RecipeError("no such recipe", subject=path, hint=hint) from error
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
-        raise RecipeError(
-            f"the recipe cannot be read: {reason}", subject=repr(str(path))
-        ) from error
+        message = f"the recipe cannot be read: {reason}"
+        raise RecipeError(message, subject=repr(str(path)), hint="name a .yaml file") from error
     if len(data) > MAX_BYTES:
         _refuse_size(str(path))
     return data

@@ -25,7 +25,7 @@ from shrink.base.errors import (
     Terminated,
 )
 from shrink.base.removal import replacement
-from shrink.cli.options import EXAMPLES, HELP_ALL, epilog, help_hint, meant, without_values
+from shrink.cli.options import EXAMPLES, HELP_ALL, epilog, help_hint, meant
 
 _USAGE_CODE = RecipeError.exit_code
 _ENVIRONMENT = {
@@ -160,8 +160,7 @@ def main() -> None:
     console = Console(as_json="--json" in sys.argv)
     try:
         prepare_streams()
-        words = without_values(sys.argv[1:], _callback(sys.argv[1:]))
-        words = ["--help" if word == HELP_ALL else word for word in words]
+        words = ["--help" if word == HELP_ALL else word for word in sys.argv[1:]]
         code = app(words, standalone_mode=False, prog_name="shrink")
     except Exception as error:
         sys.exit(_failed(error, console))
@@ -233,12 +232,6 @@ def as_shrink_error(error: Exception) -> ShrinkError:
 def _is_help(error: Exception) -> bool:
     """Whether a command without arguments asks for its help to be shown."""
     return isinstance(error, typer.TyperException) and str(error).startswith("Usage:")
-
-
-def _callback(words: Sequence[str]) -> Callable[..., object] | None:
-    """Return the function of the command that the words begin with; this one where none is."""
-    functions = {one.name: one.callback for one in app.registered_commands}
-    return functions.get(words[0] if words else None) or _callback
 
 
 def _command_of(words: Sequence[str]) -> str:

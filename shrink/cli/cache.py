@@ -27,7 +27,7 @@ from shrink.run.store import Store
 from shrink.tools.show import show_cache, show_cache_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 _UNITS_S = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
@@ -48,7 +48,13 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
     """Show what the cache holds: entries, bytes and age by kind."""
 
     if (command := context.invoked_subcommand) is not None:
-        _refuse_before(command, {"--json": json_, "--quiet": quiet})
+        for flag, given in (("--json", json_), ("--quiet", quiet)):
+            if given:
+                raise RecipeError(
+                    f"it does nothing before {command}",
+                    subject=flag,
+                    hint=f"write it behind: shrink cache {command} {flag}",
+                )
         return
     root, console = cache_root(), Console(as_json=json_, quiet=quiet)
     entries = cache.entries(root)
@@ -69,17 +75,6 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
         console.document(asdict(size))
     elif not quiet:
         show_cache(size, console.rich())
-
-
-def _refuse_before(command: str, flags: Mapping[str, bool]) -> None:
-    """Raise `RecipeError` for a flag that stands before a subcommand, which does not see it."""
-
-    for flag in (flag for flag, given in flags.items() if given):
-        raise RecipeError(
-            f"has no effect before {command}",
-            subject=flag,
-            hint=f"write it after the command: shrink cache {command} {flag}",
-        )
 
 
 def list_(

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from shrink.base.fields import NameIn, parse_bytes
-from shrink.cli.completion import one_of
 
 T = TypeVar("T")
 Flags = dict[tuple[str, ...], str]
@@ -34,7 +33,7 @@ class Flag:
         help: the key's description.
         metavar: what stands for the value.
         is_list: whether `a,b` means two values.
-        is_switch: whether it needs no value: `--aware` or `--no-aware`, and also `--aware true`.
+        is_switch: whether it takes no value: `--aware` or `--no-aware`.
     """
 
     parameter: str
@@ -50,6 +49,10 @@ class Flag:
         """The values that its metavar lists; none where it may be anything."""
         listed = self.metavar.split("|")
         return () if self.is_switch or len(listed) == 1 else tuple(filter(_is_name, listed))
+
+    def complete(self, incomplete: str) -> list[str]:
+        """Return the choices that begin so."""
+        return [choice for choice in self.choices if choice.startswith(incomplete)]
 
     @property
     def declared(self) -> tuple[str, ...]:
@@ -166,7 +169,7 @@ def with_flags(
                     *flag.declared,
                     help=flag.help,
                     metavar=None if flag.is_switch else flag.metavar,
-                    autocompletion=one_of(flag.choices) if flag.choices else None,
+                    autocompletion=flag.complete if flag.choices else None,
                     show_default=False,
                     hidden=shown is not None and flag.parameter not in shown,
                 ),
@@ -189,8 +192,6 @@ def with_flags(
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     command.__signature__ = inspect.Signature([*keyword, *added])  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in [*keyword, *added]}
-    switches = frozenset(o for flag in flags if flag.is_switch for o in flag.options)
-    command.switches = switches  # type: ignore[attr-defined]
     return command
 
 

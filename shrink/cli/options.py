@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING, Annotated, TypeVar, cast
 import typer
 
 from shrink.base.removal import replacement
-from shrink.cli.completion import models, recipe_names, stages
 
 if TYPE_CHECKING:
     from shrink.base.console import Console
 
 T = TypeVar("T")
+
+
+def recipe_names(incomplete: str) -> list[str]:
+    """Return the bundled recipes that begin so; a shell completes names of files itself."""
+    from shrink.recipe.bundle import bundled_recipes
+
+    return [one.name for one in bundled_recipes() if one.name.startswith(incomplete)]
+
+
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="One JSON document on stdout, everything else on stderr.")
 ]
@@ -90,7 +98,6 @@ FromOption = Annotated[
     typer.Option(
         "--from",
         metavar="STAGE",
-        autocompletion=stages,
         help="Compute this stage and all after it again, whatever the cache holds.",
         show_default=False,
     ),
@@ -100,7 +107,6 @@ UntilOption = Annotated[
     typer.Option(
         "--until",
         metavar="STAGE",
-        autocompletion=stages,
         help="Stop after this stage. Gates on later stages, and on the result, are skipped.",
         show_default=False,
     ),
@@ -146,7 +152,6 @@ ModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        autocompletion=models,
         help="A .keras or .h5 file, a SavedModel, a run folder, or file.py:function; of "
         "quantize, evaluate and compact also a .tflite file.",
     ),
@@ -155,7 +160,6 @@ AnyModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        autocompletion=models,
         help="A .keras, .h5 or .tflite file, a SavedModel, a run folder, or file.py:function.",
     ),
 ]
@@ -196,27 +200,10 @@ _MEANT = {
 """What other tools call a flag, and what it is here."""
 
 
-def without_values(words: Sequence[str], command: Callable[..., object] | None) -> list[str]:
-    """Return a command line in which switches have no value: `--aware false` is `--no-aware`.
-
-    Args:
-        words: of the command line.
-        command: the command's function, from `with_flags` or any other.
-    """
-    switches: frozenset[str] = getattr(command, "switches", frozenset())
-    cleaned: list[str] = []
-    for word in words:
-        name, separator, value = word.partition("=")
-        if word in ("true", "false") and cleaned and cleaned[-1] in switches:
-            name, separator, value = cleaned.pop(), "=", word
-        if name in switches and separator and value in ("true", "false"):
-            word = name if value == "true" else f"--no-{name[2:]}"
-        cleaned.append(word)
-    return cleaned
-
-
 def meant(message: str) -> tuple[str, str | None]:
     """Return a parser's message about an unknown flag, and the flag that was meant, if known."""
+    if message.endswith(("(true)", "(false)")):
+        return message, "a switch takes no value: write --FLAG, or --no-FLAG"
     plain, _, _ = message.partition(" (Possible options")
     if not plain.startswith("No such option"):
         return message, None

@@ -10,7 +10,6 @@ import typer
 from shrink.base import files
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError
-from shrink.cli.completion import run_folders
 from shrink.cli.options import JsonFlag, MlflowOption, QuietFlag, TensorboardOption, show_result
 from shrink.contract.codec import to_plain
 from shrink.contract.report_file import read_report
@@ -32,9 +31,7 @@ from shrink.run.tool import Trackers
 
 RunArgument = Annotated[
     Path,
-    typer.Argument(
-        metavar="RUN_DIR", autocompletion=run_folders, help="A run folder, or a report.json."
-    ),
+    typer.Argument(metavar="RUN_DIR", help="A run folder, or a report.json."),
 ]
 MarkdownFlag = Annotated[
     bool, typer.Option("--markdown", help="Print Markdown, for a pull request.")
@@ -65,11 +62,9 @@ def report(
 def diff(
     before: Annotated[
         Path,
-        typer.Argument(metavar="RUN_A", autocompletion=run_folders, help="The run before."),
+        typer.Argument(metavar="RUN_A", help="The run before."),
     ],
-    after: Annotated[
-        Path, typer.Argument(metavar="RUN_B", autocompletion=run_folders, help="The run after.")
-    ],
+    after: Annotated[Path, typer.Argument(metavar="RUN_B", help="The run after.")],
     markdown: MarkdownFlag = False,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -93,7 +88,6 @@ def compare(
         list[Path],
         typer.Argument(
             metavar="RUN...",
-            autocompletion=run_folders,
             help="Run folders, report.json files, or the folders of sweeps.",
         ),
     ],

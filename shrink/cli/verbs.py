@@ -13,7 +13,6 @@ import typer
 from shrink.base import files
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError
-from shrink.base.foreign import JsonObject
 from shrink.base.yaml import parse_scalar
 from shrink.cli.compact import compact_file
 from shrink.cli.flags import Flags, flags_of, section_flags, with_flags
@@ -104,7 +103,7 @@ def _evaluate(
                 f"{text!r} has no limit", subject="--gate", hint="such as --gate accuracy=0.9"
             )
         sections.gates[name] = parse_scalar(limit)
-    _run("evaluate", model, [], sections, common)
+    _run("evaluate", model, sections, common)
 
 
 def _distill(
@@ -125,7 +124,7 @@ def _distill(
 
     sections = _split("distill", flags)
     sections.stage["student"] = student_value(student, Path.cwd())
-    _run("distill", teacher, [{"distill": sections.stage}], sections, common)
+    _run("distill", teacher, sections, common)
 
 
 def _compact(
@@ -165,7 +164,7 @@ def _compact(
         trust = Trust(common.custom_objects, common.trust_model)
         compact_file(model, sections.stage, output, common.force, trust, console)
         return
-    _run("compact", model, [{"compact": sections.stage}], sections, common)
+    _run("compact", model, sections, common)
 
 
 def _copied_demo() -> str:
@@ -196,8 +195,7 @@ def _refuse_what_needs_a_run(sections: Sections, common: _Common) -> None:
 
 
 def _verb(kind: str, model: ModelArgument, *, common: _Common, flags: Flags) -> None:
-    sections = _split(kind, flags)
-    _run(kind, model, [{kind: sections.stage}], sections, common)
+    _run(kind, model, _split(kind, flags), common)
 
 
 def _split(kind: str, flags: Flags) -> Sections:
@@ -206,26 +204,21 @@ def _split(kind: str, flags: Flags) -> Sections:
     return Sections.of(kind, {keys: parse_scalar(text) for keys, text in flags.items()})
 
 
-def _run(
-    verb: str,
-    model: str,
-    stages: list[JsonObject],
-    sections: Sections,
-    common: _Common,
-) -> None:
+def _run(verb: str, model: str, sections: Sections, common: _Common) -> None:
     from shrink.recipe.resolution import recipe_text
     from shrink.recipe.single import portable
     from shrink.run.options import RunOptions
     from shrink.run.process import preload
     from shrink.run.session import RUNS, run_plan
-    from shrink.run.verb import VerbCall, named_apart, plan_verb
+    from shrink.run.verb import plan_verb, verb_recipe
 
     if not common.emit_recipe and not (verb == "evaluate" and model.endswith(".tflite")):
         preload()  # a .tflite file is evaluated without TensorFlow
     console = Console(as_json=common.json_, quiet=common.quiet, verbose=common.verbose)
     said = f"shrink {verb}"
-    value = VerbCall(verb, model, stages, sections, common.data, common.custom_objects).recipe()
-    plan = plan_verb(value, said, help_hint(said))
+    value = verb_recipe(verb, model, sections, common.data, common.custom_objects)
+    named = common.output is not None or common.emit_recipe
+    plan = plan_verb(value, said, help_hint(said), None if named else console)
     if common.emit_recipe:
         written = portable(value, Path.cwd())
         if common.json_:
@@ -233,8 +226,6 @@ def _run(
         else:
             console.print(recipe_text(written).rstrip())
         return
-    if common.output is None:
-        plan = named_apart(value, plan, said, console)
     options = RunOptions(
         output=common.output or RUNS / plan.recipe.name,
         force=common.force,

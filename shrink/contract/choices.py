@@ -41,14 +41,12 @@ class Choice:
     @property
     def sentence(self) -> str:
         """It as a sentence, with the figures of what it was chosen over."""
-        told = [f"{one.value} {_told(one.figures)}" for one in self.options if one.figures]
-        measured = f" ({'; '.join(told)})" if told else ""
-        return f"{self.key}: {self.value}, chosen automatically: {self.why}{measured}"
-
-
-def _told(figures: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {_number(value)}" for name, value in figures.items())
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+        measured = []
+        for one in self.options:
+            figures = (
+                f"{name} {value:,.0f}" if abs(value) >= 1000 else f"{name} {value:.4g}"
+                for name, value in one.figures.items()
+            )
+            measured += [f"{one.value} {', '.join(figures)}"] if one.figures else []
+        compared = f" ({'; '.join(measured)})" if measured else ""
+        return f"{self.key}: {self.value}, chosen automatically: {self.why}{compared}"

@@ -64,10 +64,7 @@ def left_out(default: T) -> T:
 
 
 def unknown_keys() -> Any:
-    """Return a field that holds the keys which the type does not know: they are kept, not refused.
-
-    They are written behind the others, as they were read.
-    """
+    """Return a field for keys that the type does not know: they are written as they were read."""
     return dataclasses.field(default_factory=dict, metadata={_UNKNOWN: True})
 
 
@@ -89,18 +86,17 @@ def to_plain(value: object) -> Json:
     return str(value) if isinstance(value, Path | Note) else value
 
 
-def from_plain(kind: type[T], plain: Json, unknown: Literal["refuse", "drop"] = "refuse") -> T:
-    """Return a `kind` from JSON's data.
+def from_plain(kind: type[T], plain: Json) -> T:
+    """Return a `kind` from JSON's data; keys that it does not know are left out.
 
     Args:
         kind: a dataclass, or any other type that a field may have.
         plain: as `to_plain` gives it and `json.loads` reads it.
-        unknown: what becomes of keys that a dataclass without `unknown_keys` does not know.
 
     Raises:
         ContractError: it is not that; the error says where.
     """
-    return cast("T", _reader(cast("TypeForm", kind), unknown == "drop")(plain))
+    return cast("T", _reader(cast("TypeForm", kind))(plain))
 
 
 _Reader = Callable[[Json], object]
@@ -114,7 +110,7 @@ def _fields(kind: TypeForm) -> dict[str, tuple[TypeForm, dataclasses.Field[Any]]
 
 
 @functools.cache
-def _reader(kind: TypeForm, drop: bool) -> _Reader:
+def _reader(kind: TypeForm) -> _Reader:
     """Return what reads a value of this type."""
     origin: object = typing.get_origin(kind)
     arguments = typing.get_args(kind)
@@ -127,15 +123,15 @@ def _reader(kind: TypeForm, drop: bool) -> _Reader:
     if origin is Literal:
         return functools.partial(_read_choice, arguments)
     if origin in (Union, types.UnionType):
-        return functools.partial(_read_union, kind, drop)
+        return functools.partial(_read_union, kind)
     if origin is tuple and arguments[1:] != (...,):
-        return functools.partial(_read_row, arguments, drop)
+        return functools.partial(_read_row, arguments)
     if origin in (tuple, list):
-        return functools.partial(_read_list, tuple if origin is tuple else list, arguments[0], drop)
+        return functools.partial(_read_list, tuple if origin is tuple else list, arguments[0])
     if isinstance(origin, type) and issubclass(origin, Mapping) and arguments[0] is str:
-        return functools.partial(_read_mapping, arguments[1], drop)
+        return functools.partial(_read_mapping, arguments[1])
     if dataclasses.is_dataclass(kind):
-        return functools.partial(_read_fields, kind, drop)
+        return functools.partial(_read_fields, kind)
     raise TypeError(f"no JSON is defined for {kind}")
 
 
@@ -153,14 +149,14 @@ def _read_choice(choices: tuple[object, ...], plain: Json) -> object:
     raise _not("one of " + ", ".join(map(repr, choices)), plain)
 
 
-def _read_union(kind: TypeForm, drop: bool, plain: Json) -> object:
+def _read_union(kind: TypeForm, plain: Json) -> object:
     """Read a value as the first alternative that it is."""
     alternatives, problems = typing.get_args(kind), []
     if plain is None and type(None) in alternatives:
         return None
     for alternative in alternatives:
         try:
-            return _reader(alternative, drop)(plain)
+            return _reader(alternative)(plain)
         except ContractError as error:
             problems.append(error)
     # What is wrong inside of the one alternative that comes near says more than all of them.
@@ -171,40 +167,38 @@ def _read_union(kind: TypeForm, drop: bool, plain: Json) -> object:
     raise _not(" or ".join(dict.fromkeys(wanted)), plain)
 
 
-def _read_row(kinds: tuple[TypeForm, ...], drop: bool, plain: Json) -> tuple[object, ...]:
+def _read_row(kinds: tuple[TypeForm, ...], plain: Json) -> tuple[object, ...]:
     if not isinstance(plain, list | tuple) or len(plain) != len(kinds):
         raise _not(f"a list of {len(kinds)}", plain)
     return tuple(
-        _inner(_reader(kind, drop), item, f"[{index}]")
+        _inner(_reader(kind), item, f"[{index}]")
         for index, (kind, item) in enumerate(zip(kinds, plain, strict=True))
     )
 
 
-def _read_list(container: type, kind: TypeForm, drop: bool, plain: Json) -> object:
+def _read_list(container: type, kind: TypeForm, plain: Json) -> object:
     if not isinstance(plain, list | tuple):
         raise _not("a list", plain)
-    read = _reader(kind, drop)
+    read = _reader(kind)
     return container(_inner(read, item, f"[{index}]") for index, item in enumerate(plain))
 
 
-def _read_mapping(kind: TypeForm, drop: bool, plain: Json) -> dict[str, object]:
-    read = _reader(kind, drop)
+def _read_mapping(kind: TypeForm, plain: Json) -> dict[str, object]:
+    read = _reader(kind)
     return {key: _inner(read, item, key) for key, item in _object(plain).items()}
 
 
-def _read_fields(kind: TypeForm, drop: bool, plain: Json) -> object:
+def _read_fields(kind: TypeForm, plain: Json) -> object:
     values, left, unknown = {}, dict(_object(plain)), None
     for name, (annotation, field) in _fields(kind).items():
         if _UNKNOWN in field.metadata:
             unknown = name
         elif name in left:
-            values[name] = _inner(_reader(annotation, drop), left.pop(name), name)
+            values[name] = _inner(_reader(annotation), left.pop(name), name)
         elif field.default is field.default_factory is dataclasses.MISSING:
             raise ContractError(f"key {name!r} is missing")
     if unknown is not None:
         values[unknown] = left
-    elif left and not drop:
-        raise ContractError(f"key {min(left)!r} is not known")
     return kind(**values)
 
 

@@ -261,17 +261,12 @@ class Audit:
 
 @record
 class Curve:
-    """Loss on validation examples by the share of a group's channels that is removed.
-
-    Attributes:
-        metric: what `losses` are of: the loss, or by how much this metric is worse than at first.
-    """
+    """Loss on validation examples by the share of a group's channels that is removed."""
 
     layers: str | None = None
     channels: int | None = None
     ratios: tuple[float, ...] = ()
     losses: tuple[float | None, ...] = ()
-    metric: str = left_out("loss")
 
 
 @record

@@ -49,7 +49,7 @@ class Tick:
 
 
 Event = Activity | OutOfMemoryEvent | Lost | Tick
-"""What is told while a job is worked on."""
+"""What a worker reports while it works on a job."""
 Send = Callable[[Event], None]
 
 _KINDS: Mapping[str, type[Event]] = {

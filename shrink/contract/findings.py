@@ -205,7 +205,7 @@ class ArtifactInspection:
     """What `inspect` found in a .tflite file.
 
     Attributes:
-        macs: None where they cannot be told, with the reason in `macs_note`.
+        macs: None where they cannot be counted, with the reason in `macs_note`.
         arena_bytes: likewise, with `arena_note`.
         memory_plan: that the file brings; None for none.
     """

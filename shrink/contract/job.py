@@ -27,7 +27,7 @@ class Place:
 
 @record
 class Job:
-    """What every worker is told.
+    """What every job has.
 
     Attributes:
         action: what to do, a key of the worker's registry.

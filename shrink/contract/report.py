@@ -216,7 +216,7 @@ class Stage(HasFigures):
     slices: tuple[Slicing, ...] = left_out(())
 
     @property
-    def told(self) -> Details:
+    def extra(self) -> Details:
         """The details, empty ones where there are none."""
         return self.details or _NOTHING_MORE
 

@@ -19,7 +19,7 @@ def report_of(document: Mapping[str, object]) -> Report:
     Raises:
         ContractError: it is none; the message names the place, such as `stages[2].size`.
     """
-    return from_plain(Report, document, unknown="drop")
+    return from_plain(Report, document)
 
 
 def read_report(path: Path) -> Report:

@@ -71,7 +71,7 @@ def _is_tflite(stage: Stage) -> bool:
 
 
 def _entry(report: Report, stage: Stage, lineages: Mapping[str, JsonObject]) -> JsonObject:
-    usage = complete_usage(stage.told, report.recipe.name, report.data)
+    usage = complete_usage(stage.extra, report.recipe.name, report.data)
     entry = {
         "file": str(stage.artifact).rpartition("/")[2],
         "sha256": stage.sha256,
@@ -81,9 +81,9 @@ def _entry(report: Report, stage: Stage, lineages: Mapping[str, JsonObject]) -> 
     }
     if lineage := lineages.get(stage.sha256 or ""):
         entry["lineage"] = lineage
-    if stage.told.compact:
+    if stage.extra.compact:
         entry |= {name: stage.figure(name) for name in _ARENAS}
-        entry["operators"] = sorted({row.name for row in stage.told.operators})
+        entry["operators"] = sorted({row.name for row in stage.extra.operators})
     return entry
 
 
@@ -101,7 +101,7 @@ def complete_usage(details: Details, recipe: str, data: DataSet | None) -> Usage
 
 def vocabulary(report: Report) -> dict[str, str]:
     """Return the file of tokens, a line each, where a model of texts has any."""
-    usages = (stage.told.interface for stage in reversed(report.stages) if stage.artifact)
+    usages = (stage.extra.interface for stage in reversed(report.stages) if stage.artifact)
     tokens = next((one.vocabulary for one in usages if one is not None and one.vocabulary), ())
     return {VOCABULARY_NAME: vocabulary_text(tokens)} if tokens else {}
 
@@ -120,7 +120,7 @@ def read_usage(artifact: Path) -> Usage | None:
     for entry in entries(artifact):
         with contextlib.suppress(ContractError):
             if entry.keys() - _NO_USAGE:
-                return from_plain(Usage, entry, unknown="drop")
+                return from_plain(Usage, entry)
     return None
 
 

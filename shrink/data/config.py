@@ -260,11 +260,10 @@ class AugmentConfig(Config):
     `numpy.random.Generator`; returns an image of the same shape and dtype. It runs before the other
     changes, on the CPU, and must draw all its random numbers from that generator."""
 
-    def function_file(self, folder: Path) -> Path | None:
-        """Return the file of its function, if it has one; a relative path starts from `folder`."""
-        if self.function is None:
-            return None
-        return (folder / Path(self.function.rpartition(":")[0]).expanduser()).resolve()
+    @property
+    def file(self) -> Path | None:
+        """The file of its function; None without one."""
+        return None if self.function is None else Path(self.function.rpartition(":")[0])
 
     def at(self, file: str) -> AugmentConfig:
         """Return the same changes with the function in this file."""

@@ -37,7 +37,7 @@ def section_by_content(config: DataConfig) -> dict[str, Json]:
     """Return a `data` section without places, and with the hash of a vocabulary for its file."""
     section = config.model_dump(mode="json", exclude={"path", "slices"})
     if config.augment is not None:
-        file = config.augment.function_file(Path.cwd())
+        file = config.augment.file
         changes = config.augment if file is None else config.augment.at(f"{code_digest(file)}.py")
         section["augment"] = changes.model_dump(mode="json")
     tokens = config.tokens

@@ -89,16 +89,10 @@ class SliceConfig(Config):
         own = self.column or (self.function or "").rpartition(":")[2]
         return re.sub(r"[\n,:=]", " ", own) or self.kind
 
-    def function_file(self, folder: Path) -> Path | None:
-        """Return the file of its function, if it is one; a relative path starts from `folder`."""
-        if self.function is None:
-            return None
-        return (folder / Path(self.function.rpartition(":")[0]).expanduser()).resolve()
-
-    def at(self, file: Path) -> SliceConfig:
-        """Return the same slicing with its function in this file."""
-        name = (self.function or "").rpartition(":")[2]
-        return self.model_copy(update={"function": f"{file}:{name}"})
+    @property
+    def file(self) -> Path | None:
+        """The file of its function; None without one."""
+        return None if self.function is None else Path(self.function.rpartition(":")[0])
 
 
 Slices = Annotated[tuple[SliceConfig, ...], Field(strict=False, min_length=1)]

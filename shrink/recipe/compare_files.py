@@ -67,7 +67,7 @@ def _sweep_in(path: Path) -> Comparison | None:
     if not value.get("sweep"):
         return None
     try:
-        return from_plain(Comparison, value, unknown="drop")
+        return from_plain(Comparison, value)
     except ContractError as error:
         raise InputError(
             f"is no comparison of shrink: {error}", subject=path / COMPARE_NAME

@@ -106,7 +106,7 @@ def data_of_none(stages: Sequence[Mapping[str, Json]]) -> JsonObject:
     """Return the `data` section of a single verb without data.
 
     Args:
-        stages: each a kind with its settings; what is wrong with these is not told here.
+        stages: each a kind with its settings; what is wrong with these is refused elsewhere.
 
     Raises:
         RecipeError: a stage needs examples, or there is nothing to do but to evaluate.

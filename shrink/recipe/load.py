@@ -21,7 +21,7 @@ from shrink.model.reference import exists, expand_user
 from shrink.recipe.overrides import Override, apply_override
 from shrink.recipe.schema import Recipe
 from shrink.recipe.search_config import SearchConfig
-from shrink.report.config import parse_gates
+from shrink.report.config import Gate, parse_gates
 from shrink.stages import STAGES, find_stage
 from shrink.stages.base import StageConfig
 
@@ -245,7 +245,9 @@ def read_raw(path: Path) -> RawRecipe:
     Raises:
         RecipeError: there is no such file, or it is no YAML of this dialect.
     """
-    return _read_stdin() if path == STDIN else _read(path.resolve(), depth=0)
+    if path == STDIN:
+        return _raw(yaml.load_stream(sys.stdin.buffer, "stdin"), Path("stdin"), depth=0)
+    return _read(path.resolve(), depth=0)
 
 
 def recipe_from_mapping(value: JsonObject, name: str) -> LoadedRecipe:
@@ -268,10 +270,6 @@ def validate_section(section: type[Section], value: JsonObject, name: str) -> Se
         return section.model_validate(value)
     except ValidationError as error:
         raise together(errors_of(error, section, (), lambda path: Position(name, 0, 0))) from error
-
-
-def _read_stdin() -> RawRecipe:
-    return _raw(yaml.load_stream(sys.stdin.buffer, "stdin"), Path("stdin"), depth=0)
 
 
 def _read(path: Path, depth: int) -> RawRecipe:
@@ -433,11 +431,7 @@ def _gates(value: Json, locate: Locate, problems: list[RecipeError]) -> Json:
                 gate = gate.model_copy(update={"against": str(saved)})
             built[name] = gate
         except ValidationError as error:
-            path = ("gates", name)
-            problems.extend(
-                RecipeError(str(e["msg"]).removeprefix("Value error, "), position=locate(path))
-                for e in error.errors(include_url=False)
-            )
+            problems.extend(errors_of(error, Gate, ("gates", name), locate))
         except ValueError as error:
             problems.append(RecipeError(str(error), position=locate(("gates", name))))
     return built

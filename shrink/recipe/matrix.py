@@ -23,15 +23,12 @@ from shrink.base.errors import Position, RecipeError, hint_for, together
 from shrink.base.foreign import Json
 from shrink.base.removal import replacement
 from shrink.base.settings import SEED, in_words
-from shrink.model.reference import exists, expand_user
-from shrink.recipe.load import STDIN, LoadedRecipe, RawRecipe, read_raw, validated
+from shrink.recipe.load import LoadedRecipe, RawRecipe, read_raw, validated
 from shrink.recipe.overrides import SECTIONS, Override, apply_override, stage_names
 
 MATRIX, REPEAT = "matrix", "repeat"
 MAX_RUNS = 1000
 NOT_SWEPT = ("name", "stages", "extends", MATRIX, REPEAT)
-NAMES_OF_FILES = ("model", "custom_objects", "path", "teacher", "student", "against")
-"""Last parts of the keys that hold the name of a file, which may contain a comma."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,7 @@ def load_variants(path: Path, texts: Sequence[str] = ()) -> Variants:
     """Read a recipe and return the recipes to run.
 
     Args:
-        path: the recipe file, or `STDIN`.
+        path: the recipe file, or `load.STDIN`.
         texts: `KEY=VALUE`, or `KEY=A,B` for a sweep, as `--set` takes them.
 
     Raises:
@@ -125,11 +122,10 @@ def variants_of(raw: RawRecipe, path: Path, texts: Sequence[str] = ()) -> Varian
     """Return the recipes to run, from a recipe that was read; see `load_variants`."""
     matrix, repeat = raw.value.pop(MATRIX, None), raw.value.pop(REPEAT, None)
     repeat_place = raw.position(REPEAT)
-    here = Path.cwd() if path == STDIN else path.resolve().parent
     axes = {axis.key: axis for axis in _axes_of_matrix(matrix, raw)}
     single: list[Override] = []
     for text in texts:
-        overrides = _split(text, here)
+        overrides = _split(text)
         first = overrides[0]
         if first.path == (REPEAT,):
             if len(overrides) > 1:
@@ -170,7 +166,7 @@ def variants_of(raw: RawRecipe, path: Path, texts: Sequence[str] = ()) -> Varian
     return Variants(_validated(combinations, raw, path, axes), is_sweep=True, repeat=count)
 
 
-def _split(text: str, here: Path) -> list[Override]:
+def _split(text: str) -> list[Override]:
     """Return the overrides of `KEY=VALUE` or `KEY=A,B`.
 
     The values are the items of the YAML list `[A,B]`, so commas inside brackets, braces or quotes
@@ -183,19 +179,11 @@ def _split(text: str, here: Path) -> list[Override]:
         node = None
     items = node.value if isinstance(node, pyyaml.SequenceNode) else []
     marks = [(item.start_mark.index - 1, item.end_mark.index - 1) for item in items]
-    if not separator or len(marks) < 2 or _is_file(key, value, here):
+    if not separator or len(marks) < 2:
         return [Override.parse(text)]
     found = [replace(Override.parse(f"{key}={value[a:b]}"), text=text) for a, b in marks]
     _check_values(found, key.strip(), Position(text, 0, 0))
     return found
-
-
-def _is_file(key: str, value: str, here: Path) -> bool:
-    """Whether the whole value, commas included, is the name of an existing file."""
-    if key.strip().rpartition(".")[2] not in NAMES_OF_FILES:
-        return False
-    names = {value.strip(), value.strip().rpartition(":")[0] or value.strip()}
-    return any(exists(folder / expand_user(n)) for n in names for folder in (Path.cwd(), here))
 
 
 def _axes_of_matrix(matrix: Json, raw: RawRecipe) -> Iterator[_Axis]:

@@ -20,10 +20,9 @@ from shrink.model.reference import (
     looks_like_model,
     parse_model_reference,
 )
-from shrink.recipe.against import saved_reports
 from shrink.recipe.data_reference import check_examples
 from shrink.recipe.distillation import check_distillation
-from shrink.recipe.gate_checks import check_gates
+from shrink.recipe.gates import check_gates, saved_reports
 from shrink.recipe.inheritance import Inherited, check_named, inherit
 from shrink.recipe.load import LoadedRecipe, errors_of
 from shrink.recipe.named_files import located
@@ -166,7 +165,7 @@ def build_plan(loaded: LoadedRecipe) -> Plan:
             warnings = check_named(loaded, role, other)
             inherited = replace(inherited, warnings=(*inherited.warnings, *warnings))
     found = located(loaded).recipe
-    plan = Plan(found, loaded.source, steps, saved_reports(recipe), inherited)
+    plan = Plan(found, loaded.source, steps, saved_reports(loaded), inherited)
     check_gates([step.name for step in steps], loaded)
     for name in recipe.task.metrics or ():
         if needs_slices(name) and not recipe.data.slices:
@@ -207,10 +206,6 @@ def _line(steps: Sequence[Step], step: Step) -> Iterator[str]:
 _QUANTIZE_FIRST = "quantize before it: `- quantize: {scheme: static_wi8_ai8}`"
 
 
-def _called(reference: ModelReference) -> str:
-    return "SavedModel of a graph" if reference.graph_only else ".tflite file"
-
-
 class _Builder:
     """Adds one step after the other, checking each against what is there already."""
 
@@ -242,7 +237,13 @@ class _Builder:
         inputs = self._inputs(config, previous, path)
         self._check_form(config, name, inputs["model"], path)
         preserves = self._preserved(inputs["model"])
-        self._check_order(config, name, preserves, path)
+        for trait in config.breaks:
+            if trait in preserves:
+                raise RecipeError(
+                    f"{name} cannot keep the {trait} of an earlier stage",
+                    position=self.loaded.position(*path),
+                    hint=f"let {config.kind} come first",
+                )
         self.steps.append(
             Step(
                 len(self.steps),
@@ -376,8 +377,9 @@ class _Builder:
                 hint=_QUANTIZE_FIRST,
             )
         if reference.form not in config.accepts:
+            form = "SavedModel of a graph" if reference.graph_only else ".tflite file"
             raise ModelError(
-                f"{config.kind} cannot start from a {_called(reference)}, which has no layers",
+                f"{config.kind} cannot start from a {form}, which has no layers",
                 subject=reference.path,
                 hint="give the Keras model that it was made from",
             )
@@ -407,17 +409,6 @@ class _Builder:
                 return self.loaded.position(*inner)
 
             raise errors_of(error, TrainingConfig, where, locate)[0] from error
-
-    def _check_order(
-        self, config: StageConfig, name: str, preserves: Sequence[str], path: tuple[str | int, ...]
-    ) -> None:
-        for trait in config.breaks:
-            if trait in preserves:
-                raise RecipeError(
-                    f"{name} cannot keep the {trait} of an earlier stage",
-                    position=self.loaded.position(*path),
-                    hint=f"let {config.kind} come first",
-                )
 
     def _preserved(self, source: Source) -> tuple[str, ...]:
         if source.step is None or source.arguments:  # a scaled copy keeps no promise

@@ -43,6 +43,11 @@ def settings_that_differ(reports: Sequence[Report | None]) -> list[dict[str, str
     return [{key.removeprefix("stages."): one[key] for key in keys if key in one} for one in texts]
 
 
+def settings_of(report: Report) -> dict[str, str]:
+    """Return what the resolved recipe of a report says as text, by key."""
+    return _texts(recipe_of(report))
+
+
 def _differing(recipes: Sequence[Mapping[str, Json]]) -> list[str]:
     known = [(texts, recipe) for recipe in recipes if (texts := _texts(recipe))]
     keys = dict.fromkeys(key for texts, _ in known for key in texts)

@@ -37,7 +37,7 @@ class Recipe(Config):
     """Name of the recipe; its run folder is `runs/<name>` by default."""
     model: str
     """A `.keras` or `.h5` file, a SavedModel, a run folder, or `file.py:function`."""
-    custom_objects: str | None = None
+    custom_objects: Annotated[str, Field(pattern=r"\.py$")] | None = None
     """A Python file whose classes and functions the model files name; its code runs."""
     depends: Names | None = None
     """What the recipe's Python code reads unseen (by C or C++, over the network): files and folders

@@ -49,8 +49,6 @@ def render_junit(report: Report) -> str:
     )
 
 
-SUMMARY_BYTES = 1024 * 1024
-"""GitHub refuses the whole summary of a step that is larger."""
 SUMMARY_COLUMNS = 10
 """About as many as fit beside each other on GitHub's page."""
 _Escapes = dict[str, str | int | None]
@@ -72,7 +70,7 @@ def publish(report: Report, run_folder: Path, environment: Environment = os.envi
     """
     # The table has the columns that matter most; report.md has all.
     text = render_markdown(report, most_columns=SUMMARY_COLUMNS)
-    return _publish(text, "report.md", output_lines(report, run_folder), environment)
+    return _publish(text, output_lines(report, run_folder), environment)
 
 
 def publish_comparison(
@@ -84,28 +82,20 @@ def publish_comparison(
         A warning for each file that cannot be written to.
     """
     outputs = _output("passed", "true" if passed else "false")
-    return _publish(markdown, "compare.md", outputs, environment)
+    return _publish(markdown, outputs, environment)
 
 
-def _publish(text: str, file: str, outputs: str, environment: Environment) -> list[str]:
+def _publish(text: str, outputs: str, environment: Environment) -> list[str]:
+    """Append to the files that the runner names; return a warning for each that refuses."""
     warnings = []
-    if path := environment.get("GITHUB_STEP_SUMMARY"):
-        place = Path(path)
-        room = SUMMARY_BYTES - (place.stat().st_size if place.is_file() else 0)
-        warnings += _append("GITHUB_STEP_SUMMARY", path, fitting(text, room, file))
-    if path := environment.get("GITHUB_OUTPUT"):
-        warnings += _append("GITHUB_OUTPUT", path, outputs)
+    for variable, content in (("GITHUB_STEP_SUMMARY", text), ("GITHUB_OUTPUT", outputs)):
+        if path := environment.get(variable):
+            try:
+                with Path(path).open("ab") as stream:
+                    stream.write(content.encode())
+            except OSError as error:
+                warnings.append(f"{variable}: cannot write to {path}: {error.strerror}")
     return warnings
-
-
-def fitting(text: str, room: int, file: str) -> str:
-    """Return a text in at most `room` bytes, cut between lines; `file` has all of it."""
-    if len(text.encode()) <= room:
-        return text
-    told = f"\n\n*This summary was cut; {file} holds all of it.*\n"
-    cut = text.encode()[: max(room - len(told.encode()), 0)].decode(errors="ignore")
-    whole = cut.rpartition("\n")[0]
-    return whole + told if whole else ""
 
 
 def output_lines(report: Report, run_folder: Path) -> str:
@@ -132,7 +122,7 @@ def error_annotations(error: ShrinkError, environment: Environment = os.environ)
     if not wanted(environment):
         return []
     problems = (error, *error.others) if isinstance(error, RecipeError) else (error,)
-    return [_annotation("error", *_told(problem, environment)) for problem in problems]
+    return [_annotation("error", *_properties(problem, environment)) for problem in problems]
 
 
 def gate_annotations(report: Report, environment: Environment = os.environ) -> list[str]:
@@ -159,7 +149,7 @@ def wanted(environment: Environment = os.environ) -> bool:
     return environment.get("GITHUB_ACTIONS") == "true"
 
 
-def _told(error: ShrinkError, environment: Environment) -> tuple[dict[str, str], str]:
+def _properties(error: ShrinkError, environment: Environment) -> tuple[dict[str, str], str]:
     place, properties, message = error.position, {"title": "shrink"}, error.message
     if place is None and error.subject:
         message = f"{error.subject}: {message}"
@@ -187,13 +177,3 @@ def _output(name: str, value: str) -> str:
     while mark in value:
         mark += "_"
     return f"{name}<<{mark}\n{value}\n{mark}\n"
-
-
-def _append(variable: str, path: str, text: str) -> list[str]:
-    """Add text to a file that other steps write to as well; return a warning if that fails."""
-    try:
-        with Path(path).open("ab") as stream:
-            stream.write(text.encode())
-    except OSError as error:
-        return [f"{variable}: cannot write to {path}: {error.strerror}"]
-    return []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 from urllib.parse import quote
@@ -41,7 +42,6 @@ from shrink.report.content import (
     filled_table,
     metric_head,
 )
-from shrink.report.deltas import figure_delta
 from shrink.report.page import (
     NULL,
     Alert,
@@ -80,30 +80,14 @@ _MOST_COLUMNS = 9
 """As many as fit beside each other on a page; the others can be opened."""
 
 
-@dataclass(frozen=True)
-class ComparedRun:
-    """A run, with a row for each of its branches."""
-
-    rows: tuple[ComparedRow, ...]
-
-    @property
-    def name(self) -> str:
-        """What it is called, without its branches."""
-        first = self.rows[0]
-        return first.name.removesuffix(f" / {first.stage}") if self.rows[1:] else first.name
-
-    @property
-    def status(self) -> RowStatus:
-        """The worst of its branches'."""
-        return max((row.status for row in self.rows), key=get_args(RowStatus).index)
-
-
-def runs_of(found: Comparison) -> list[ComparedRun]:
-    """Return the runs in the order of their rows."""
-    rows: dict[str, list[ComparedRow]] = {}
-    for row in found.rows:
-        rows.setdefault(row.run, []).append(row)
-    return [ComparedRun(tuple(one)) for one in rows.values()]
+def _runs(found: Comparison) -> dict[str, ComparedRow]:
+    """Return the first row of each run by the run's name, which is that of a row without branch."""
+    first = {row.run: row for row in reversed(found.rows)}
+    branches = Counter(row.run for row in found.rows)
+    return {
+        row.name.removesuffix(f" / {row.stage}") if branches[row.run] > 1 else row.name: row
+        for row in reversed(first.values())
+    }
 
 
 def comparison_table(found: Comparison) -> Table:
@@ -203,39 +187,18 @@ def _ratio_text(row: AnyRow) -> str:
     return format_ratio(delta.ratio) if isinstance(delta, FigureDelta) else NULL
 
 
-def difference_table(found: Comparison) -> Table:
-    """Return the differences of every row to the first one, of figures that are not the same."""
-    rows = [row for row in found.rows if row.figures]
-    first = rows[0].figures if rows else {}
-    names = [name for name in _figure_names(found) if name in first and _differs(rows, name)]
-    cells = (
-        (row.name, *(_difference(name, row.figures.get(name), first[name]) for name in names))
-        for row in rows[1:]
-    )
-    return Table((_head(found), *map(figure_head, names)), tuple(cells) if names else ())
-
-
 def _differs(rows: Sequence[AnyRow], name: str) -> bool:
     return len({row.figures.get(name) for row in rows}) > 1
 
 
-def _difference(name: str, value: float | None, first: float) -> str:
-    figure, delta = figure_of(name), figure_delta(value, first)
-    if delta is None or not delta.value:
-        return NULL if delta is None else "same"
-    ratio = "" if figure.group == "metrics" else f" ({format_ratio(delta.ratio)})"
-    return format_change(delta.value, figure.unit) + ratio
-
-
 def settings_table(found: Comparison) -> Table:
     """Return a row for each setting that differs, and a column for each run."""
-    runs = runs_of(found)
-
+    runs = _runs(found)
     rows = (
-        (key, *(one.rows[0].settings.get(key, NULL) for one in runs))
+        (key, *(row.settings.get(key, NULL) for row in runs.values()))
         for key in dict.fromkeys(key for row in found.rows for key in row.settings)
     )
-    return Table(("setting", *(one.name for one in runs)), tuple(rows))
+    return Table(("setting", *runs), tuple(rows))
 
 
 def caption_of(found: Comparison) -> str:
@@ -286,8 +249,8 @@ def failures_of(found: Comparison) -> list[tuple[str, str]]:
 
 
 def summary_of(found: Comparison) -> str:
-    """Return how many runs ended in which way: `2 passed, 1 missed a gate`."""
-    statuses = [one.status for one in runs_of(found)]
+    """Return how many rows ended in which way: `2 passed, 1 missed a gate`."""
+    statuses = [row.status for row in found.rows]
     counts = {name: statuses.count(name) for name in get_args(RowStatus)}
     words = {"missed": "missed a gate"}
     return ", ".join(f"{n} {words.get(name, name)}" for name, n in counts.items() if n)
@@ -338,8 +301,6 @@ def _blocks(found: Comparison, medium: Medium) -> Iterator[tuple[str, Iterable[B
         rest = replace(shown.columns(_MOST_COLUMNS), caption="")
         others = [Fold("All other figures", (rest,))] if len(rest.heads) > 1 else []
         yield "Combinations" if found.sweep else "Runs", [kept, *others]
-        if not found.sweep and len(found.rows) > 1:
-            yield f"Differences to {found.rows[0].name}", [difference_table(found)]
         yield from _plots(found)
     else:
         yield "", [shown]
@@ -368,13 +329,13 @@ def _plots(found: Comparison) -> Iterator[tuple[str, Iterable[Block]]]:
 
 
 def _reports(found: Comparison) -> Lines:
-    runs = runs_of(found)
+    runs = _runs(found)
     links = {
-        run.name: quote(f"{run.rows[0].run}/report.html", errors="replace")
-        for run in runs
-        if run.rows[0].stage
+        name: quote(f"{row.run}/report.html", errors="replace")
+        for name, row in runs.items()
+        if row.stage
     }
-    return Lines(tuple((run.name, status_text(run.status)) for run in runs), links)
+    return Lines(tuple((name, status_text(row.status)) for name, row in runs.items()), links)
 
 
 def render_comparison_html(found: Comparison) -> str:
@@ -405,7 +366,7 @@ def check_overwritten(folder: Path, hint: str) -> None:
     if not there:
         return
     try:
-        from_plain(Comparison, files.read_mapping(folder / COMPARE_NAME), unknown="drop")
+        from_plain(Comparison, files.read_mapping(folder / COMPARE_NAME))
     except ContractError:
         raise RecipeError(
             f"it is not shrink's ({COMPARE_NAME} there is no comparison), and would be overwritten",

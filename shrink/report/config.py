@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from shrink.base.errors import did_you_mean, hint_for
 from shrink.base.fields import UNIT_BYTES, Config, parse_bytes
@@ -17,10 +16,9 @@ from shrink.base.figures import (
     Kind,
     Target,
     target_of,
-    target_patterns,
 )
 from shrink.base.foreign import Json, JsonObject
-from shrink.base.metrics import METRICS, metric_of
+from shrink.base.metrics import FUNCTION_ENDINGS, METRICS, metric_of
 from shrink.base.removal import replacement
 from shrink.base.user_metric import key_of_entry
 
@@ -64,23 +62,16 @@ def parse_gates(value: Mapping[str, Json]) -> dict[str, Gate]:
     """Return the gates of a recipe's section, `NAME: LIMIT` or `NAME: {limit: LIMIT, ...}`.
 
     Raises:
-        ValueError: an unknown name or key, a wrong unit, a limit that no result can have.
+        ValueError: an unknown name, a wrong unit, a limit that no result can have; pydantic's
+            `ValidationError` for an unknown key or a value of the wrong type.
     """
     if not isinstance(value, Mapping):
         raise ValueError("gates is a mapping of names to limits")
     return {name: _parse_gate(name, settings) for name, settings in value.items()}
 
 
-@dataclass(frozen=True)
-class Unmeasured:
-    """Why no stage will have the metric of a gate, and what to do about it."""
-
-    reason: str
-    hint: str
-
-
-def why_unmeasured(gate: str, metrics: Sequence[str] | None) -> Unmeasured | None:
-    """Return why the metric of a gate would be null in every stage, None if it may be measured.
+def why_unmeasured(gate: str, metrics: Sequence[str] | None) -> tuple[str, str] | None:
+    """Return why no stage has the metric of a gate, and a hint; None if it may be measured.
 
     Args:
         gate: its name.
@@ -97,44 +88,47 @@ def why_unmeasured(gate: str, metrics: Sequence[str] | None) -> Unmeasured | Non
         return None
     if metric_of(name) is None:
         if name in METRICS:
-            return Unmeasured(
-                f"{name} needs arguments", f"gates name them, too, such as {name}_0.05_1"
-            )
+            return f"{name} needs arguments", f"gates name them, too, such as {name}_0.05_1"
         near = did_you_mean(name, (*keys, *METRICS))
         hint = f"did you mean {near}?" if near else hint_for(name, keys)
-        return Unmeasured(f"there is no metric {name!r}", hint)
+        return f"there is no metric {name!r}", hint
     if metrics is None:
         return None
     near = did_you_mean(name, keys)
     hint = (f"did you mean {near}? Else " if near else "") + f"add {name} to task.metrics"
-    return Unmeasured(f"task.metrics has no {name}, so that no stage has it", hint)
+    return f"task.metrics has no {name}, so that no stage has it", hint
 
 
 def gates_json_schema() -> JsonObject:
     """Return the JSON Schema (2020-12) of the section, with every legal name.
 
-    What a gate may be depends on its kind and unit alone: that stands in `$defs`, once.
+    Units, and keys that do not go together, are for the reader of recipes alone.
     """
-    definitions: JsonObject = {}
-
-    def reference(target: Target) -> JsonObject:
-        signed = "Signed" if target.figure.can_be_negative and target.kind == "figure" else ""
-        unit = target.figure.unit.title().replace("_", "")
-        title = f"Gate{target.kind.title()}{unit}{signed}"
-        definitions.setdefault(title, _gate_schema(target))
-        return {"$ref": f"#/$defs/{title}"}
-
-    patterns = {pattern: reference(target) for pattern, target in target_patterns().items()}
+    size = {"type": "string", "pattern": rf"^\d+(\.\d+)? ?({'|'.join(UNIT_BYTES)})$"}
+    keys: JsonObject = Gate.model_json_schema()["properties"]
+    keys["limit"] |= {"anyOf": [{"type": "number"}, size]}
+    mapping = {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": keys,
+        "anyOf": [{"required": [name]} for name in ("limit", "ratio", "against")],
+    }
+    reference = {"$ref": "#/$defs/GateLimit"}
+    takes = "|".join(name for name, info in METRICS.items() if info.parameters)
+    endings = "|".join(FUNCTION_ENDINGS)
     return {
         "description": "Limits that the result must keep; a missed one is exit code 1.",
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            name: {"description": _describe(name, target), **reference(target)}
+            name: {"description": _describe(name, target), **reference}
             for name, target in TARGETS.items()
         },
-        "patternProperties": patterns,
-        "$defs": definitions,
+        "patternProperties": {
+            rf"^({takes})_.+$": reference,
+            rf"^[a-z0-9_]+({endings})(_drop|_rise)?$": reference,
+        },
+        "$defs": {"GateLimit": {"anyOf": [{"type": "number"}, size, mapping]}},
     }
 
 
@@ -156,18 +150,7 @@ def _parse_gate(name: Json, value: Json) -> Gate:
         raise ValueError(f"{name}: the key 'by' goes with {WORST_SLICE}")
     if settings.get("confidence") is not None and target.kind not in _DIFFERENCES:
         raise ValueError(f"{name}: a confidence goes with a drop or a rise, such as accuracy_drop")
-    try:
-        return Gate.model_validate(settings)
-    except ValidationError as error:
-        texts = []
-        for detail in error.errors(include_url=False):
-            key = str(detail["loc"][0]) if detail["loc"] else ""
-            if detail["type"] == "extra_forbidden":
-                texts.append(f"{name}: unknown key {key!r}; {hint_for(key, Gate.model_fields)}")
-            else:
-                text = detail["msg"].removeprefix("Input should be ")
-                texts.append(f"{name}.{key}: must be {text}, not {detail['input']!r}")
-        raise ValueError("; ".join(texts)) from error
+    return Gate.model_validate(settings)
 
 
 def _check_keys(name: str, target: Target, settings: Mapping[str, Json]) -> None:
@@ -236,50 +219,6 @@ def _not_a_number(limit: Json, unit: str) -> str:
     if isinstance(limit, str) and limit.strip()[:1].isdigit():
         return f"wrong unit: the limit must be {what}, not {limit!r}"
     return f"the limit must be {what}, not {limit!r}"
-
-
-def _gate_schema(target: Target) -> JsonObject:
-    """Return what a gate may be: a limit, or the keys that its kind has."""
-    limit = _limit_schema(target)
-    keys: JsonObject = {**Gate.model_json_schema()["properties"], "limit": limit}
-    needs = {"missing": ["against"]}
-    unknown = ["by"] if target.kind != "slice" else ["against", "missing", "ratio"]
-    if target.kind not in _DIFFERENCES:
-        unknown.append("confidence")
-    if target.kind not in ("figure", "slice"):
-        needs["ratio"] = ["against"]  # a share of the baseline's own means nothing there
-    properties = {name: key for name, key in keys.items() if name not in unknown}
-    one_of = [{"required": [name]} for name in ("limit", "ratio", "against") if name in properties]
-    mapping = {
-        "type": "object",
-        "additionalProperties": False,
-        "properties": properties,
-        "dependentRequired": {key: rest for key, rest in needs.items() if key in properties},
-        "anyOf": one_of,
-    }
-    return {"anyOf": [limit, mapping]}
-
-
-_ZERO = {"const": 0}
-
-
-def _limit_schema(target: Target) -> JsonObject:
-    unit = target.figure.unit
-    if unit == "bytes":
-        units = "|".join(UNIT_BYTES)
-        return {
-            "anyOf": [
-                {"type": "integer", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": rf"^\d+(\.\d+)? ?({units})$"},
-            ]
-        }
-    own = target.kind in ("figure", "duration") and not target.figure.can_be_negative
-    lowest = 0 if own else -1
-    if unit == "fraction":
-        return {"type": "number", "minimum": lowest, "maximum": 1}
-    if unit == "count":
-        return {"anyOf": [_ZERO, {"type": "number", "minimum": 1}]}
-    return {"type": "number", "minimum": 0} if lowest == 0 else {"type": "number"}
 
 
 def _describe(name: str, target: Target) -> str:

@@ -66,8 +66,8 @@ def stage_table(
     """Return the table of some stages of a report."""
     table = filled_table(columns, stages, titled=titled)
     peaks = [] if titled else [head for head in table.heads if head in ("training", "inference")]
-    told = f"; {' and '.join(peaks)}: peak memory" if peaks else ""
-    return replace(table, caption=caption(report) + told, longest=20)
+    peak_text = f"; {' and '.join(peaks)}: peak memory" if peaks else ""
+    return replace(table, caption=caption(report) + peak_text, longest=20)
 
 
 def main_metric(report: Report) -> str | None:
@@ -100,31 +100,14 @@ def columns(report: Report) -> list[Column[Stage]]:
     return [
         *first,
         figure_column("tflite_bytes"),
-        Column("ratio", _tflite_ratio),
-        *_int8_columns(report),
+        Column("ratio", lambda stage: format_ratio(stage.ratio("tflite_bytes"))),
         *(figure_column(name) for name in STAGE_COLUMNS[1:]),
-        Column("time", _duration_cell),
+        Column("time", _duration),
     ]
 
 
-def _int8_columns(report: Report) -> list[Column[Stage]]:
-    """Return a column for each figure that a budget of some stage holds of the int8 file."""
-
-    def column(name: str) -> Column[Stage]:
-        figure = figure_of(name)
-        text = figure.text
-        return Column(f"int8 {figure.head}", lambda stage: text(_int8_budgets(stage).get(name)))
-
-    held = {name for stage in report.stages for name in _int8_budgets(stage)}
-    return [column(name) for name in FIGURES if name in held]
-
-
-def _int8_budgets(stage: Stage) -> dict[str, float]:
-    """Return what a budget left of the int8 file, by the figure; the table's are of float32."""
-    met = stage.told.budget
-    if met is None or met.precision != "int8" or met.after is None:
-        return {}
-    return {str(met.figure): met.after}
+def _duration(stage: Stage) -> str:
+    return NULL if stage.duration_s is None else format_value(stage.duration_s, "s")
 
 
 def was_stopped(stage: Stage) -> bool:
@@ -328,14 +311,6 @@ def _metric_cell(metric: str) -> Callable[[Stage], str]:
         return status_word(stage) if stage.metrics is None else figure.text(stage.figure(metric))
 
     return cell
-
-
-def _tflite_ratio(stage: Stage) -> str:
-    return format_ratio(stage.ratio("tflite_bytes"))
-
-
-def _duration_cell(stage: Stage) -> str:
-    return NULL if stage.duration_s is None else format_value(stage.duration_s, "s")
 
 
 def flat_metrics(report: Report) -> dict[str, float]:

@@ -296,8 +296,8 @@ def _worst_slice(result: GateResult, gate: Gate, run: _Run) -> GateResult:
             continue
         if row.metrics.get(metric) is None and then.metrics.get(metric) is not None:
             where, why = slice_text(slicing.by, row.name), f": {row.reason}" if row.reason else ""
-            told = f"{where} had a value in {base.name}, and has none{why}"
-            return _because(result, told)
+            note = f"{where} had a value in {base.name}, and has none{why}"
+            return _because(result, note)
     compared = [(slicing, row, row.delta) for slicing, row in rows if row.delta is not None]
     if not compared:
         return _because(result, _why_none(stage, gate))
@@ -313,8 +313,8 @@ def _worst_slice(result: GateResult, gate: Gate, run: _Run) -> GateResult:
     worst = max(found, key=lambda one: one.value or 0.0) if farthest.passed else farthest
     if worst.low is None:
         return worst
-    told = f"the interval is corrected for {count} slices"
-    return _because(worst, told) if count > 1 else replace(worst, reason=None)
+    note = f"the interval is corrected for {count} slices"
+    return _because(worst, note) if count > 1 else replace(worst, reason=None)
 
 
 def _gated_slices(stage: Stage, gate: Gate) -> Iterator[tuple[Slicing, Slice]]:
@@ -370,8 +370,8 @@ def _saved_values(
         elif then.value is None:
             why = f" in the saved report: {then.reason}"
         if other is not None:
-            told = f"{file} was measured on {other}: make it again on this data, then compare with "
-            yield _Value(None, None, f"{told}that")
+            note = f"{file} was measured on {other}: make it again on this data, then compare with "
+            yield _Value(None, None, f"{note}that")
         elif why or then is None:
             yield _Value(None, None, f"nothing to compare with{why}", judged=False)
         else:

@@ -106,7 +106,6 @@ class Chain:
         return stage_delta(stage, self.origin, scores, self.scores if self.same_examples else {})
 
 
-_MOST_RESULTS = 4
 _PROVEN = {
     "better": "a proven gain",
     "worse": "a proven loss",
@@ -130,8 +129,8 @@ class Headline:
 
 
 def headlines(report: Report) -> list[Headline]:
-    """Return a headline per final stage that is complete, at most four."""
-    return [_headline(report, stage) for stage in _results(report)[:_MOST_RESULTS]]
+    """Return a headline per final stage that is complete; the table has those beyond four."""
+    return [_headline(report, stage) for stage in _results(report)[:4]]
 
 
 def origin_sentences(report: Report) -> list[str]:
@@ -140,11 +139,6 @@ def origin_sentences(report: Report) -> list[str]:
     changes = [(stage.name, _since_origin(report, stage, metric)) for stage in results]
     several = len(results) > 1
     return [f"Stage {name}: {text}" if several else text for name, text in changes if text]
-
-
-def results_without_headline(report: Report) -> list[Stage]:
-    """Return the complete final stages beyond those that have a headline."""
-    return _results(report)[_MOST_RESULTS:]
 
 
 def _results(report: Report) -> list[Stage]:
@@ -187,7 +181,7 @@ def _factor(figure: Figure, value: float, before: float) -> tuple[float, str]:
 
 def _arena(stage: Stage) -> str:
     """Return what became of the arena of a compacted file, which is what it was compacted for."""
-    found = stage.told.compact
+    found = stage.extra.compact
     if found is None or not found.changed or not found.arena_before or not found.arena_after:
         return ""
     after, before = (format_value(one, "bytes") for one in (found.arena_after, found.arena_before))

@@ -50,7 +50,7 @@ def memory_map_plots(report: Report) -> list[Plot]:
 
 def _maps(report: Report) -> Iterator[tuple[str, MemoryMap, MemoryMap | None]]:
     for stage in report.stages:
-        compaction = stage.told.compact
+        compaction = stage.extra.compact
         before = compaction.memory_before if compaction else None
         if compaction and before and before.live_bytes:
             after = compaction.memory_after

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from shrink.base.errors import ReportWarning, gravest_first
+from shrink.base.errors import gravest_first
 from shrink.base.figures import FIGURES, LOSS, figure_of, figures_of
 from shrink.base.measurement import DOES_NOT_APPLY, Note
 from shrink.contract.details import Deltas, Limits, metric_delta
@@ -66,24 +66,21 @@ def build_report(
         scores=next((o.scores for o in outcomes if o.name == run.baseline), {}),
         previous={outcome.name: outcome.previous for outcome in outcomes},
     )
+    # Each warning of a worker has the name that its stage has in this run.
+    of_stages = [
+        replace(warning, stage=outcome.name)
+        for outcome in outcomes
+        for warning in outcome.result.warnings
+    ]
     report = replace(
         run,
         passed=all_passed(stages, results),
         chain=None if chain is None else chain.reported,
         stages=tuple(stages),
         gates=tuple(results),
-        warnings=tuple(gravest_first([*run.warnings, *_stage_warnings(outcomes), *suspicious])),
+        warnings=tuple(gravest_first([*run.warnings, *of_stages, *suspicious])),
     )
     return replace(report, outcome=ending(report))
-
-
-def _stage_warnings(outcomes: Sequence[StageOutcome]) -> list[ReportWarning]:
-    """Return what the workers warned of, each with the name that its stage has in this run."""
-    return [
-        replace(warning, stage=outcome.name)
-        for outcome in outcomes
-        for warning in outcome.result.warnings
-    ]
 
 
 def _stages(outcomes: Sequence[StageOutcome], baseline: str, chain: Chain | None) -> list[Stage]:

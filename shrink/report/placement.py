@@ -16,32 +16,33 @@ _HEADS = ("operator", "kind", "writes", "why it stays on the CPU")
 def placement_sentences(report: Report) -> Iterator[tuple[str, str]]:
     """Yield the name of each stage whose file was placed, and what became of its operators."""
     for stage in report.stages:
-        if stage.told.placement is not None:
-            yield stage.name, " ".join(sentences_of(stage.told.placement))
+        if stage.extra.placement is not None:
+            yield stage.name, " ".join(sentences_of(stage.extra.placement))
 
 
 def placement_tables(report: Report) -> list[Table]:
     """Return a table of the operators on the CPU for each stage whose file was placed."""
     return [
-        Table(_HEADS, _rows(told), f"{stage.name}: operators on the CPU", form="dense")
+        Table(_HEADS, _rows(placement), f"{stage.name}: operators on the CPU", form="dense")
         for stage in report.stages
-        if (told := stage.told.placement) is not None
+        if (placement := stage.extra.placement) is not None
     ]
 
 
-def sentences_of(told: Placement) -> list[str]:
+def sentences_of(placement: Placement) -> list[str]:
     """Return the sentences about a placement."""
-    found = [f"{_left(told)}, by {told.by}."]
-    return found if told.compiled is None else [*found, _estimate(told.target, told.compiled)]
+    found = [f"{_left(placement)}, by {placement.by}."]
+    compiled = placement.compiled
+    return found if compiled is None else [*found, _estimate(placement.target, compiled)]
 
 
-def _left(told: Placement) -> str:
-    if not told.on_cpu:
-        return f"{told.target} takes all {told.operators} operators"
-    shown = list(dict.fromkeys(f"{one.kind} ({one.reason})" for one in told.on_cpu))
+def _left(placement: Placement) -> str:
+    if not placement.on_cpu:
+        return f"{placement.target} takes all {placement.operators} operators"
+    shown = list(dict.fromkeys(f"{one.kind} ({one.reason})" for one in placement.on_cpu))
     more = f"; and {len(shown) - _MOST_NAMED} more" if len(shown) > _MOST_NAMED else ""
     return (
-        f"{len(told.on_cpu)} of {told.operators} operators stay on the CPU: "
+        f"{len(placement.on_cpu)} of {placement.operators} operators stay on the CPU: "
         f"{'; '.join(shown[:_MOST_NAMED])}{more}"
     )
 
@@ -59,8 +60,8 @@ def _estimate(target: str, one: Compiled) -> str:
     )
 
 
-def _rows(told: Placement) -> tuple[tuple[str, ...], ...]:
+def _rows(placement: Placement) -> tuple[tuple[str, ...], ...]:
     return tuple(
         (NULL if one.operator is None else str(one.operator), one.kind, one.tensor, one.reason)
-        for one in told.on_cpu
+        for one in placement.on_cpu
     )

@@ -43,7 +43,7 @@ def sanity_warnings(
 ) -> list[ReportWarning]:
     """Return what a reader should look into before anything is made of the figures.
 
-    Each cause is told once: where the baseline is no better than guessing, no stage after it is
+    Each cause is reported once: where the baseline is no better than guessing, no stage after it is
     said to be, and nothing is compared with it.
 
     Args:
@@ -180,9 +180,9 @@ def _skill_on_every_class(stage: Stage) -> str:
     area = stage.figure("roc_auc")
     if area is not None and area >= 0.5 + _HARDLY / 2:
         return f"roc_auc is {area:.3f}"
-    if len(stage.told.confusion) != 1:
+    if len(stage.extra.confusion) != 1:
         return ""
-    counts = stage.told.confusion[0].counts
+    counts = stage.extra.confusion[0].counts
     rows = [(row[k], sum(row)) for k, row in enumerate(counts) if sum(row) > 0]
     if len(rows) < 2:
         return ""
@@ -355,7 +355,7 @@ def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
 
 def _lost_outputs(stage: Stage) -> Iterator[ReportWarning]:
     """Yield a warning on outputs that quantization drowned: a mean over several hides them."""
-    task, audit = stage.told.task, stage.told.audit
+    task, audit = stage.extra.task, stage.extra.audit
     if task is None or audit is None or len(task.outputs) < 2:
         return
     lost = {

@@ -38,7 +38,6 @@ from shrink.report.headline import (
     ending,
     headlines,
     origin_sentences,
-    results_without_headline,
     tone,
     verdict,
 )
@@ -238,10 +237,6 @@ def _first_screen(report: Report) -> Iterator[tuple[str, Iterable[Block]]]:
         yield from against
     for headline in headlines(report):
         yield "", [headline.sentence, Tiles(headline.tiles)]
-    if rest := results_without_headline(report):
-        names = ", ".join(stage.name for stage in rest)
-        table = stage_table(report, columns(report), rest, titled=True)
-        yield f"And {len(rest)} more: {names}", [table]
     yield "Size and memory by stage", [Beside(tuple(bar_groups(report, PICTURE)))]
     if len(report.finals) <= 1:
         yield from against
@@ -298,20 +293,20 @@ def _slices(report: Report, medium: Medium) -> Iterator[Block]:
 
 
 def _timelines(report: Report) -> Block:
-    told = (
+    explanation = (
         "By optimizer update. Device: the most that its allocator held since the point before. "
         "Process: resident memory."
     )
     plots = timeline_plots(report)
-    blocks: tuple[Block, ...] = (Beside(tuple(plots)), told) if plots else ()
+    blocks: tuple[Block, ...] = (Beside(tuple(plots)), explanation) if plots else ()
     return Fold("Memory over the course of each training", blocks)
 
 
 def _memory_maps(plots: Sequence[Plot]) -> list[Block]:
     if not plots:
         return []
-    told = "Bytes of activations that an operator or a later one still needs. "
-    return [told, Legend("before", "after"), Beside(tuple(plots))]
+    explanation = "Bytes of activations that an operator or a later one still needs. "
+    return [explanation, Legend("before", "after"), Beside(tuple(plots))]
 
 
 def _inside(report: Report) -> Iterator[tuple[str, Iterable[Block]]]:
@@ -320,11 +315,11 @@ def _inside(report: Report) -> Iterator[tuple[str, Iterable[Block]]]:
     legend = [Legend("validation", "training")] if losses else []
     yield "Loss by epoch", [*legend, Beside(tuple(losses))]
     controls = control_tables(report)
-    told = (
+    explanation = (
         "On the test examples: the same student, trained for as many updates with and without its "
         "teacher; the difference with its 95 % interval, of fractions in percentage points."
     )
-    yield "Effect of the teacher", [told if controls else "", *controls]
+    yield "Effect of the teacher", [explanation if controls else "", *controls]
     yield "Sensitivity to pruning", cut(sensitivity_tables(report))
     yield "Layers", cut(layer_tables(report))
     sentences = Lines(tuple(audit_sentences(report)))
@@ -369,8 +364,8 @@ def _origin(report: Report, is_page: bool) -> Iterator[Block]:
     source = Facts(tuple(facts_of(to_plain(report.source)) if report.source else ()), "Source")
     stages_of: dict[str, list[str]] = {}
     for stage in report.stages:
-        if stage.told.task is not None:
-            stages_of.setdefault(fact_text(to_plain(stage.told.task)), []).append(stage.name)
+        if stage.extra.task is not None:
+            stages_of.setdefault(fact_text(to_plain(stage.extra.task)), []).append(stage.name)
     task = Facts(tuple((", ".join(names), text) for text, names in stages_of.items()), "Task")
     yield Fold("Data, task, environment", (data, task, source, environment))
     if report.resolved_recipe:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from shrink.base.figures import LOSS, format_change, format_value, is_number, metric_figure
+from shrink.base.figures import format_change, format_value, is_number, metric_figure
 from shrink.contract.details import Audit, Confusion, Control, LayerRow, MetricDelta, OperatorRow
 from shrink.contract.report import Report, Stage
 from shrink.report.page import NULL, Table
@@ -14,7 +14,7 @@ def control_tables(report: Report) -> list[Table]:
     """Return a table for each stage whose student was trained without its teacher, too."""
     tables = []
     for stage in report.stages:
-        control = stage.told.control or Control()
+        control = stage.extra.control or Control()
         if names := list(control.taught):
             rows = (
                 ("student alone", *_metrics(control.alone, names)),
@@ -30,7 +30,7 @@ def sensitivity_tables(report: Report) -> list[Table]:
     """Return a table per pruned stage: a row per group of channels, by the share removed."""
     tables = []
     for stage in report.stages:
-        curves = [c for c in stage.told.sensitivity if any(v is not None for v in c.losses)]
+        curves = [c for c in stage.extra.sensitivity if any(v is not None for v in c.losses)]
         ratios = sorted({ratio for curve in curves for ratio in curve.ratios})
         rows = []
         for curve in curves:
@@ -38,10 +38,8 @@ def sensitivity_tables(report: Report) -> list[Table]:
             texts = (NULL if known.get(r) is None else f"{known[r]:.4g}" for r in ratios)
             rows.append((_short(str(curve.layers)), *texts))
         if rows:
-            metric = curves[0].metric
-            what = "Loss" if metric == LOSS else f"How much worse {metric} is"
             caption = (
-                f"{what} on validation examples when one group of channels alone is pruned, before "
+                "Loss on validation examples when one group of channels alone is pruned, before "
                 "fine-tuning, by the share removed."
             )
             heads = ("layers", *(f"{ratio:.0%}" for ratio in ratios))
@@ -51,12 +49,12 @@ def sensitivity_tables(report: Report) -> list[Table]:
 
 def output_tables(report: Report) -> list[Table]:
     """Return a table of the metrics of each output by stage; none where there is one output."""
-    stages = [stage for stage in report.stages if stage.told.by_output]
+    stages = [stage for stage in report.stages if stage.extra.by_output]
     if not stages:
         return []
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for stage in stages:
-        for one in stage.told.by_output:
+        for one in stage.extra.by_output:
             texts = _metrics(one.metrics, list(one.metrics))
             for name, text in zip(one.metrics, texts, strict=True):
                 rows.setdefault((one.output, name), {})[stage.name] = text
@@ -84,11 +82,11 @@ _LONGEST_CLASS = 30
 
 def confusion_tables(report: Report) -> list[Table]:
     """Return the confusion matrices of all stages; of many classes the pairs confused most."""
-    return [_confusion(stage, one) for stage in report.stages for one in stage.told.confusion]
+    return [_confusion(stage, one) for stage in report.stages for one in stage.extra.confusion]
 
 
 def _confusion(stage: Stage, one: Confusion) -> Table:
-    title = f"{stage.name}: {one.output}" if len(stage.told.confusion) > 1 else stage.name
+    title = f"{stage.name}: {one.output}" if len(stage.extra.confusion) > 1 else stage.name
     labels = [_short(label, _LONGEST_CLASS) for label in one.labels]
     if 0 < len(labels) <= _MOST_CLASSES:
         rows = ((label, *map(_count, row)) for label, row in zip(labels, one.counts, strict=True))
@@ -119,7 +117,7 @@ _NUMBERS: Mapping[str, Callable[[float], str]] = {
 
 def layer_tables(report: Report) -> list[Table]:
     """Return a table per Keras stage: each layer, as it is in the baseline and in the stage."""
-    by_stage = {stage.name: stage.told.layers for stage in report.stages if stage.told.layers}
+    by_stage = {stage.name: stage.extra.layers for stage in report.stages if stage.extra.layers}
     before = by_stage.pop(report.baseline, ())
     if not by_stage and before:
         return [_layer_table(report.baseline, before, (), report.baseline)]
@@ -154,17 +152,17 @@ def operator_tables(report: Report) -> list[Table]:
     """Return a table per artifact: its operators, their types, and their error."""
     tables = []
     for stage in report.stages:
-        audit, texts = stage.told.audit, []
-        for number, row in enumerate(audit.operators if audit else stage.told.operators, start=1):
+        audit, texts = stage.extra.audit, []
+        for number, row in enumerate(audit.operators if audit else stage.extra.operators, start=1):
             types = f"{_listed(row.inputs)} → {_listed(row.outputs)}"
             cells = (f"{number} {row.name}", _short(row.layer or NULL), types, row.weights or NULL)
             error = NULL if row.snr_db is None else f"{row.snr_db:.1f} dB"
             texts.append((*cells, *_numbers(row), error))
         if texts:
             on = (audit or Audit()).compared_on
-            told = f"Error: signal to noise of the output against the float model's, on {on}."
+            caption = f"Error: signal to noise of the output against the float model's, on {on}."
             title = f"{stage.name}: {len(texts)} operators"
-            tables.append(Table(_OPERATOR_HEADS, tuple(texts), title, told, "dense"))
+            tables.append(Table(_OPERATOR_HEADS, tuple(texts), title, caption, "dense"))
     return tables
 
 
@@ -183,8 +181,8 @@ def _listed(names: Sequence[str]) -> str:
 def audit_sentences(report: Report) -> Iterator[tuple[str, str]]:
     """Yield stage name and a sentence for each audited artifact: its types, islands, custom ops."""
     for stage in report.stages:
-        if stage.told.audit is not None:
-            yield stage.name, _audit_sentence(stage.told.audit)
+        if stage.extra.audit is not None:
+            yield stage.name, _audit_sentence(stage.extra.audit)
 
 
 def _audit_sentence(audit: Audit) -> str:

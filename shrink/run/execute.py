@@ -5,29 +5,27 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
-import json
+import shutil
 import threading
 import time
 import traceback
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shrink.base import files
 from shrink.base.errors import DataError, InternalError, ShrinkError, StageError
-from shrink.base.host import host_peak_bytes, machine
-from shrink.base.measurement import Measured, Note, reasons
+from shrink.base.host import host_peak_bytes
+from shrink.base.measurement import Measured, reasons
 from shrink.base.types import JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Details
 from shrink.contract.events import Send
 from shrink.contract.job import CheckModelsJob, Planning, StepJob
-from shrink.contract.report import Figures, MeasuredAt, Skipped
+from shrink.contract.model_source import ModelSource
+from shrink.contract.report import Skipped
 from shrink.contract.result import (
     Counts,
     HeldOut,
@@ -35,23 +33,18 @@ from shrink.contract.result import (
     StepDone,
     StepResult,
     Timing,
-    scores_to_plain,
 )
 from shrink.contract.trained_range import ModelMetadata
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
-from shrink.measure.layers import layer_table
 from shrink.measure.memory import AllocatorPeak, nvml_note
-from shrink.measure.size import gzip_bytes, operator_table
 from shrink.model.metadata import write_metadata
 from shrink.recipe.plan import BASELINE
-from shrink.run.evaluation import Evaluated, guess
-from shrink.run.measurement import ArtifactFigures, figure_values, measure
+from shrink.run.measurement import SCORES_NAME, as_notes, figure_values, measure
 from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
 from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
 from shrink.tflite.lazy import tf
-from shrink.tflite.model import read
 
 if TYPE_CHECKING:
     from shrink.stages.preservation import Preserved
@@ -71,14 +64,12 @@ def execute(job: StepJob, send: Send) -> StepDone:
     outcome = run_stage(job, context)
     host_peak = host_peak_bytes()
     gpu_note = nvml_note() if outcome.training and context.devices.on_gpu else None
-    # Warn where the stage's process held more than it was to.
-    peak = host_peak
     limit = context.training.host_memory_limit
-    if limit is not None and peak > limit:
+    if limit is not None and host_peak > limit:
         context.warn(
             "host-memory",
-            f"the process peaked at {peak / 1e6:.0f} MB of resident memory, and was to stay below "
-            f"{limit / 1e6:.0f} MB",
+            f"the process peaked at {host_peak / 1e6:.0f} MB of resident memory, above its limit "
+            f"of {limit / 1e6:.0f} MB",
             "set a smaller training.memory_limit, or data.cache: none",
         )
     if preserved is not None:
@@ -87,7 +78,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
     context.phase("measuring")
     artifact = save_artifact(outcome, context)
     of_stage = len(context.warnings)
-    measured, shown = measured_artifact(context, outcome, artifact, job)
+    measured = measure(context, outcome, artifact, job)
     planning = job.planning
     record, plan = outcome.training, planning.plan
     none = Measured[int](None)
@@ -100,33 +91,84 @@ def execute(job: StepJob, send: Send) -> StepDone:
         "training_host_peak_bytes": Measured(host_peak),
     }
     training = found if record else dict.fromkeys(found, none)
-    own = [*measured.notes, *(f"data: {note}" for note in context.dataset.notes)]
-    said = [*outcome.notes, *own, *filter(None, context.import_notes.values()), *reasons(training)]
-    said += (*outcome.training.notes, *outcome.training.lost) if outcome.training else ()
-    said += [gpu_note] if gpu_note else []
-    dataset = context.dataset
-    counts = {split: len(getattr(dataset, split)) for split in SPLIT_NAMES}
-    result = StepResult(
-        **measured_fields(
-            job,
-            context,
-            outcome,
-            measured,
-            {**figure_values(training), "stage_host_peak_bytes": host_peak_bytes()},
-        ),
-        training=outcome.training.described() if outcome.training else None,
+    memory = {**figure_values(training), "stage_host_peak_bytes": host_peak_bytes()}
+    notes = [*outcome.notes, *measured.notes, *filter(None, context.import_notes.values())]
+    notes += [*reasons(training), *((*record.notes, *record.lost) if record else ())]
+    notes += [gpu_note] if gpu_note else []
+    dataset, details = context.dataset, measured.details or Details()
+    result = replace(
+        measured,
+        memory={**measured.memory, **memory},
+        training=record.described() if record else None,
         skipped=from_plain(tuple[Skipped, ...], to_plain(outcome.skipped)),
-        notes=as_notes(said),
+        notes=as_notes(notes),
         warnings=tuple(context.warnings),
-        measurement=Measurement(notes=as_notes(own), warnings=tuple(context.warnings[of_stage:])),
-        details=shown.filled_by(outcome.details).filled_by(outcome.later and outcome.later()),
+        measurement=Measurement(notes=measured.notes, warnings=tuple(context.warnings[of_stage:])),
+        details=details.filled_by(outcome.details).filled_by(outcome.later and outcome.later()),
         splits=_splits(context),
         timing=Timing(stage_s=stage_s, measure_s=time.perf_counter() - started - stage_s),
         devices=context.device_names,
-        data=Counts(examples=counts, classes=tuple(dataset.class_names) or None),
+        data=Counts(
+            examples={split: len(getattr(dataset, split)) for split in SPLIT_NAMES},
+            classes=tuple(dataset.class_names) or None,
+        ),
     )
-    produced = {ARTIFACT: artifact.name, SCORES: "scores.json", **_membership(context)}
+    produced = {ARTIFACT: artifact.name, SCORES: SCORES_NAME, **_membership(context)}
     return StepDone(result=result, files=produced)
+
+
+def measure_again(job: StepJob, send: Send) -> StepDone:
+    """Return the result that the artifact's step would have given, measured as this job says.
+
+    How the artifact was made, and what its training took, is what its own worker said.
+    """
+    if job.made is None:
+        raise InternalError("there is no artifact to measure", subject=job.name)
+    started = time.perf_counter()
+    context = StageContext(job, send)
+    context.start()
+    context.phase("measuring")
+    before, source = from_plain(StepResult, job.made.result), job.made.artifact
+    artifact = job.work / f"model{source.suffix}"
+    shutil.copyfile(source, artifact)
+    if artifact.suffix == ".tflite":
+        why = (str(n) for n in before.notes if n.startswith(_NOT_RUN) and not before.metrics)
+        operators = before.latency.get("cpu_operators")
+        outcome = StageResult(
+            tflite=artifact.read_bytes(),
+            cpu_operators=None if operators is None else int(operators),
+            not_run=next(why, "").removeprefix(_NOT_RUN),
+        )
+    else:
+        from shrink.model.load import load_source
+
+        with context.devices.scope():
+            made = ModelSource("keras", source, trust=job.inputs["model"].trust)
+            outcome = StageResult(model=load_source(made))
+    measured = measure(context, outcome, artifact, job)
+    earlier, warnings = before.measurement or Measurement(), tuple(context.warnings)
+    # The same words come from training, too: what the earlier measuring said is replaced.
+    notes = [note for note in before.notes if note not in earlier.notes]
+    own = replace(before.details or Details(), task=None, confusion=(), by_output=())
+    training = {k: v for k, v in before.memory.items() if k.startswith(("training_", "stage_"))}
+    result = replace(
+        measured,
+        memory={**measured.memory, **training},
+        training=before.training,
+        skipped=before.skipped,
+        notes=as_notes([*notes, *measured.notes]),
+        warnings=(*(one for one in before.warnings if one not in earlier.warnings), *warnings),
+        measurement=Measurement(notes=measured.notes, warnings=warnings),
+        details=own.filled_by(measured.details),
+        splits=before.splits,
+        timing=replace(before.timing, measure_s=time.perf_counter() - started),
+        devices=before.devices,
+        data=before.data,
+    )
+    return StepDone(result=result, files={ARTIFACT: artifact.name, SCORES: SCORES_NAME})
+
+
+_NOT_RUN = "metrics: "
 
 
 def check_models(job: CheckModelsJob, send: Send) -> JsonObject:
@@ -140,30 +182,6 @@ def check_models(job: CheckModelsJob, send: Send) -> JsonObject:
             if source.function is not None and not as_graph:
                 check_savable(model, source.path)
     return {}
-
-
-def measured_fields(
-    job: StepJob,
-    context: StageContext,
-    outcome: StageResult,
-    measured: ArtifactFigures,
-    memory: Figures,
-) -> dict[str, Any]:
-    """Return the fields of a result that measuring gives; `memory` holds what training took."""
-    own = measured.evaluated
-    on_test = job.measured_on == "test"
-    return {
-        "size": measured.size,
-        "memory": {**measured.memory, **memory},
-        "metrics": own.metrics,
-        "slices": own.slices,
-        "examples": own.examples,
-        "latency": measured.latency,
-        "guess": guess(job.kind, context, outcome, own) if on_test else None,
-        "measured": MeasuredAt(
-            at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine()
-        ),
-    }
 
 
 def follow(job: StepJob, send: Send) -> dict[str, object]:
@@ -252,65 +270,6 @@ def save_artifact(outcome: StageResult, context: StageContext) -> Path:
         if (imported := replace(outcome.imported, traits=tuple(traits))) != ModelMetadata():
             write_metadata(temporary, imported)
     return artifact
-
-
-def measured_artifact(
-    context: StageContext, outcome: StageResult, artifact: Path, job: StepJob
-) -> tuple[ArtifactFigures, Details]:
-    """Return an artifact's figures and what its file shows: layers or operators, the task.
-
-    Args:
-        context: of the stage.
-        outcome: what the stage made.
-        artifact: its file.
-        job: says which examples it is measured on.
-
-    Raises:
-        ShrinkError: it cannot be converted, or run on the examples.
-    """
-    if job.measured_on == "nothing":
-        files.write_text(context.work / "scores.json", "{}")
-        return ArtifactFigures({}, {}, {}, Evaluated(), []), Details()
-    tflite, notes = artifact, list[str]()
-    with ThreadPoolExecutor(1) as beside:  # zlib lets others run, and takes long for large files
-        compressed = beside.submit(gzip_bytes, artifact)
-        if outcome.model is not None:
-            from shrink.tflite.convert import convert
-
-            tflite = job.work / "float32.tflite"
-            conversion = convert(outcome.model, "float32")
-            files.write_bytes(tflite, conversion.content)
-            notes = list(conversion.notes)
-        measured = measure(context, outcome, artifact, tflite, job, compressed)
-    scores = scores_to_plain(measured.evaluated.scores)
-    files.write_text(context.work / "scores.json", json.dumps(scores))
-    measured = replace(measured, notes=[*notes, *measured.notes])
-    return measured, _shown(context, outcome, tflite, measured.evaluated)
-
-
-def as_notes(sentences: Iterable[str]) -> tuple[Note, ...]:
-    """Return sentences as notes, each once."""
-    once = dict.fromkeys(sentences)
-    return tuple(note if isinstance(note, Note) else Note(note) for note in once)
-
-
-def _shown(
-    context: StageContext, outcome: StageResult, tflite: Path, evaluated: Evaluated
-) -> Details:
-    """Return what an artifact's file and its evaluation show."""
-    content = tflite.read_bytes()
-    # A compiled file keeps the inputs and outputs of the file that it was made from.
-    usage = context.usage(context.input_path().read_bytes() if outcome.not_run else content)
-    context.warn_of_data(usage)
-    model = outcome.model
-    return Details(
-        task=evaluated.task,
-        confusion=evaluated.confusion,
-        by_output=evaluated.by_output,
-        interface=usage,
-        layers=() if model is None else tuple(layer_table(model, content)),
-        operators=tuple(operator_table(read(content))) if model is None else (),
-    )
 
 
 def _splits(context: StageContext) -> HeldOut:

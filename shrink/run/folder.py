@@ -13,6 +13,7 @@ from pathlib import Path
 from shrink.base import files
 from shrink.base.cache import REPORT_NAME
 from shrink.base.errors import InputError, RecipeError, ReportWarning
+from shrink.base.foreign import JsonObject
 from shrink.base.host import machine
 from shrink.base.packages import versions
 from shrink.contract.codec import to_plain
@@ -72,6 +73,7 @@ class RunFolder:
         self._trust_model = trust_model
         self._plan = plan
         self._contents: dict[str, str | bytes | Path] = {}
+        self._lineages: dict[str, JsonObject] = {}
         if path.is_file():
             raise RecipeError(
                 "the output folder is a file, which --force does not overwrite",
@@ -107,41 +109,47 @@ class RunFolder:
         self._contents[_log_name(step)] = content
         return self._target(finished=False) / _log_name(step)
 
+    def add_lineage(self, sha256: str, lineage: Lineage, splits: Mapping[str, Path]) -> None:
+        """Have `write` keep where an artifact comes from, and the splits that it was trained on.
+
+        Args:
+            sha256: of the artifact.
+            lineage: of it.
+            splits: files of splits by their SHA-256, as far as they are known.
+        """
+        self._lineages[sha256] = lineage.to_dict()
+        for name in {link.splits for link in lineage.links} & splits.keys():
+            self._contents[f"{SPLITS}/{name}.bin"] = splits[name]
+
+    def add_plan(self, described: Described) -> None:
+        """Have `write` keep what each step depends on, for the next preview."""
+        self._contents[PLAN_NAME] = files.json_text(described)
+
     def write(
         self,
         outcomes: Sequence[StageOutcome],
         finals: Sequence[str],
-        described: Described,
         warnings: Sequence[ReportWarning] = (),
         chain: Chain | None = None,
         data: DataSet | None = None,
-        lineages: Mapping[str, Lineage] | None = None,
-        splits: Mapping[str, Path] | None = None,
     ) -> Report:
-        """Write artifacts, logs, the recipe, what each step depends on, and the report.
+        """Write what was added, the recipe and the report.
 
         Args:
             outcomes: of the steps.
             finals: names of the last steps.
-            described: what each step depends on.
             warnings: about the run as a whole.
             chain: what the run goes on from.
             data: what the report says of its data.
-            lineages: where each artifact comes from, by its SHA-256.
-            splits: what artifacts were trained on, by the files' SHA-256, as far as it is known.
 
         Returns:
             The report.
         """
         target = self._target(all(outcome.complete for outcome in outcomes))
-        splits, lineages = splits or {}, lineages or {}
         if target != self.path:
             self.path, self._before = target, None
             self._may_clean = not _holds_other_things(target)
             files.make_folder(target)
-        named = {link.splits for one in lineages.values() for link in one.links}
-        contents = {**self._contents}
-        contents |= {f"{SPLITS}/{name}.bin": splits[name] for name in named & splits.keys()}
         plan = with_taken_task(self._plan, tasks_of(outcomes))
         resolved = resolved_recipe_text(plan)
         run = Report(
@@ -169,10 +177,10 @@ class RunFolder:
         )
         if self._before is not None:
             self.replaced = tuple(recipe_changes(self._before, report))
-        contents |= {
+        contents = {
+            **self._contents,
             RESOLVED_NAME: resolved,
-            PLAN_NAME: files.json_text(described),
-            **render(report, {digest: lineage.to_dict() for digest, lineage in lineages.items()}),
+            **render(report, self._lineages),
             REPORT_NAME: files.json_text(to_plain(report)),
         }
         new = {name: one for name, one in contents.items() if not _is_copy(target / name, one)}

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from shrink.base.child import die_with_parent
-from shrink.base.forkserver import BEGUN, ENDED, READY, TOLD
+from shrink.base.forkserver import BEGUN, ENDED, READY, STATUS
 from shrink.base.host import host_resident_bytes
 from shrink.run import worker
 
@@ -86,7 +86,7 @@ class _Running:
 
     pid: int
     process: int
-    told: int
+    pipe: int
 
 
 class Server:
@@ -136,25 +136,25 @@ class Server:
             os.waitpid(pid, 0)
             _close(given)
             return False
-        _close({*given} - {running.told})
-        self._running[running.process] = self._running[running.told] = running
+        _close({*given} - {running.pipe})
+        self._running[running.process] = self._running[running.pipe] = running
         self._poll.register(running.process, select.POLLIN)
-        self._poll.register(running.told, 0)  # an error, once nobody listens at its other end
+        self._poll.register(running.pipe, 0)  # an error, once nobody listens at its other end
         return False
 
     def _ended(self, running: _Running, descriptor: int) -> None:
         """Tell the exit code of a fork, or kill the one for which nobody listens any more."""
-        if descriptor == running.told:
-            self._poll.unregister(running.told)
+        if descriptor == running.pipe:
+            self._poll.unregister(running.pipe)
             _kill(running.pid)
             return
         code = os.waitstatus_to_exitcode(os.waitpid(running.pid, 0)[1])
         with contextlib.suppress(KeyError):
-            self._poll.unregister(running.told)
+            self._poll.unregister(running.pipe)
         self._poll.unregister(running.process)
         with contextlib.suppress(BrokenPipeError):
-            os.write(running.told, TOLD.pack(ENDED, code))
-        for each in (running.process, running.told):
+            os.write(running.pipe, STATUS.pack(ENDED, code))
+        for each in (running.process, running.pipe):
             del self._running[each]
             os.close(each)
 
@@ -183,7 +183,7 @@ def _become(given: Sequence[int], server: int, mapped: Sequence[tuple[int, int]]
     with os.fdopen(given[0], "rb") as stream:
         stream.seek(0)
         asked = json.loads(stream.read().decode("utf-8", "surrogateescape"))
-    told, targets = given[1], [0, 1, *asked["descriptors"]]
+    pipe, targets = given[1], [0, 1, *asked["descriptors"]]
     os.environ.clear()
     os.environ.update(asked["environment"])
     tempfile.tempdir = None
@@ -194,35 +194,35 @@ def _become(given: Sequence[int], server: int, mapped: Sequence[tuple[int, int]]
     if config is not None and folder is not None:
         config._KERAS_DIR = folder  # type: ignore[attr-defined]
     _populate(mapped)
-    told = _placed(told, dict(zip(targets, given[2:], strict=True)))
+    pipe = _placed(pipe, dict(zip(targets, given[2:], strict=True)))
     # Give numpy another seed than the next fork has, as Python does for its own.
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed()
     sys.argv = ["worker", str(asked["descriptors"][0]), str(server)]
-    os.write(told, TOLD.pack(BEGUN, os.getpid()))
-    os.close(told)
+    os.write(pipe, STATUS.pack(BEGUN, os.getpid()))
+    os.close(pipe)
 
 
-def _placed(told: int, places: dict[int, int]) -> int:
-    """Move descriptors to the numbers that they are to have, and close all others but `told`.
+def _placed(pipe: int, places: dict[int, int]) -> int:
+    """Move descriptors to the numbers that they are to have, and close all others but `pipe`.
 
     Args:
-        told: may have to move, too; its new number is returned.
+        pipe: may have to move, too; its new number is returned.
         places: descriptors by the number that each is to have; 2 is as 1.
     """
     above = max(places) + 1
     apart = {
         number: fcntl.fcntl(one, fcntl.F_DUPFD_CLOEXEC, above) for number, one in places.items()
     }
-    told = fcntl.fcntl(told, fcntl.F_DUPFD_CLOEXEC, above)
+    pipe = fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, above)
     for number, descriptor in apart.items():
         os.dup2(descriptor, number)
     os.dup2(1, 2)
     for one in [*Path("/proc/self/fd").iterdir()]:
-        if int(one.name) not in {*places, 2, told}:
+        if int(one.name) not in {*places, 2, pipe}:
             with contextlib.suppress(OSError):
                 os.close(int(one.name))
-    return told
+    return pipe
 
 
 def _unsafe(mapped: Sequence[tuple[int, int]]) -> str:

@@ -145,7 +145,7 @@ def _slices(plan: Plan, digest: Callable[[Path], str]) -> list[object]:
     """Return by what test examples are divided: columns and files are part of the fingerprint."""
     described: list[object] = []
     for one in plan.recipe.data.slices or ():
-        file = one.function_file(Path.cwd())
+        file = one.file
         code = None if file is None else [digest(file), str(one.function).rpartition(":")[2]]
         described.append([one.model_dump(mode="json", exclude={"function"}), code])
     return described

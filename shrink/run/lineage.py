@@ -37,7 +37,7 @@ def describe_data(
     """Return what a report says of its data.
 
     Args:
-        config: the `data` section; of its path only the last name is told, as a report travels.
+        config: the `data` section; of its path only the last name is reported, as a report travels.
         fingerprint: of what the source holds.
         outcomes: of the stages, the first finished one of which counted the examples.
 
@@ -211,7 +211,7 @@ class Lineage:
         if not vars(cls()).keys() <= value.keys():  # not a word on it is no word for it
             return None
         try:
-            return from_plain(cls, value, unknown="drop")
+            return from_plain(cls, value)
         except ContractError:
             return None
 
@@ -341,7 +341,7 @@ def code_of(plan: Plan) -> set[str]:
     data = plan.recipe.data
     by_data = data.path if data.source == "python" else None
     coded = (one for one in (*(data.slices or ()), data.augment) if one is not None)
-    functions = (one.function_file(Path.cwd()) for one in coded)
+    functions = (one.file for one in coded)
     named = (plan.custom_objects, by_data, *functions, *plan.recipe.task.files())
     return {str(one) for one in named if one is not None}
 

@@ -2,109 +2,245 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
-from shrink.base.measurement import Measured, reasons
+import numpy as np
+
+from shrink.base import files
+from shrink.base.errors import StageError
+from shrink.base.figures import LOSS, figures_of
+from shrink.base.host import machine
+from shrink.base.losses import ignored_class
+from shrink.base.measurement import Measured, Note, reasons
+from shrink.contract.details import Details, OutputMetrics
 from shrink.contract.job import StepJob
-from shrink.contract.report import Figures
-from shrink.measure.inference import measure_inference
-from shrink.measure.size import file_sizes, measure_sizes, zeros_note
-from shrink.run.evaluation import Evaluated, evaluate, not_evaluated
+from shrink.contract.report import Figures, Guess, MeasuredAt
+from shrink.contract.result import StepResult, scores_to_plain
+from shrink.data.config import WHY_NO_METRICS, WHY_NO_TARGETS
+from shrink.data.slices import Slicing, slicings_of
+from shrink.measure.inference import EXAMPLES, measure_inference
+from shrink.measure.layers import layer_table
+from shrink.measure.size import (
+    file_sizes,
+    gzip_bytes,
+    measure_sizes,
+    operator_table,
+    zeros_note,
+)
 from shrink.stages.context import StageContext, StageResult
+from shrink.task.artifact import (
+    GUESSED,
+    describe_guess,
+    evaluate_artifact,
+    masks_of,
+    sample_inputs,
+    ties_note,
+    unmasked_notes,
+)
+from shrink.task.interface import artifact_interface
+from shrink.task.resolve import check_values
 from shrink.tflite.arena import arena_bytes
+from shrink.tflite.interpreter import load
+from shrink.tflite.lazy import keras
+from shrink.tflite.model import read, read_file
 
-
-@dataclass(frozen=True)
-class ArtifactFigures:
-    """The figures of an artifact by the report's groups, with notes for it."""
-
-    size: Figures
-    memory: Figures
-    latency: Figures
-    evaluated: Evaluated
-    notes: Sequence[str]
+SCORES_NAME = "scores.json"
 
 
 def measure(
+    context: StageContext, outcome: StageResult, artifact: Path, job: StepJob
+) -> StepResult:
+    """Return an artifact's figures, with notes and details; write the scores of its examples.
+
+    On validation examples a choice needs metrics, sizes and arena, and latency if the job asks for
+    it; on none nothing is measured.
+
+    Args:
+        context: of the stage.
+        outcome: what the stage made.
+        artifact: its file.
+        job: says which examples it is measured on.
+
+    Raises:
+        ShrinkError: it cannot be converted, or run on the examples, or a metric is not finite.
+    """
+    at = MeasuredAt(at=datetime.now(UTC).isoformat(timespec="seconds"), machine=machine())
+    before, notes = list[str](), [f"data: {note}" for note in context.dataset.notes]
+    files.write_text(context.work / SCORES_NAME, "{}")
+    if job.measured_on == "nothing":
+        return StepResult(notes=as_notes(notes), details=Details(), measured=at)
+    tflite = artifact
+    with ThreadPoolExecutor(1) as beside:  # zlib lets others run, and takes long for large files
+        compressed = beside.submit(gzip_bytes, artifact)
+        if outcome.model is not None:
+            from shrink.tflite.convert import convert
+
+            tflite = job.work / "float32.tflite"
+            conversion = convert(outcome.model, "float32")
+            files.write_bytes(tflite, conversion.content)
+            before = list(conversion.notes)
+        if outcome.not_run:
+            found = _not_measured(outcome, artifact, compressed)
+        else:
+            found = _figures(context, outcome, artifact, tflite, job, compressed)
+    if outcome.cpu_operators is not None:
+        found = replace(found, latency={**found.latency, "cpu_operators": outcome.cpu_operators})
+    content = tflite.read_bytes()
+    # A compiled file keeps the inputs and outputs of the file that it was made from.
+    usage = context.usage(context.input_path().read_bytes() if outcome.not_run else content)
+    context.warn_of_data(usage)
+    model = outcome.model
+    details = replace(
+        found.details or Details(),
+        interface=usage,
+        layers=() if model is None else tuple(layer_table(model, content)),
+        operators=tuple(operator_table(read(content))) if model is None else (),
+    )
+    notes = [*before, *found.notes, *notes]
+    return replace(found, notes=as_notes(notes), details=details, measured=at)
+
+
+def _figures(
     context: StageContext,
     outcome: StageResult,
     artifact: Path,
     tflite: Path,
     job: StepJob,
     compressed: Future[int],
-) -> ArtifactFigures:
-    """Return the figures of an artifact.
-
-    Args:
-        context: of the stage.
-        outcome: what the stage made.
-        artifact: its file.
-        tflite: the file, or its float32 conversion.
-        job: says which examples it is measured on; on those of validation, what a choice needs:
-            metrics, sizes, arena, and latency if it is asked for.
-        compressed: what gzip makes of the artifact, in a thread that ends before times are taken.
-
-    Raises:
-        ShrinkError: it cannot be run on the examples, or a metric is not finite.
-    """
-    if outcome.not_run:
-        return _not_measured(outcome, artifact, compressed)
-    whole = job.measured_on == "test"
-    evaluated = (
-        evaluate(context, outcome, tflite, job.measured_on)
-        if context.has_targets
-        else not_evaluated(context)
-    )
-    size, arena = measure_sizes(artifact, tflite, outcome.model, compressed), arena_bytes(tflite)
-    memory = {"arena_bytes": arena, "arena_estimate_bytes": Measured(arena.estimate)}
+) -> StepResult:
+    """Return the figures of an artifact that LiteRT runs; `tflite` is it, or its conversion."""
+    on_test = job.measured_on == "test"
+    inputs: Sequence[np.ndarray] = ()
+    if context.has_targets:
+        result, inputs = _evaluated(context, outcome, tflite, job)
+    else:
+        why = WHY_NO_METRICS if not context.has_data else WHY_NO_TARGETS
+        result = StepResult(
+            notes=as_notes([f"metrics: not measured, as {why}", f"task: none, as {why}"])
+        )
+    size = measure_sizes(artifact, tflite, outcome.model, compressed)
+    memory: dict[str, Measured[int]] = {**arena_bytes(tflite).figures}
     times: dict[str, Measured[float]] = {}
     about: Figures = {}
-    if whole or job.timed:
-        run = measure_inference(tflite, inputs=evaluated.inputs)
+    if on_test or job.timed:
+        run = measure_inference(tflite, inputs=inputs)
         times = {"p50_ms": run.p50_ms, "p90_ms": run.p90_ms}
-    if whole:
-        about = {"threads": run.threads, "examples": run.examples}
-        memory = {
-            "inference_peak_bytes": run.peak_bytes,
-            **memory,
-            "arena_32_bytes": arena.estimate_32,
-            "arena_32_reference_bytes": arena.estimate_32_reference,
-        }
-    notes = [*evaluated.notes, *reasons({**times, **memory, **size})]
-    return ArtifactFigures(
-        figure_values(size),
-        figure_values(memory),
-        {**figure_values(times), **about, **_placed(outcome)},
-        evaluated,
-        [*notes, *(zeros_note(size, tflite) if whole else ())],
+        about = {"threads": run.threads, "examples": run.examples} if on_test else {}
+    if on_test:
+        memory = {"inference_peak_bytes": run.peak_bytes, **memory}
+    notes = [*result.notes, *reasons({**times, **memory, **size})]
+    return replace(
+        result,
+        size=figure_values(size),
+        memory=figure_values(memory),
+        latency={**figure_values(times), **about},
+        guess=_guess(job.kind, context, outcome, result) if on_test else None,
+        notes=as_notes([*notes, *(zeros_note(size, tflite) if on_test else ())]),
     )
 
 
-def _not_measured(outcome: StageResult, artifact: Path, compressed: Future[int]) -> ArtifactFigures:
+def _evaluated(
+    context: StageContext, outcome: StageResult, tflite: Path, job: StepJob
+) -> tuple[StepResult, Sequence[np.ndarray]]:
+    """Return what examples tell of an artifact that LiteRT runs, and inputs to time it with."""
+    model = _keras_model(context, outcome)
+    task = context.task(tflite if model is None else model)
+    for warning in task.warnings:
+        if warning.code.startswith("compiled") and not context.has_recipes_model():
+            continue  # about the recipe's model file: the first step has said it
+        context.warn(warning.code, warning.message, warning.hint)
+    runner = load(tflite)
+    takes = artifact_interface(tflite, task.input_names, runner)
+    check_values(task, context.dataset, takes.ask, takes.scales)
+    slicings: tuple[Slicing, ...] | None
+    if job.measured_on == "test":
+        examples, slicings = context.dataset.test, context.test_slicings
+    else:  # slices only where a metric may need them
+        examples, config = context.dataset.validation, context.data_config
+        slicings = slicings_of(context.dataset, "validation", config) if config.slices else None
+    evaluation = evaluate_artifact(runner, examples, task, masks_of(model), slicings)
+    for name, value in evaluation.metrics.items():
+        if value is not None and not np.isfinite(value):
+            message = f"{name} of the artifact on the {job.measured_on} split is {value}"
+            raise StageError(message, subject=context.name)
+    scores = json.dumps(scores_to_plain(evaluation.evidence))
+    files.write_text(context.work / SCORES_NAME, scores)
+    undefined = (
+        Note.about([name], f"not defined on these examples: {why}")
+        for name, why in evaluation.undefined.items()
+    )
+    unmasked = unmasked_notes(model, read_file(tflite)[0])
+    result = StepResult(
+        metrics=evaluation.metrics,
+        slices=tuple(evaluation.sliced.slicings),
+        examples=evaluation.examples,
+        notes=as_notes([task.note, *undefined, *ties_note(evaluation), *unmasked]),
+        details=Details(
+            task=task.described(),
+            confusion=evaluation.confusion,
+            by_output=tuple(
+                OutputMetrics(output=task.outputs[i].name, metrics=metrics)
+                for i, metrics in evaluation.by_output.items()
+            ),
+        ),
+    )
+    return result, sample_inputs(takes.input_names, context.dataset.train, task, EXAMPLES)
+
+
+def _guess(
+    kind: str, context: StageContext, outcome: StageResult, measured: StepResult
+) -> Guess | None:
+    """Return the chance level, of every stage that others may be compared with."""
+    if not context.has_targets or (outcome.model is None and kind != "baseline"):
+        return None
+    metrics = measured.metrics
+    known = (name for name in metrics if name in GUESSED)
+    metric = next(known, next((name for name in metrics if name != LOSS), LOSS))
+    found = describe_guess(context.dataset, metric, outcome.model)
+    task = measured.details and measured.details.task
+    # The commonest label may be the one that counts for nothing.
+    losses = [one.loss for one in (task.outputs if task else ()) if one.loss]
+    return (
+        replace(found, value=None) if any(ignored_class(n) is not None for n in losses) else found
+    )
+
+
+def _keras_model(context: StageContext, outcome: StageResult) -> keras.Model | None:
+    """Return the Keras model that the figures are of, or that the artifact was made from.
+
+    None where a .tflite file or a SavedModel without layers is all there is.
+    """
+    if outcome.model is not None:
+        return outcome.model
+    bare = context.input_path().suffix == ".tflite" or context.input_graph_only()
+    return None if bare else context.load()
+
+
+def _not_measured(outcome: StageResult, artifact: Path, compressed: Future[int]) -> StepResult:
     """Return the sizes of an artifact that nothing here runs, and why there is no more."""
     none = Measured[int](None, outcome.not_run)
-    size = {
-        **file_sizes(artifact, compressed),
-        **dict.fromkeys(("parameters", "nonzero_parameters", "macs"), none),
-    }
-    arenas = ("arena_bytes", "arena_estimate_bytes", "arena_32_bytes", "arena_32_reference_bytes")
-    memory = dict.fromkeys(("inference_peak_bytes", *arenas), none)
+    size = {**dict.fromkeys(figures_of("size"), none), **file_sizes(artifact, compressed)}
+    names = [one for one in figures_of("memory") if one.startswith(("inference_", "arena_"))]
+    memory = dict.fromkeys(names, none)
     times = dict.fromkeys(("p50_ms", "p90_ms"), none)
-    notes = reasons({**times, **memory, **size})
-    told = [f"metrics: {outcome.not_run}", f"task: {outcome.not_run}"]
-    evaluated = Evaluated(notes=told)
-    latency = {**figure_values(times), "threads": None, "examples": None, **_placed(outcome)}
-    return ArtifactFigures(
-        figure_values(size), figure_values(memory), latency, evaluated, [*told, *notes]
+    notes = [f"metrics: {outcome.not_run}", f"task: {outcome.not_run}"]
+    return StepResult(
+        size=figure_values(size),
+        memory=figure_values(memory),
+        latency={**figure_values(times), "threads": None, "examples": None},
+        notes=as_notes([*notes, *reasons({**times, **memory, **size})]),
     )
 
 
-def _placed(outcome: StageResult) -> Figures:
-    count = outcome.cpu_operators
-    return {} if count is None else {"cpu_operators": count}
+def as_notes(sentences: Iterable[str]) -> tuple[Note, ...]:
+    """Return sentences as notes, each once."""
+    once = dict.fromkeys(sentences)
+    return tuple(note if isinstance(note, Note) else Note(note) for note in once)
 
 
 def figure_values(figures: Mapping[str, Measured[float]]) -> Figures:

@@ -28,7 +28,7 @@ class RunOptions:
         since: a time of ISO 8601 in UTC; what was computed since then is taken from the store even
             where `use_store` or `first` ask for it anew: by another run of the same sweep.
         measured_on: the examples that metrics are of. What a run measures on validation examples
-            is kept apart from what is told of an artifact, and nothing else is known of it after.
+            is kept apart from other measurements of an artifact.
         timed: whether such a run measures latency, too.
     """
 

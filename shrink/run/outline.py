@@ -22,6 +22,7 @@ from shrink.contract.codec import to_plain
 from shrink.contract.events import Send
 from shrink.contract.job import OF_STEP, Outline, OutlineJob, StepJob
 from shrink.contract.model_source import ModelSource
+from shrink.contract.report import Figures
 from shrink.data.dataset import Dataset
 from shrink.engine.devices import Devices
 from shrink.graph.rebuild import parted
@@ -80,7 +81,7 @@ def _figures(
     folder: Path,
     send: Send,
     shared: dict[str, tuple[Dataset, Devices]],
-) -> dict[str, float | None]:
+) -> Figures:
     made: dict[str, Path] = {}
     for number, step in enumerate(steps):
         work = folder / str(number)
@@ -108,9 +109,8 @@ def _figures(
     if outcome.model is not None:
         tflite = artifact.with_name("float32.tflite")
         files.write_bytes(tflite, convert(outcome.model, "float32").content)
-    arena = arena_bytes(tflite)
-    memory = {"arena_bytes": arena.value, "arena_estimate_bytes": arena.estimate}
-    return {**figure_values(measure_sizes(artifact, tflite, outcome.model)), **memory}
+    sizes = measure_sizes(artifact, tflite, outcome.model)
+    return figure_values({**sizes, **arena_bytes(tflite).figures})
 
 
 def _source(source: ModelSource, made: dict[str, Path]) -> ModelSource:

@@ -8,11 +8,9 @@ store, the others wait and take what it stored.
 from __future__ import annotations
 
 import contextlib
-import math
 import multiprocessing
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -28,29 +26,27 @@ from shrink.base.errors import (
     Terminated,
 )
 from shrink.base.figures import format_value
-from shrink.base.host import HOST_SHARED_BY, HostMemory, available_memory_bytes, has_nvidia_gpu
+from shrink.base.host import HOST_SHARED_BY, HostMemory, has_nvidia_gpu
 from shrink.recipe.plan import Plan
 from shrink.run.host_plan import PROCESS_BYTES
 
 T = TypeVar("T")
 LEAST_BYTES = 2_000_000_000
 """What a run gets at least, where no memory limit says what it needs."""
-_MEMORY_POLL_S = 5.0
 
 
-def share_of_memory(plans: Sequence[Plan], jobs: int, host_bytes: int | None = None) -> int:
-    """Return the bytes that each of several runs at a time may take.
+def check_memory(plans: Sequence[Plan], jobs: int, host_bytes: int | None = None) -> None:
+    """Refuse more runs at a time than fit in memory.
 
-    With `training.memory_limit` a run takes the limit and what the process takes beside it, else
-    its part of what this host, or its control group, has.
+    With `training.memory_limit` a run takes the limit and what its process takes beside it.
 
     Args:
         plans: of the runs.
         jobs: how many run at a time, above 1.
-        host_bytes: memory there is, by default what the kernel says.
+        host_bytes: of this host, or its control group; by default what the kernel says.
 
     Raises:
-        RecipeError: the host has not as much, or runs would share GPUs without limits.
+        RecipeError: the host has too little, or runs would share GPUs without limits.
     """
     host = HostMemory().limit_bytes() if host_bytes is None else host_bytes
     trains = [step.training.memory_limit for plan in plans for step in plan.steps if step.epochs]
@@ -64,7 +60,7 @@ def share_of_memory(plans: Sequence[Plan], jobs: int, host_bytes: int | None = N
     unlimited = LEAST_BYTES if len(limits) < len(trains) or not trains else 0
     needed = max([unlimited, *(limit + PROCESS_BYTES for limit in limits)])
     if jobs * needed <= host:
-        return needed if limits and not unlimited else host // jobs
+        return
     fits = max(host // needed, 1)
     why = (
         f"each takes up to {_size(max(limits))} (training.memory_limit) and "
@@ -88,22 +84,16 @@ class Pool:
 
     Args:
         jobs: how many.
-        needed_bytes: memory that must be available before another one begins beside others.
-        say: prints progress.
     """
 
-    def __init__(self, jobs: int, needed_bytes: int, say: Callable[[str], None]) -> None:
+    def __init__(self, jobs: int) -> None:
         self._jobs = jobs
-        self._needed_bytes = needed_bytes
-        self._say = say
         self._running: dict[Connection, tuple[int, ForkProcess]] = {}
-        self._looked = -math.inf
-        self._told = False
 
     def run(self, count: int, work: Callable[[int], T]) -> Iterator[tuple[int, T | ShrinkError]]:
         """Yield what `work` returns or how it ended, by its number, in the order of their ends.
 
-        Where this process is told to end, the forks are told, too, and waited for.
+        A signal that ends this process is passed on to the forks, whose ends are waited for.
 
         Args:
             count: how often; `work` is called with 0, 1, ...
@@ -112,7 +102,7 @@ class Pool:
         waiting = list(range(count))
         try:
             while waiting or self._running:
-                while waiting and len(self._running) < self._jobs and self._has_room():
+                while waiting and len(self._running) < self._jobs:
                     self._start(waiting.pop(0), work)
                 yield from self._ended()
         except (Interrupted, Terminated) as error:
@@ -130,24 +120,6 @@ class Pool:
                 process.join()
             self._running.clear()
 
-    def _has_room(self) -> bool:
-        """Whether another run fits beside those that go; the first always does."""
-        if not self._running:
-            return True
-        if time.monotonic() - self._looked < _MEMORY_POLL_S:
-            return False
-        free = available_memory_bytes()
-        if free is None or free >= self._needed_bytes:
-            return True
-        self._looked = time.monotonic()
-        if not self._told:
-            self._say(
-                f"{_size(free)} of memory are left, a run needs {_size(self._needed_bytes)}: "
-                f"{len(self._running)} at a time for now"
-            )
-        self._told = True
-        return False
-
     def _start(self, index: int, work: Callable[[int], object]) -> None:
         fork = multiprocessing.get_context("fork")
         reader, writer = fork.Pipe(duplex=False)
@@ -158,7 +130,7 @@ class Pool:
         self._running[reader] = (index, process)
 
     def _ended(self) -> Iterator[tuple[int, Any]]:
-        ready = wait([*self._running], _MEMORY_POLL_S)
+        ready = wait([*self._running])
         for reader in [one for one in self._running if one in ready]:
             index, process = self._running.pop(reader)
             answer = None

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,10 +26,10 @@ from shrink.base.errors import (
 )
 from shrink.base.measurement import Note
 from shrink.base.progress import Progress
-from shrink.contract.codec import from_plain
+from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.events import Event
 from shrink.contract.examples import SPLITS
-from shrink.contract.job import CheckModelsJob, MeasuredOn, StepJob
+from shrink.contract.job import CheckModelsJob, Made, MeasuredOn, StepJob
 from shrink.contract.model_source import ModelSource, Trust
 from shrink.contract.report import Status
 from shrink.contract.result import (
@@ -45,7 +46,6 @@ from shrink.recipe.resolution import with_taken_task
 from shrink.run.folder import RunFolder, tasks_of
 from shrink.run.host_plan import check_host, left_of_group
 from shrink.run.keys import (
-    Described,
     describe_steps,
     runs_code,
     step_keys,
@@ -70,7 +70,7 @@ from shrink.run.steps import (
     step_outcome,
 )
 from shrink.run.store import Store, StoredStep
-from shrink.run.stored_step import entry_key, made_before, measured_on, to_measure, with_splits_of
+from shrink.run.stored_step import entry_key, made_before, measured_on
 from shrink.run.supervisor import (
     Attempt,
     keep_log,
@@ -90,7 +90,6 @@ class _State:
     data_fingerprint: str
     splits: Splits
     keys: Mapping[str, str]
-    lineages: dict[str, Lineage] = field(default_factory=dict)
     stored: dict[str, StoredStep] = field(default_factory=dict)
     outcomes: list[StageOutcome] = field(default_factory=list)
     error: ShrinkError | None = None
@@ -150,7 +149,8 @@ class Runner:
             described = describe_steps(self.plan, state.data_fingerprint, state.splits)
             # What was not computed must not look to the next preview as if it had been.
             described = {name: described[name] for name in state.stored}
-            return self._finish(state, folder, described)
+            folder.add_plan(described)
+            return self._finish(state, folder)
 
     def _check_models(self, new: Sequence[Step]) -> None:
         """Load the models that all but the first of the steps to come name, in a worker.
@@ -222,28 +222,29 @@ class Runner:
             state.outcomes.append(step_outcome(step, "failed", seconds, error=error))
             return
         state.stored[step.name] = stored
-        self._remember(step, stored, state)
+        lineage = self._lineage(step, stored, state)
         seconds = stored.result.duration_s or 0.0
         if status == "done":
             keep_duration(step, seconds, self.store)
         self.console.stage_ended(*position, describe_end(status, seconds))
         artifact, digest = folder.add(step, stored.files)
+        if lineage is not None:
+            made = (one.files.get(SPLITS) for one in state.stored.values())
+            known = {one.stem: one for one in made if one is not None}
+            folder.add_lineage(digest, lineage, {**state.splits.files, **known})
         scores = scores_from_plain(json.loads(stored.files[SCORES].read_text(encoding="utf-8")))
         state.outcomes.append(
             step_outcome(step, status, seconds, stored.result, scores, artifact, digest)
         )
 
-    def _remember(self, step: Step, stored: StoredStep, state: _State) -> None:
+    def _lineage(self, step: Step, stored: StoredStep, state: _State) -> Lineage | None:
         """Remember where a step's artifact comes from, for runs that go on from it."""
-        digest, splits = state.data_fingerprint, state.splits
         if self.options.measured_on != "test":  # a trial of a search
-            return
-        begins = state.stored.get(self.plan.baseline.name)
+            return None
         counted = step_outcome(step, "done", result=stored.result)
-        data = describe_data(self.plan.recipe.data, digest, [counted])
-        state.lineages[stored.files[ARTIFACT].stem] = remember(
-            self.plan, step, splits, data, stored, self.store, begins
-        )
+        data = describe_data(self.plan.recipe.data, state.data_fingerprint, [counted])
+        begins = state.stored.get(self.plan.baseline.name)
+        return remember(self.plan, step, state.splits, data, stored, self.store, begins)
 
     def _obtain(
         self, step: Step, state: _State, folder: RunFolder, position: tuple[str, int, int]
@@ -303,7 +304,9 @@ class Runner:
             try:
                 job = self._job(step, state)
                 if made := self._may_reuse(step) and made_before(begun, self.store):
-                    plain = self.attempt(to_measure(job, made), work, events)
+                    earlier = Made(made.files[ARTIFACT], to_plain(made.result))
+                    job = replace(job, action="measure", made=earlier)
+                    plain = self.attempt(job, work, events)
                 else:
                     job = with_plan(job, work, events, self.workers, state.group_bytes)
                     plain = run_recovering(job, work, events, warn, self.attempt)
@@ -315,13 +318,22 @@ class Runner:
             done = from_plain(StepDone, plain)
             result = replace(done.result, duration_s=time.perf_counter() - started)
             produced = {role: work / name for role, name in done.files.items()}
-            if made:  # how it was made is told as before, and what it was trained on
+            if made:  # its making and what it was trained on are reported as before
                 result = replace(result, duration_s=made.result.duration_s)
-                produced |= with_splits_of(made, work)
+                if SPLITS in made.files:
+                    produced[SPLITS] = work / "splits.bin"
+                    shutil.copyfile(made.files[SPLITS], produced[SPLITS])
             self._learn_keys(state)
             entry = self._entry(step, state)
             if changed := changed_contents():
-                self._warn_of_change(changed)
+                warning = ReportWarning(
+                    "code-changed",
+                    f"{changed[0]} was changed during the run, so that its stages may have used "
+                    "either version: later runs do not reuse their results",
+                    "run it again",
+                )
+                if all(known.code != warning.code for known in self.warnings):
+                    self.warnings.append(warning)
                 entry = key_of(entry, str(time.time_ns()))
             if (printed := work / LOG_NAME).is_file():
                 produced["log"] = keep_log(printed, work / "kept.log")
@@ -329,17 +341,6 @@ class Runner:
             for key in {state.keys[step.name], *known}:
                 self.store.remove_checkpoints(key)
             return stored, "cached" if made else "done"
-
-    def _warn_of_change(self, changed: Sequence[str]) -> None:
-        """Warn once that later runs cannot reuse what was computed beside an edit."""
-        warning = ReportWarning(
-            "code-changed",
-            f"{changed[0]} was changed during the run, so that its stages may have used either "
-            "version: later runs do not reuse their results",
-            "run it again",
-        )
-        if all(known.code != warning.code for known in self.warnings):
-            self.warnings.append(warning)
 
     def _explain_classes(self, error: ShrinkError) -> None:
         """Say where `data.classes` comes from, in an error about it that the recipe cannot tell."""
@@ -357,7 +358,7 @@ class Runner:
         if (apart := self.options.failure_logs) is None:
             return folder.add_log(step, log_to_keep(source))
         try:
-            return keep_log(source, apart / f"{step.name}-{key[:12]}.log", newest=20)
+            return keep_log(source, apart / f"{step.name}-{key[:12]}.log")
         except (OSError, ResourceError) as error:
             self.console.warn(f"the log of {step.name} is not kept: {error}")
             return None
@@ -440,27 +441,16 @@ class Runner:
                     with contextlib.suppress(OSError, ResourceError):  # then it is computed again
                         self.store.add(keys[name], stored.result, stored.files)
 
-    def _finish(self, state: _State, folder: RunFolder, described: Described) -> RunResult:
+    def _finish(self, state: _State, folder: RunFolder) -> RunResult:
         finals = replace(self.plan, steps=self.steps).finals
         self._add_notes(state)
-        made = (stored.files.get(SPLITS) for stored in state.stored.values())
-        known = {**state.splits.files, **{one.stem: one for one in made if one is not None}}
         chain = None
         data = describe_data(self.plan.recipe.data, state.data_fingerprint, state.outcomes)
         if self.options.measured_on == "test":
             chain = chain_of(self.plan, state.splits, data, self.store)
             if not changed_contents():
                 self._keep_as_resolved(state)
-        report = folder.write(
-            state.outcomes,
-            finals,
-            described,
-            self.warnings,
-            chain,
-            data,
-            state.lineages,
-            known,
-        )
+        report = folder.write(state.outcomes, finals, self.warnings, chain, data)
         if state.error is not None:
             self.exit_code = state.error.exit_code
         else:

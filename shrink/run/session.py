@@ -70,7 +70,7 @@ def free_name(plan: Plan, runs: Path = RUNS) -> str:
     """Return the recipe's name, or a longer one where its folder holds another thing's run.
 
     Two runs are of one thing when model, data, and the schemes or methods of their stages are the
-    same; such a run replaces the earlier one, any other is told apart by what differs.
+    same; such a run replaces the earlier one, any other gets a name with what differs.
 
     Args:
         plan: of a single verb.

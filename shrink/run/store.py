@@ -5,7 +5,7 @@ Layout under the root:
     steps/<key>/manifest.json       of a finished step: its result and its files
     steps/<key>/<sha256><suffix>    its files; of several steps with the same file each has a link
     locks/<name>.lock               who computes a step, or writes a run folder, holds its lock
-    work/<random>/                  a worker's folder, locked while it is in use
+    work/<random>/                  a worker's folder, which is locked while it is in use
     checkpoints/<key>/              of a step that is being computed, or was when its run died
 
 Other entries of the cache, and what is removed after a time, are in `shrink.base.cache`.
@@ -19,8 +19,7 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,8 +30,8 @@ from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.result import StepManifest, StepResult, StoredFile
 
 _MANIFEST, _MANIFEST_VERSION = "manifest.json", 1
-_WORK, _WRITERS = "work", "writers"
-"""Locks that are never removed."""
+_WRITERS = "writers.lock"
+"""The lock that every run shares; it is never removed."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Store:
 
     Args:
         root: the store's folder; created when missing.
-        warn: told of every entry that turned out to be corrupt.
+        warn: called with a warning for every corrupt entry.
     """
 
     def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
@@ -147,9 +146,13 @@ class Store:
         return StoredStep(key, result, found)
 
     def keep(self, file: Path) -> None:
-        """Keep a file of a step, whose name is its hash, for runs that go on from the artifact."""
+        """Copy a file of a step, whose name is its hash, for runs that go on from the artifact.
+
+        A link would have the times of the step's own file, which then would never look unused.
+        """
         if not (target := self.root / "earlier-runs" / file.name).exists():
-            _link(file, target)
+            with files.replacing(target) as temporary:
+                shutil.copyfile(file, temporary)
 
     def kept(self, name: str) -> Path:
         """Return where `keep` has put a file, which counts as its use."""
@@ -165,31 +168,18 @@ class Store:
             name: what is locked.
             waiting: called once if somebody else holds it.
         """
-        return files.exclusive(self.root / "locks" / f"{name}.lock", waiting)
+        return files.locked(self.root / "locks" / f"{name}.lock", waiting=waiting)
 
-    @contextlib.contextmanager
-    def work_folder(self) -> Iterator[Path]:
-        """Yield an empty folder for a worker; it is removed afterwards, whatever happened."""
-        with contextlib.ExitStack() as held:
-            with self.lock(_WORK):  # else a sweep may come between the folder and its lock
-                folder = Path(tempfile.mkdtemp(dir=self.root / "work"))
-                descriptor = held.enter_context(_opened(folder / ".lock"))
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            try:
-                yield folder
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+    def work_folder(self) -> contextlib.AbstractContextManager[Path]:
+        """Hold an empty folder for a worker; it is removed afterwards, whatever happened."""
+        return files.staging(self.root / "work")
 
     def sweep(self) -> None:
         """Remove what killed runs left behind, and what was not used for long.
 
         Whatever is still in use stays.
         """
-        with self.lock(_WORK):
-            for folder in (self.root / "work").iterdir():
-                with contextlib.suppress(OSError), _opened(folder / ".lock") as descriptor:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(folder, ignore_errors=True)
+        files.sweep(self.root / "work")
         with contextlib.suppress(OSError), self.alone():
             for kind in cache.KINDS:
                 files.sweep(self.root / kind)
@@ -202,22 +192,17 @@ class Store:
                     cache.remove_path(checkpoints)
             cache.sweep_daily(self.root)
             for lock in (self.root / "locks").iterdir():
-                if lock.stem not in (_WORK, _WRITERS):
+                if lock.name != _WRITERS:
                     lock.unlink()
 
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold the lock that every run shares, alone, or raise `BlockingIOError`."""
-        with _opened(self.root / "locks" / f"{_WRITERS}.lock") as descriptor:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the lock that every run shares, alone; entering raises `BlockingIOError` if not."""
+        how = fcntl.LOCK_EX | fcntl.LOCK_NB
+        return files.locked(self.root / "locks" / _WRITERS, how)
 
-    @contextlib.contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Tell other runs that this one may write, so that none sweeps under its feet."""
-        with _opened(self.root / "locks" / f"{_WRITERS}.lock") as descriptor:
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
-            yield
+    def in_use(self) -> contextlib.AbstractContextManager[None]:
+        """Show other runs that this one may write, so that none removes what it uses."""
+        return files.locked(self.root / "locks" / _WRITERS, fcntl.LOCK_SH)
 
 
 def _link(source: Path, target: Path) -> None:
@@ -232,12 +217,3 @@ def _link(source: Path, target: Path) -> None:
 def _digest(entry: Mapping[str, Json]) -> str:
     body = {key: value for key, value in entry.items() if key != "digest"}
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

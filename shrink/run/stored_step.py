@@ -7,13 +7,8 @@ Both are of the same artifact: it is made once, and kept under a key for each wa
 from __future__ import annotations
 
 import hashlib
-import shutil
-from dataclasses import replace
-from pathlib import Path
 
-from shrink.contract.codec import to_plain
-from shrink.contract.examples import SPLITS
-from shrink.contract.job import Made, MeasuredOn, StepJob
+from shrink.contract.job import MeasuredOn
 from shrink.recipe.plan import Plan, Step
 from shrink.run.store import Store, StoredStep
 
@@ -43,17 +38,3 @@ def made_before(key: str, store: Store) -> StoredStep | None:
         if store.contains(entry) and (found := store.find(entry)) is not None:
             return found
     return None
-
-
-def to_measure(job: StepJob, made: StoredStep) -> StepJob:
-    """Return a step's job as one that measures what was made of it."""
-    return replace(job, action="measure", made=Made(made.files[ARTIFACT], to_plain(made.result)))
-
-
-def with_splits_of(made: StoredStep, work: Path) -> dict[str, Path]:
-    """Return a copy of the file that says what the step was trained on, by its role."""
-    if SPLITS not in made.files:
-        return {}
-    copy = work / "splits.bin"
-    shutil.copyfile(made.files[SPLITS], copy)
-    return {SPLITS: copy}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from shrink.base import files
@@ -82,13 +82,9 @@ def with_log(error: ShrinkError, log: Path | None) -> ShrinkError:
     return error
 
 
-def keep_log(source: Path, path: Path, newest: int | None = None) -> Path:
-    """Write what is kept of a log to `path`; of the logs beside it only the newest ones stay."""
+def keep_log(source: Path, path: Path) -> Path:
+    """Write what is kept of a log to `path`, and return it."""
     files.write_bytes(path, log_to_keep(source))
-    with contextlib.suppress(FileNotFoundError):  # another run removes the same ones
-        by_age = sorted(path.parent.glob("*.log"), key=lambda one: one.stat().st_mtime)
-        for old in by_age[:-newest] if newest else ():
-            old.unlink(missing_ok=True)
     return path
 
 
@@ -112,16 +108,6 @@ MEMORY_SIGNALS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 Attempt = Callable[[StepJob, Path, Callable[[Event], None]], JsonObject]
 
 
-@dataclass
-class _Attempts:
-    """What is known after the attempts so far."""
-
-    events: list[OutOfMemoryEvent] = field(default_factory=list)
-    micro_batch_size: int | None = None
-    proven: bool = False
-    lost: Lost | None = None
-
-
 def run_recovering(
     job: StepJob,
     work: Path,
@@ -138,7 +124,7 @@ def run_recovering(
         job: see `shrink.run.process.run_worker`.
         work: the worker's folder.
         on_event: called with each progress event.
-        say: told when a worker is started again.
+        say: called when a worker is started again.
         run: runs a worker once; raises `WorkerDied` where it ended without a result.
 
     Raises:
@@ -146,65 +132,56 @@ def run_recovering(
         StageError: a worker dies at a micro-batch of one, and nothing speaks for memory.
         ShrinkError: whatever the worker raised, or what its death means.
     """
-    attempts = _Attempts()
+    events: list[OutOfMemoryEvent] = []
+    lost: list[Lost] = []
+    proven, micro_batch_size = False, None
 
     def listen(event: Event) -> None:
+        nonlocal proven
         if isinstance(event, Lost):
-            attempts.lost = event
+            lost.append(event)
         elif isinstance(event, OutOfMemoryEvent):
-            attempts.events.append(event)
-            attempts.proven = True
+            events.append(event)
+            proven = True
         else:
             on_event(event)
 
     while True:
-        attempts.lost = None
-        earlier = Attempts(attempts.micro_batch_size, tuple(attempts.events))
+        lost.clear()
         try:
-            return run(replace(job, attempts=earlier), work, listen)
-        except WorkerDied as death:
-            # Halve the micro-batch, or raise what the death means.
-            beat = death.beat
-            if beat is None or death.signal not in MEMORY_SIGNALS:
-                raise death.as_error() from death
-            attempts.proven = attempts.proven or bool(death.memory_evidence)
-            by = f"killed by {death.signal.name}"
-            evidence = (
-                f"{by}: {death.memory_evidence}" if death.memory_evidence else f"suspected: {by}"
+            return run(
+                replace(job, attempts=Attempts(micro_batch_size, tuple(events))), work, listen
             )
-            attempts.events.append(OutOfMemoryEvent(beat.step, beat.micro_batch_size, evidence))
-            if beat.micro_batch_size == 1:
-                raise _at_the_end(death.as_error().message, death.name, attempts) from death
-            attempts.micro_batch_size = beat.micro_batch_size // 2
-            how = f"the worker was killed by {death.signal.name if death.signal else death.code}"
+        except WorkerDied as death:
+            beat, cause = death.beat, death.as_error()
+            if beat is None or death.signal not in MEMORY_SIGNALS:
+                raise cause from death
+            by = f"killed by {death.signal.name}"
+            memory, evidence = bool(death.memory_evidence), death.memory_evidence
+            evidence = f"{by}: {evidence}" if memory else by
+            how, step, tried = f"the worker was {by}", beat.step, beat.micro_batch_size
         except ShrinkError as error:
-            _after_error(error, attempts)
-            how = f"the worker gave up ({attempts.events[-1].evidence})"
-        say(
-            f"{how} in update {attempts.events[-1].step};"
-            f" trying again with a micro-batch of {attempts.micro_batch_size}"
+            if not lost:
+                raise
+            last, cause = lost[-1], error
+            memory, evidence = last.memory, last.evidence
+            step, tried = last.step, last.micro_batch_size
+            how = f"the worker gave up ({evidence})"
+        proven = proven or memory
+        events.append(
+            OutOfMemoryEvent(step, tried, evidence if memory else f"suspected: {evidence}")
         )
+        if tried == 1:
+            raise _at_the_end(cause, len(events), proven) from cause
+        micro_batch_size = tried // 2
+        say(f"{how} in update {step}; trying again with a micro-batch of {micro_batch_size}")
 
 
-def _after_error(error: ShrinkError, attempts: _Attempts) -> None:
-    """Halve the micro-batch where the worker said that another process could go on."""
-    lost = attempts.lost
-    if lost is None:
-        raise error
-    attempts.proven = attempts.proven or lost.memory
-    evidence = lost.evidence if lost.memory else f"suspected: {lost.evidence}"
-    attempts.events.append(OutOfMemoryEvent(lost.step, lost.micro_batch_size, evidence))
-    if lost.micro_batch_size == 1:
-        raise _at_the_end(error.message, error.subject, attempts) from error
-    attempts.micro_batch_size = lost.micro_batch_size // 2
-
-
-def _at_the_end(message: str, name: str | None, attempts: _Attempts) -> ShrinkError:
-    tries = len(attempts.events)
+def _at_the_end(cause: ShrinkError, tries: int, proven: bool) -> ShrinkError:
     again = "" if tries == 1 else f" ({tries} attempts ended so)"
-    message = f"at a micro-batch of 1: {message}{again}"
-    if attempts.proven:
+    message = f"at a micro-batch of 1: {cause.message}{again}"
+    if proven:
         hint = "use smaller inputs, training.precision: mixed_bfloat16, or more memory"
-        return ResourceError(message, subject=name, hint=hint)
+        return ResourceError(message, subject=cause.subject, hint=hint)
     hint = "this was probably not a lack of memory: read the log above and the model's own code"
-    return StageError(message, subject=name, hint=hint)
+    return StageError(message, subject=cause.subject, hint=hint)

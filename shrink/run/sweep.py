@@ -30,8 +30,8 @@ from shrink.report.comparison import HTML_NAME, check_overwritten, render_compar
 from shrink.report.comparison_rows import RunToCompare, compare_runs
 from shrink.run.cluster import membership
 from shrink.run.options import RunOptions
-from shrink.run.parallel import Pool, share_of_memory
-from shrink.run.preview import PreviewRow, preview_lines, total_line
+from shrink.run.parallel import Pool, check_memory
+from shrink.run.preview import preview_lines, total_line
 from shrink.run.process import attempt
 from shrink.run.runner import Runner
 from shrink.run.session import guard_models, names_artifact
@@ -134,7 +134,7 @@ class Sweep:
             ShrinkError: the sweep could not begin.
         """
         self._check()
-        self.options = replace(self.options, since=_now())
+        self.options = replace(self.options, since=datetime.now(UTC).isoformat(timespec="seconds"))
         ended = [Ended() for _ in self.planned]
         stop: ShrinkError | None = None
         try:
@@ -167,9 +167,7 @@ class Sweep:
             console.say(self._begins(index))
             return run_combination(self.planned[index], self.options, console, self.attempt)
 
-        plans = [one.plan for one in self.planned]
-        pool = Pool(self.jobs, share_of_memory(plans, self.jobs), self.console.say)
-        for index, answer in pool.run(len(self.planned), work):
+        for index, answer in Pool(self.jobs).run(len(self.planned), work):
             if isinstance(answer, ShrinkError):
                 answer = Ended(exit_code=answer.exit_code, error=answer)
             yield index, answer
@@ -189,7 +187,7 @@ class Sweep:
         for one in self.planned:
             guard_models(one.plan, Trust(one.plan.custom_objects, self.options.trust_model))
         if self.jobs > 1:  # refused before anything is computed
-            share_of_memory([one.plan for one in self.planned], self.jobs)
+            check_memory([one.plan for one in self.planned], self.jobs)
         files.make_folder(self.options.output)
 
     def _compared(self, ended: Sequence[Ended]) -> Comparison:
@@ -256,7 +254,16 @@ def show_dry_run(planned: Sequence[Planned], options: RunOptions, console: Conso
                 rows[index] = replace(row, status="shared", why=f"computed for {first}")
         found.append((one, rows))
     if console.as_json:
-        console.document([_planned_document(one, rows) for one, rows in found])
+        console.document(
+            [
+                {
+                    "settings": one.combination.texts,
+                    "folder": str(one.folder),
+                    "stages": [to_plain(row) for row in rows],
+                }
+                for one, rows in found
+            ]
+        )
         return
     for one, rows in found:
         console.print(f"{one.combination.title or one.plan.recipe.name}  ->  {one.folder}")
@@ -265,18 +272,6 @@ def show_dry_run(planned: Sequence[Planned], options: RunOptions, console: Conso
     runs = "1 run" if len(found) == 1 else f"{len(found)} runs"
     console.print(f"{runs}, {len(computed)} different stages")
     console.print(total_line([row for _, rows in found for row in rows]))
-
-
-def _planned_document(one: Planned, rows: Sequence[PreviewRow]) -> dict[str, object]:
-    return {
-        "settings": one.combination.texts,
-        "folder": str(one.folder),
-        "stages": [to_plain(row) for row in rows],
-    }
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _tell_trackers(trackers: Trackers, one: Planned, ended: Ended, console: Console) -> None:

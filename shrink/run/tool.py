@@ -97,7 +97,7 @@ def run_tool(job: ModelJob, kind: type[T], console: Console) -> T:
 
 @dataclass(frozen=True)
 class Trackers:
-    """Where a run is told of, beside its folder.
+    """Where a run is logged, beside its folder.
 
     Attributes:
         tensorboard: a folder for logs.

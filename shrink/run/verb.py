@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from shrink.base.console import Console
@@ -20,63 +19,52 @@ from shrink.recipe.single import Sections, single_recipe
 from shrink.run.lineage import named_code
 from shrink.run.session import RUNS, free_name
 from shrink.run.tool import run_tool
+from shrink.stages import STAGES
 
 
-@dataclass(frozen=True)
-class VerbCall:
-    """What a verb was asked.
+def verb_recipe(
+    verb: str,
+    model: str,
+    sections: Sections,
+    data: str | NamedData | None,
+    custom_objects: Path | None,
+) -> JsonObject:
+    """Return a verb's recipe, of one stage or none; paths start from the current folder.
 
-    Attributes:
+    Args:
         verb: its name.
         model: as the command line names it.
-        stages: of its recipe; none to evaluate only.
         sections: the keys that were given, by section.
         data: as the command line names it, or what it stands for; None for that of the model's run.
         custom_objects: the Python file whose objects the model names.
+
+    Raises:
+        RecipeError: see `single_recipe`.
     """
-
-    verb: str
-    model: str
-    stages: list[JsonObject]
-    sections: Sections = field(default_factory=Sections)
-    data: str | NamedData | None = None
-    custom_objects: Path | None = None
-
-    def recipe(self) -> JsonObject:
-        """Return the recipe; paths start from the current folder.
-
-        Raises:
-            RecipeError: see `single_recipe`.
-        """
-        code = None if self.custom_objects is None else self.custom_objects.resolve()
-        folder = Path.cwd()
-        return single_recipe(
-            self.verb, self.model, self.data, self.stages, self.sections, folder, code, named_code
-        )
+    stages = [{verb: sections.stage}] if verb in STAGES else []
+    code = None if custom_objects is None else custom_objects.resolve()
+    return single_recipe(verb, model, data, stages, sections, Path.cwd(), code, named_code)
 
 
-def plan_verb(recipe: JsonObject, said: str, hint: str) -> Plan:
+def plan_verb(recipe: JsonObject, said: str, hint: str, console: Console | None = None) -> Plan:
     """Return the plan of a verb's recipe.
 
     Args:
-        recipe: from `VerbCall.recipe`.
+        recipe: from `verb_recipe`.
         said: what stands for the recipe's file in errors, such as `shrink prune`.
         hint: of errors that have none.
+        console: given where the plan gets a name whose folder holds no other run; prints that name.
 
     Raises:
         RecipeError: a key or a value is wrong.
     """
     try:
-        return build_plan(recipe_from_mapping(recipe, said))
+        plan = build_plan(recipe_from_mapping(recipe, said))
     except RecipeError as error:
         for problem in (error, *error.others):
             problem.hint = problem.hint or hint
         raise
-
-
-def named_apart(recipe: JsonObject, plan: Plan, said: str, console: Console) -> Plan:
-    """Return the plan under a name whose folder does not hold another thing's run, and say so."""
-    if (name := free_name(plan)) == recipe["name"]:
+    if console is None or (name := free_name(plan)) == recipe["name"]:
         return plan
     console.say(f"{RUNS / recipe['name']} holds another run; this one goes to {RUNS / name}")
     return build_plan(recipe_from_mapping({**recipe, "name": name}, said))

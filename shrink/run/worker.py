@@ -28,7 +28,7 @@ ACTIONS: dict[str, tuple[type[Job], str]] = {
     "probe": (jobs.StepJob, "shrink.run.execute:probe"),
     "check-models": (jobs.CheckModelsJob, "shrink.run.execute:check_models"),
     "outline": (jobs.OutlineJob, "shrink.run.outline:outline"),
-    "measure": (jobs.StepJob, "shrink.run.again:measure_again"),
+    "measure": (jobs.StepJob, "shrink.run.execute:measure_again"),
     "profile": (jobs.ProfileJob, "shrink.tools.profile:profile"),
     "inspect": (jobs.InspectJob, "shrink.tools.artifact:inspect"),
     "export": (jobs.ExportJob, "shrink.tools.export:export"),

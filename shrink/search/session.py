@@ -49,7 +49,7 @@ from shrink.recipe.resolution import recipe_sha256
 from shrink.report.content import stage_figures
 from shrink.run.folder import RESOLVED_NAME
 from shrink.run.options import RunOptions, RunResult
-from shrink.run.parallel import Pool, share_of_memory
+from shrink.run.parallel import Pool, check_memory
 from shrink.run.process import attempt
 from shrink.run.runner import Runner
 from shrink.run.session import guard_models, names_artifact, only_artifact
@@ -351,7 +351,7 @@ class Search:
                 hint="leave --jobs out, or measure on the device with latency.command",
             )
         if self.jobs > 1:
-            share_of_memory([self.plan] * self.jobs, self.jobs)  # refused before anything begins
+            check_memory([self.plan] * self.jobs, self.jobs)  # refused before anything begins
         self.candidates.check_gates()
         guard_models(self.plan, Trust(self.plan.custom_objects, self.options.trust_model))
 
@@ -399,8 +399,7 @@ class Search:
         Raises:
             ShrinkError: that ended the first, where none went on to the end.
         """
-        plans = [self.plan] * self.jobs
-        pool = Pool(self.jobs, share_of_memory(plans, self.jobs), self.console.say)
+        pool = Pool(self.jobs)
 
         def work(index: int) -> JsonObject:
             self.console.prefix = f"[{index + 1}] "

@@ -101,7 +101,7 @@ class Trials:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other workers from asking."""
-        with files.exclusive(self._lock):
+        with files.locked(self._lock):
             yield
 
     def begin(self, first: Sequence[Settings]) -> None:

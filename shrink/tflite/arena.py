@@ -65,6 +65,16 @@ class ArenaFigure(Measured[int]):
     runs: bool = False
     fails: bool = False
 
+    @property
+    def figures(self) -> dict[str, Measured[int]]:
+        """All of them by the report's names."""
+        return {
+            "arena_bytes": self,
+            "arena_estimate_bytes": Measured(self.estimate),
+            "arena_32_bytes": self.estimate_32,
+            "arena_32_reference_bytes": self.estimate_32_reference,
+        }
+
 
 def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
     """Return the tensor arena of a .tflite file, in bytes.

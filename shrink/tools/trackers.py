@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
 from shrink.base.errors import ResourceError
-from shrink.base.foreign import Json
 from shrink.contract.details import Training
 from shrink.contract.events import Send
 from shrink.contract.findings import Tracked
 from shrink.contract.job import TrackerJob
-from shrink.contract.report import Report, Stage
+from shrink.contract.report import Stage
 from shrink.contract.report_file import read_report
-from shrink.report.content import recipe_of, stage_figures
+from shrink.recipe.recipe_diff import settings_of
+from shrink.report.content import stage_figures
 from shrink.report.sections import render_markdown
 
 _SCALAR, _TENSOR = 1, 2
@@ -97,7 +96,9 @@ def log_to_mlflow(job: TrackerJob, send: Send) -> Tracked:
             mlflow.set_experiment(report.recipe.name)
             with mlflow.start_run(run_name=report.recipe.name) as parent:
                 mlflow.set_tags({"passed": report.passed, "shrink": report.environment.shrink})
-                mlflow.log_params(_parameters(report))
+                mlflow.log_params(
+                    {k: text[:_LONGEST_PARAMETER] for k, text in settings_of(report).items()}
+                )
                 finals = [stage for stage in report.stages if stage.name in report.finals]
                 for stage in finals[-1:]:
                     mlflow.log_metrics(stage_figures(stage))
@@ -125,17 +126,3 @@ def _log_stage(mlflow: Any, stage: Stage, folder: Path) -> None:
                 mlflow.log_metric(f"epoch_{name}", value, step=epoch)
     if stage.artifact and (folder / stage.artifact).is_file():
         mlflow.log_artifact(str(folder / stage.artifact), "artifacts")
-
-
-def _parameters(report: Report) -> dict[str, str]:
-    return {name: text[:_LONGEST_PARAMETER] for name, text in _flat(recipe_of(report), "")}
-
-
-def _flat(value: Json, prefix: str) -> Iterator[tuple[str, str]]:
-    pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
-    for key, item in pairs:
-        name = f"{prefix}{key}"
-        if isinstance(item, Mapping | list) and item:
-            yield from _flat(item, f"{name}.")
-        elif item is not None:
-            yield name, str(item)

@@ -44,7 +44,7 @@ def test_build_plan_finds_custom_objects_beside_the_recipe(tmp_path: Path) -> No
     recipe = write_toy(tmp_path)
     recipe.write_text(recipe.read_text() + "custom_objects: toy.py\n", encoding="utf-8")
     assert build_plan(load_recipe(recipe)).custom_objects == tmp_path / "toy.py"
-    with pytest.raises(ModelError, match="no such Python file"):
+    with pytest.raises(ModelError, match="no such file or folder"):
         build_plan(load_recipe(recipe, ["custom_objects=other.py"]))
 
 

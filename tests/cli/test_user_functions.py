@@ -136,7 +136,7 @@ def test_a_users_augmentation_sees_training_images_and_its_reads_count(tmp_path:
     (tmp_path / "own.yaml").write_text(AUGMENTED.replace("own.py", "none.py"), encoding="utf-8")
     run = ("run", "own.yaml", "--output", "out")
     error = shrink(*run, cwd=tmp_path, store=tmp_path / "store", expect=2).stderr
-    assert "no such Python file" in error
+    assert "no such file or folder" in error
 
 
 def _xy(x: np.ndarray) -> dict[str, np.ndarray]:

@@ -275,7 +275,7 @@ CHAINS = {
     "distill": ["distill --teacher a --student model.keras --data random.npz --epochs 5"],
     "distill from itself": ["distill --teacher a --student a --data random.npz --seed 1"],
     "quantize": ["quantize a --data random.npz"],
-    "quantize aware": ["quantize a --data random.npz --aware true --epochs 2 --seed 6"],
+    "quantize aware": ["quantize a --data random.npz --aware --epochs 2 --seed 6"],
     "quantize the file": ["quantize a/artifacts/01-train.keras --data random.npz --seed 9"],
     "prune, quantize": [
         "prune a --data random.npz --sparsity 0.3 --epochs 1 --output p",

@@ -9,7 +9,6 @@ import pytest
 from shrink.base.errors import RecipeError
 from shrink.recipe.matrix import Combination, Variants, load_variants
 from shrink.recipe.overrides import Override
-from shrink.recipe.plan import build_plan
 
 TEXT = """\
 name: small
@@ -170,11 +169,7 @@ def test_load_variants_names_the_flag_that_is_wrong(
     assert all(word in str(error) for word in (*words, "--set prun" if "prun" in text else "name"))
 
 
-def test_a_file_with_a_comma_in_its_name_is_one_value(tmp_path: Path) -> None:
-    for name in ("a,b.keras", "c.keras"):
-        (tmp_path / name).write_bytes(b"weights")
-    whole = variants(tmp_path, "", f"model={tmp_path}/a,b.keras")
-    assert build_plan(whole.each[0].loaded).steps[0].inputs["model"].reference is not None
+def test_a_quoted_file_with_a_comma_in_its_name_is_one_value(tmp_path: Path) -> None:
     quoted = variants(tmp_path, "", 'model="x,y.keras"')
     assert (quoted.is_sweep, quoted.each[0].loaded.recipe.model) == (False, "x,y.keras")
     assert variants(tmp_path, "", "model=x.keras,y.keras").is_sweep

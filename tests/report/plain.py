@@ -78,9 +78,8 @@ def render(document: Plain) -> dict[str, str]:
     return rendered.render(report_file.report_of(document), {})
 
 
-def summary(document: Plain, room: int) -> str:
-    text = render_markdown(document, most_columns=ci.SUMMARY_COLUMNS)
-    return ci.fitting(text, room, "report.md")
+def summary(document: Plain) -> str:
+    return render_markdown(document, most_columns=ci.SUMMARY_COLUMNS)
 
 
 def markup(plot: Plot) -> str:
@@ -147,6 +146,6 @@ def change_lines(changes: list[dict[str, str]]) -> list[str]:
 def check_gates(
     stages: list[dict[str, Any]], limits: Any, saved: Any = None, **settings: Any
 ) -> list[dict[str, Any]]:
-    read = from_plain(tuple[Stage, ...], stages, unknown="drop")
+    read = from_plain(tuple[Stage, ...], stages)
     then = {name: report_file.report_of(one) for name, one in (saved or {}).items()}
     return [to_plain(result) for result in gates.check_gates(read, limits, saved=then, **settings)]

@@ -45,18 +45,6 @@ def test_render_report_shows_what_matters_in_80_columns() -> None:
     ]
 
 
-def test_render_report_shows_the_size_of_the_int8_file_that_a_budget_was_of() -> None:
-    train, prune, quantize = outcomes()
-    budget = {"figure": "file_bytes", "limit": 20_000, "after": 19_900, "precision": "int8"}
-    head, _, row, last = shown(
-        report([train, with_result(prune, details={"budget": budget}), quantize])
-    ).splitlines()[2:6]
-    assert head.split()[5:9] == ["tflite", "ratio", "int8", "file"]
-    assert "0.50x   19.9 KB" in row
-    assert "0.14x         -" in last
-    assert "int8" not in shown(report())
-
-
 def test_render_report_shows_points_against_the_baseline_with_their_interval() -> None:
     train, _, quantize = shown(report()).splitlines()[3:6]
     assert "98.00 %" in train

@@ -38,7 +38,7 @@ def run(plan: Plan, path: Path, content: str | None, force: bool = False) -> dic
         source.write_text(content)
         artifact, digest = folder.add(step, {"artifact": source})
         result = replace(result, artifact=artifact, sha256=digest)
-    return dict(to_plain(folder.write([result], [step.name], {})))
+    return dict(to_plain(folder.write([result], [step.name])))
 
 
 def report_in(path: Path) -> Any:

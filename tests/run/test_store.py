@@ -86,6 +86,18 @@ def test_entries_with_the_same_file_share_it(store: Store) -> None:
     assert again.files["artifact"].samefile(first.files["artifact"])
 
 
+def test_a_file_that_later_runs_use_does_not_keep_its_step(store: Store) -> None:
+    file = add(store)
+    store.keep(file)
+    old = time.time() - 100 * 24 * 3600
+    for path in (*store.root.rglob("k1/*"), store.root / "steps" / "k1", store.kept(file.name)):
+        os.utime(path, (old, old))
+    store.kept(file.name)
+    store.sweep()
+    assert not file.exists()
+    assert store.kept(file.name).read_text(encoding="utf-8") == "model"
+
+
 def test_sweep_removes_a_step_that_was_never_finished(store: Store) -> None:
     whole, torn = add(store), store.root / "steps" / "torn" / "ab.keras"
     torn.parent.mkdir()
@@ -95,9 +107,8 @@ def test_sweep_removes_a_step_that_was_never_finished(store: Store) -> None:
 
 
 def test_sweep_removes_dead_work_and_keeps_live_work(store: Store) -> None:
-    dead = store.root / "work" / "dead"
+    dead = store.root / "work" / f"{files.TEMPORARY_PREFIX}dead"
     dead.mkdir()
-    (dead / ".lock").touch()
     torn = add(store).with_name(f"{files.TEMPORARY_PREFIX}x")
     torn.mkdir()
     with store.work_folder() as live:

@@ -7,6 +7,7 @@ import os
 import signal
 import statistics
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from shrink.cli.reports import compare
 from shrink.recipe.matrix import load_variants
 from shrink.recipe.plan import build_plan
 from shrink.run.options import RunOptions
-from shrink.run.parallel import Pool, share_of_memory
+from shrink.run.parallel import Pool, check_memory
 from shrink.run.sweep import Sweep, SweepResult, plan_sweep
 from tests.run.fake_worker import FakeWorker
 
@@ -280,40 +281,41 @@ def test_sweep_in_jobs_passes_an_interrupt_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "host", "share"),
+    ("limit", "host", "fits"),
     [
-        (None, 16_000_000_000, 8_000_000_000),
-        (2_000_000_000, 16_000_000_000, 3_400_000_000),
-        (None, 3_000_000_000, None),
-        (8_000_000_000, 16_000_000_000, None),
+        (None, 16_000_000_000, True),
+        (2_000_000_000, 16_000_000_000, True),
+        (None, 3_000_000_000, False),
+        (8_000_000_000, 16_000_000_000, False),
     ],
 )
-def test_share_of_memory_refuses_what_the_host_has_not(
-    tmp_path: Path, limit: int | None, host: int, share: int | None
+def test_runs_at_a_time_are_refused_where_the_host_has_too_little_memory(
+    tmp_path: Path, limit: int | None, host: int, fits: bool
 ) -> None:
     more = f"training: {{memory_limit: {limit}}}\n" if limit else ""
     (tmp_path / "r.yaml").write_text(RECIPE + more, encoding="utf-8")
     plan = build_plan(load_variants(tmp_path / "r.yaml").each[0].loaded)
-    if share is not None:
-        assert share_of_memory([plan], 2, host) == share
+    if fits:
+        check_memory([plan], 2, host)
         return
     with pytest.raises(RecipeError, match="2 runs at a time need") as caught:
-        share_of_memory([plan], 2, host)
+        check_memory([plan], 2, host)
     assert "use --jobs 1" in str(caught.value)
 
 
 def test_an_interrupt_just_after_a_run_has_ended_is_an_interrupt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pool = Pool(2, 0, print)
+    pool = Pool(2)
+    start = pool._start
 
-    def interrupted_beside_an_ended_run() -> bool:
+    def interrupted_beside_an_ended_run(index: int, work: Callable[[int], object]) -> None:
         for _, process in pool._running.values():
             process.join()
         if pool._running:
             raise Interrupted("Ctrl-C")
-        return True
+        start(index, work)
 
-    monkeypatch.setattr(pool, "_has_room", interrupted_beside_an_ended_run)
+    monkeypatch.setattr(pool, "_start", interrupted_beside_an_ended_run)
     with pytest.raises(Interrupted):
         list(pool.run(2, lambda number: number))

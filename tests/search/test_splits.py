@@ -21,8 +21,7 @@ from shrink.data.examples import Examples
 from shrink.data.sources import digits
 from shrink.data.views import View
 from shrink.recipe.load import RawRecipe
-from shrink.run.again import measure_again
-from shrink.run.execute import execute
+from shrink.run.execute import execute, measure_again
 from shrink.run.options import RunOptions
 from shrink.search.candidates import Candidates
 from shrink.search.session import Search

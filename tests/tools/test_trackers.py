@@ -81,7 +81,7 @@ def test_log_to_mlflow_has_a_nested_run_per_stage(
     told = log_to_mlflow(job("mlflow", run, target), nothing)
     client = mlflow.MlflowClient(target)
     parent = client.get_run(told.place)
-    assert parent.data.params["stages.0.train.epochs"] == "2"
+    assert parent.data.params["stages.train.epochs"] == "2"
     assert parent.data.metrics["tflite_bytes"] == 14_000
     stages = client.search_runs([parent.info.experiment_id], "tags.`mlflow.parentRunId` != ''")
     assert {one.info.run_name for one in stages} == {"train", "prune", "quantize"}

@@ -144,7 +144,7 @@ def write_cache(
     """
     files.make_folder(folder)
     total = len(examples)
-    with files.exclusive(folder / _LOCK):
+    with files.locked(folder / _LOCK):
         if is_complete(folder, rows, total):
             return False
         check_room(folder, rows.row_bytes * total)

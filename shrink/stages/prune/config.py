@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from shrink.base.fields import Bytes, Count, Fraction, NameIn, NonNegative, OpenFraction, Positive
 from shrink.stages.base import StageConfig
@@ -230,8 +230,7 @@ class PruneConfig(StageConfig):
                 "importance, or allocation: sensitivity"
             )
 
-    @model_serializer(mode="wrap")
-    def _own_keys(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+    def model_dump(self, **options: Any) -> dict[str, Any]:  # what pydantic's own takes
         """Leave out the other method's defaults, which would be refused when read again."""
         foreign = {key for keys in _KEYS.values() for key in keys} - {*_KEYS[self.method]}
         if not self._measures_files:
@@ -244,4 +243,5 @@ class PruneConfig(StageConfig):
             foreign |= {"temperature", "alpha"}
         if self.pattern == "2:4":
             foreign.update(_SCHEDULE)
-        return {key: value for key, value in handler(self).items() if key not in foreign}
+        kept = super().model_dump(**options)
+        return {key: value for key, value in kept.items() if key not in foreign}

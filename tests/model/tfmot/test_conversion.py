@@ -108,15 +108,10 @@ def test_write_brought_leaves_a_model_that_keras_loads(tmp_path: Path) -> None:
         None,
         [],
         {"ranges": 3, "traits": "sparsity"},
-        {
-            "ranges": [
-                ["a", False, 0.0],
-                ["a", 1, 0.0, 1.0],
-                ["a", False, 1.0, 0.0],
-                [3, False, 0, 1],
-            ]
-        },
-        {"ranges": [["a", False, float("nan"), 1.0], ["a", False, "0", 1]], "traits": ["own"]},
+        {"ranges": [{"layer": "a", "before_activation": False, "low": 0.0}]},
+        {"ranges": [{"layer": "a", "before_activation": False, "low": 1.0, "high": 0.0}]},
+        {"ranges": [{"layer": "a", "before_activation": 1, "low": 0.0, "high": 1.0}]},
+        {"traits": ["own"]},
     ],
 )
 def test_brought_from_plain_leaves_out_what_makes_no_sense(value: object) -> None:
