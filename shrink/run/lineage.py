@@ -21,7 +21,7 @@ from shrink.contract.details import Details
 from shrink.contract.examples import SPLITS
 from shrink.contract.record import as_base, record
 from shrink.contract.report import DataSet, Origin
-from shrink.contract.result import HeldOut, StageOutcome, StepResult, scores_from_plain
+from shrink.contract.result import HeldOut, StepResult, scores_from_plain
 from shrink.contract.usage import complete_usage, entries, identity
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
@@ -29,30 +29,21 @@ from shrink.report.headline import Chain
 from shrink.run.store import Store, StoredStep
 
 
-def describe_data(
-    config: DataConfig,
-    fingerprint: str,
-    outcomes: Sequence[StageOutcome],
-) -> DataSet:
+def describe_data(config: DataConfig, fingerprint: str, counted: StepResult) -> DataSet:
     """Return what a report says of its data.
 
     Args:
         config: the `data` section; of its path only the last name is reported, as a report travels.
         fingerprint: of what the source holds.
-        outcomes: of the stages, the first finished one of which counted the examples.
-
-    Returns:
-        it; `examples` and `classes` are None where no stage came so far.
+        counted: the result of the first finished stage; `examples` and `classes` are None without.
     """
-    first = next((outcome.result for outcome in outcomes if outcome.complete), StepResult())
-    found = first.data
     return DataSet(
         source=config.source,
         path=Path(config.path).name if config.path else None,
         fingerprint=fingerprint,
-        examples=found.examples,
-        classes=found.classes,
-        test_examples=first.splits.test_examples,
+        examples=counted.data.examples,
+        classes=counted.data.classes,
+        test_examples=counted.splits.test_examples,
     )
 
 

@@ -31,10 +31,11 @@ from shrink.contract.events import Event
 from shrink.contract.examples import SPLITS
 from shrink.contract.job import CheckModelsJob, Made, MeasuredOn, StepJob
 from shrink.contract.model_source import ModelSource, Trust
-from shrink.contract.report import Status
+from shrink.contract.report import Failure, Status
 from shrink.contract.result import (
     StageOutcome,
     StepDone,
+    StepResult,
     scores_from_plain,
 )
 from shrink.data.config import source_of
@@ -67,7 +68,6 @@ from shrink.run.steps import (
     check_step_names,
     selected_steps,
     step_job,
-    step_outcome,
 )
 from shrink.run.store import Store, StoredStep
 from shrink.run.stored_step import entry_key, made_before, measured_on
@@ -207,8 +207,9 @@ class Runner:
 
     def _run_step(self, step: Step, state: _State, folder: RunFolder) -> None:
         """Bring one step to its outcome; after a failure the others are skipped."""
+        outcome = StageOutcome(step.name, step.kind, "skipped", previous=step.previous)
         if state.error is not None:
-            state.outcomes.append(step_outcome(step, "skipped"))
+            state.outcomes.append(outcome)
             return
         started = time.perf_counter()
         position = (step.name, step.index + 1, len(self.steps))
@@ -219,7 +220,9 @@ class Runner:
             self.console.stage_ended(*position, "stopped" if stopped else "failed")
             state.error = error
             seconds = time.perf_counter() - started
-            state.outcomes.append(step_outcome(step, "failed", seconds, error=error))
+            failure = from_plain(Failure, error.to_dict())
+            failed = replace(outcome, status="failed", duration_s=seconds, error=failure)
+            state.outcomes.append(failed)
             return
         state.stored[step.name] = stored
         lineage = self._lineage(step, stored, state)
@@ -234,15 +237,22 @@ class Runner:
             folder.add_lineage(digest, lineage, {**state.splits.files, **known})
         scores = scores_from_plain(json.loads(stored.files[SCORES].read_text(encoding="utf-8")))
         state.outcomes.append(
-            step_outcome(step, status, seconds, stored.result, scores, artifact, digest)
+            replace(
+                outcome,
+                status=status,
+                duration_s=seconds,
+                artifact=artifact,
+                sha256=digest,
+                result=stored.result,
+                scores=scores,
+            )
         )
 
     def _lineage(self, step: Step, stored: StoredStep, state: _State) -> Lineage | None:
         """Remember where a step's artifact comes from, for runs that go on from it."""
         if self.options.measured_on != "test":  # a trial of a search
             return None
-        counted = step_outcome(step, "done", result=stored.result)
-        data = describe_data(self.plan.recipe.data, state.data_fingerprint, [counted])
+        data = describe_data(self.plan.recipe.data, state.data_fingerprint, stored.result)
         begins = state.stored.get(self.plan.baseline.name)
         return remember(self.plan, step, state.splits, data, stored, self.store, begins)
 
@@ -445,7 +455,8 @@ class Runner:
         finals = replace(self.plan, steps=self.steps).finals
         self._add_notes(state)
         chain = None
-        data = describe_data(self.plan.recipe.data, state.data_fingerprint, state.outcomes)
+        counted = next((one.result for one in state.outcomes if one.complete), StepResult())
+        data = describe_data(self.plan.recipe.data, state.data_fingerprint, counted)
         if self.options.measured_on == "test":
             chain = chain_of(self.plan, state.splits, data, self.store)
             if not changed_contents():

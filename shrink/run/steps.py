@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from shrink.base.errors import RecipeError, ShrinkError, hint_for
-from shrink.contract.codec import from_plain
+from shrink.base.errors import RecipeError, hint_for
 from shrink.contract.job import Demand, StepJob
 from shrink.contract.model_source import ModelSource
-from shrink.contract.report import Failure, Status
-from shrink.contract.result import Scores, StageOutcome, StepResult
 from shrink.recipe.plan import Plan, Step
 from shrink.run.keys import records_of, settings_of
 from shrink.run.lineage import Splits
@@ -126,31 +123,6 @@ def step_job(
         sensitivities=store.sensitivities,
         demands=demands_of((step, *later)),
         gated=tuple(plan.recipe.gates) if plan.recipe.task.metrics is None else (),
-    )
-
-
-def step_outcome(
-    step: Step,
-    status: Status,
-    duration_s: float | None = None,
-    result: StepResult | None = None,
-    scores: Scores | None = None,
-    artifact: str | None = None,
-    digest: str | None = None,
-    error: ShrinkError | None = None,
-) -> StageOutcome:
-    """Return how a step ended, for the report."""
-    return StageOutcome(
-        name=step.name,
-        kind=step.kind,
-        status=status,
-        duration_s=duration_s,
-        artifact=artifact,
-        sha256=digest,
-        previous=step.previous,
-        result=result or StepResult(),
-        scores=dict(scores or {}),
-        error=from_plain(Failure, error.to_dict()) if error else None,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -320,12 +319,11 @@ COUNTS = {"examples": {"train": 90, "validation": 10, "test": 20}, "classes": ["
 
 
 def test_describe_data_tells_what_the_first_stage_that_ran_counted() -> None:
-    train, prune, _ = outcomes()
+    train, _, _ = outcomes()
     config = DataConfig(source="npz", path="/home/me/secret/pics.npz")
-    told = describe_data(config, "ab", [with_result(train, data=COUNTS), prune])
+    told = describe_data(config, "ab", with_result(train, data=COUNTS).result)
     assert to_plain(told) == {"source": "npz", "path": "pics.npz", "fingerprint": "ab", **COUNTS}
-    failed = replace(train, status="failed", result=StepResult())
-    assert describe_data(config, "ab", [failed]).examples is None
+    assert describe_data(config, "ab", StepResult()).examples is None
 
 
 def test_examples_in_two_splits_are_a_warning_each_or_a_note_where_they_are_left_out() -> None:
