@@ -80,7 +80,10 @@ def sweep(recipe: PathGiven | Mapping[str, object], **keys: object) -> Compariso
     """
     with working():
         check_known("sweep", keys, (*RUNNING, "set", "jobs"))
-        settings = {key: _several(value) for key, value in settings_of(keys).items()}
+        settings = {
+            key: ",".join(map(_one, value if isinstance(value, list | tuple) else [value]))
+            for key, value in settings_of(keys).items()
+        }
         variants = _variants(recipe, settings)
         if not variants.is_sweep:
             raise RecipeError("this is one run, not a sweep", hint="call shrink.run")
@@ -111,11 +114,6 @@ def _variants(recipe: PathGiven | Mapping[str, object], settings: Mapping[str, s
 def _one(value: object) -> str:
     """Return a value as `--set` takes it."""
     return json.dumps(plain(value))
-
-
-def _several(value: object) -> str:
-    """Return the values of a list, or one, as `--set` takes them."""
-    return ",".join(map(_one, value)) if isinstance(value, list | tuple) else _one(value)
 
 
 def compare(*runs: Run | Comparison | PathGiven, output: PathGiven | None = None) -> Comparison:

@@ -79,7 +79,8 @@ class Child:
             until_started.callback(os.close, asked)
             self._reader, writer = os.pipe()
             until_started.callback(os.close, writer)
-            given = _in_utf8(os.environ if environment is None else environment)
+            # In UTF-8 every name of a file can be read, as TensorFlow must.
+            given = {**(os.environ if environment is None else environment), "PYTHONUTF8": "1"}
             kept = [writer, *descriptors]
             try:
                 fork = None if preloaded is None else preloaded.fork(asked, output, given, kept)
@@ -319,11 +320,6 @@ def die_with_parent(parent: int | None = None) -> None:
     prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if parent is not None and os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _in_utf8(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which every name of a file can be read, as TensorFlow must."""
-    return {**environment, "PYTHONUTF8": "1"}
 
 
 def _content(descriptor: int, errors: str = "replace") -> str:

@@ -74,11 +74,6 @@ def _ranked(*parameters: Argument) -> MetricInfo:
     return MetricInfo(True, _LABELS, "none", _UNIT, parameters, False, needs_logits=True)
 
 
-def _found() -> MetricInfo:
-    """Return a mean average precision of COCO, over all classes or of one."""
-    return MetricInfo(True, _BOXES, "fraction", _UNIT, _CLASS, is_mean=False)
-
-
 def _error(*parameters: Argument, is_mean: bool = True) -> MetricInfo:
     return MetricInfo(False, _REAL, "none", _POSITIVE, parameters, is_mean)
 
@@ -140,7 +135,7 @@ METRICS: Mapping[str, MetricInfo] = {
     "pixel_accuracy": _share(is_mean=True),
     "sequence_accuracy": _share(is_mean=True),
     **{
-        name: _found()
+        name: MetricInfo(True, _BOXES, "fraction", _UNIT, _CLASS, is_mean=False)
         for name in ("map", "map_50", "map_75", "map_small", "map_medium", "map_large")
     },
     "rmse": _error(is_mean=False),

@@ -90,11 +90,6 @@ COMMANDS = {
 """The commands, each with its module of this package and its line of help."""
 
 
-def _words() -> list[str]:
-    """Return the words of the command line, also while a shell asks for a completion."""
-    return [*sys.argv[1:], *os.environ.get("COMP_WORDS", "").split()]
-
-
 # Plugins of pydantic are looked for in every installed package; shrink has no use for them.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
@@ -150,7 +145,8 @@ def _not_imported() -> None:
     pass
 
 
-app = build(_words())
+app = build([*sys.argv[1:], *os.environ.get("COMP_WORDS", "").split()])
+"""For the words of the command line, or of the one that a shell completes."""
 
 
 def main() -> None:

@@ -48,7 +48,8 @@ class Flag:
     def choices(self) -> tuple[str, ...]:
         """The values that its metavar lists; none where it may be anything."""
         listed = self.metavar.split("|")
-        return () if self.is_switch or len(listed) == 1 else tuple(filter(_is_name, listed))
+        names = tuple(one for one in listed if one not in ("N", "SIZE", "VALUE"))
+        return () if self.is_switch or len(listed) == 1 else names
 
     def complete(self, incomplete: str) -> list[str]:
         """Return the choices that begin so."""
@@ -120,10 +121,6 @@ def section_flags(name: str, flags: Sequence[Flag], taken: Sequence[Flag]) -> li
         )
         for flag in flags
     ]
-
-
-def _is_name(choice: str) -> bool:
-    return choice not in ("N", "SIZE", "VALUE")
 
 
 def _option(keys: Sequence[str]) -> str:

@@ -61,13 +61,9 @@ def metadata(
         "report_sha256": report_sha256,
         "artifacts": [
             _entry(report, stage, lineages)
-            for stage in sorted(finished, key=lambda stage: not _is_tflite(stage))
+            for stage in sorted(finished, key=lambda s: not str(s.artifact).endswith(".tflite"))
         ],
     }
-
-
-def _is_tflite(stage: Stage) -> bool:
-    return (stage.artifact or "").endswith(".tflite")
 
 
 def _entry(report: Report, stage: Stage, lineages: Mapping[str, JsonObject]) -> JsonObject:

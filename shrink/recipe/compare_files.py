@@ -78,7 +78,8 @@ def _runs(named: _Named, output: Path | None) -> Iterator[RunToCompare]:
     if named.sweep is None:
         report = read_report(named.path)
         folder = named.path if named.path.is_dir() else named.path.parent
-        yield RunToCompare(_name(folder), _place(folder, output), folder, report, {})
+        name = folder.resolve().name or str(folder)
+        yield RunToCompare(name, _place(folder, output), folder, report, {})
         return
     seen: set[str] = set()
     for row in named.sweep.rows:
@@ -99,10 +100,6 @@ def _run_of_sweep(row: ComparedRow, folder: Path, prefix: str, output: Path | No
         combination=None if row.combination is None else prefix + row.combination,
         error=None if report is not None else row.error,
     )
-
-
-def _name(folder: Path) -> str:
-    return folder.resolve().name or str(folder)
 
 
 def _place(folder: Path, output: Path | None) -> str:

@@ -301,7 +301,7 @@ def _data(
     if given is None and has_data:
         return NamedData(known, task), True
     about = [*sections.data, *sections.task]
-    if stages and not any(_trains(kind) for entry in stages for kind in entry):
+    if stages and not any("epochs" in STAGES[k].model_fields for one in stages for k in one):
         about += sections.training  # the seed of a stage that trains decides more
     if about:
         raise RecipeError(
@@ -317,7 +317,3 @@ def _same_place(one: JsonObject, other: JsonObject) -> bool:
     places = [section.get("path") for section in (one, other)]
     resolved = [None if place is None else os.path.realpath(place) for place in places]
     return one.get("source") == other.get("source") and resolved[0] == resolved[1]
-
-
-def _trains(kind: str) -> bool:
-    return "epochs" in STAGES[kind].model_fields

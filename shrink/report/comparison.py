@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -115,19 +115,16 @@ def ordered_rows(found: Comparison) -> Iterator[AnyRow]:
     yield from (row for row in found.rows if row.name not in shown)
 
 
-def _head(found: Comparison) -> str:
-    return "settings" if found.sweep else "run"
-
-
 def _columns(found: Comparison) -> Iterator[Column[AnyRow]]:
-    yield Column(_head(found), lambda row: _row_name(found, row))
+    yield Column("settings" if found.sweep else "run", lambda row: _row_name(found, row))
     yield Column("outcome", _outcome)
     if (name := found.metric) is not None:
         yield Column(metric_head(name), lambda row: _figure_text(row, name, interval=True))
         yield Column(f"{change_word(name)} [95 %]", lambda row: _change_text(row, name))
     rows = [row for row in ordered_rows(found) if row.figures]
     others = [one for one in _figure_names(found) if one != found.metric]
-    for one in sorted(others, key=lambda one: one != COSTS[0] and not _differs(rows, one)):
+    alike = {one for one in others if len({row.figures.get(one) for row in rows}) <= 1}
+    for one in sorted(others, key=lambda one: one != COSTS[0] and one in alike):
         yield Column(figure_head(one), functools.partial(_figure_text, name=one))
         if one == COSTS[0]:
             yield Column("ratio", _ratio_text)
@@ -185,10 +182,6 @@ def _change_text(row: AnyRow, name: str) -> str:
 def _ratio_text(row: AnyRow) -> str:
     delta = row.delta.get("tflite_bytes")
     return format_ratio(delta.ratio) if isinstance(delta, FigureDelta) else NULL
-
-
-def _differs(rows: Sequence[AnyRow], name: str) -> bool:
-    return len({row.figures.get(name) for row in rows}) > 1
 
 
 def settings_table(found: Comparison) -> Table:

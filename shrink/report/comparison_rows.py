@@ -259,16 +259,12 @@ def _repeated(rows: Sequence[ComparedRow]) -> Iterator[RepeatedRow]:
                 settings={k: v for k, v in mine[0].settings.items() if _is_shared(k, mine)},
                 rows=tuple(row.name for row in mine),
                 figures=_spreads(mine, lambda row: row.figures),
-                delta=_spreads(mine, _changes),
+                delta=_spreads(mine, lambda row: {k: d.value for k, d in row.delta.items() if d}),
             )
 
 
 def _is_shared(key: str, rows: Sequence[ComparedRow]) -> bool:
     return key != SEED and len({row.settings.get(key) for row in rows}) == 1
-
-
-def _changes(row: ComparedRow) -> Mapping[str, float]:
-    return {name: delta.value for name, delta in row.delta.items() if delta is not None}
 
 
 def _spreads(

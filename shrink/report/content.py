@@ -102,12 +102,8 @@ def columns(report: Report) -> list[Column[Stage]]:
         figure_column("tflite_bytes"),
         Column("ratio", lambda stage: format_ratio(stage.ratio("tflite_bytes"))),
         *(figure_column(name) for name in STAGE_COLUMNS[1:]),
-        Column("time", _duration),
+        Column("time", lambda s: NULL if s.duration_s is None else format_value(s.duration_s, "s")),
     ]
-
-
-def _duration(stage: Stage) -> str:
-    return NULL if stage.duration_s is None else format_value(stage.duration_s, "s")
 
 
 def was_stopped(stage: Stage) -> bool:

@@ -165,7 +165,12 @@ def _page(diff: Changes, medium: Medium) -> Page:
 
 
 def _blocks(diff: Changes, medium: Medium) -> Iterator[tuple[str, Iterable[Block]]]:
-    gates = ("gates", [_list(_gate_lines(diff))])
+    lines = [
+        f"{gate.name} ({gate.stage or 'all stages'}): "
+        f"{_gate_text(gate.a)} in A, {_gate_text(gate.b)} in B"
+        for gate in diff.gates
+    ]
+    gates = ("gates", [_list(lines)])
     if medium == "markdown":
         yield gates
     ends = {run: [r.stage for r in diff.results.rows if r.run == run] for run in ("A", "B")}
@@ -257,14 +262,6 @@ def _stage_lines(diff: Changes) -> list[str]:
     ]
     lines += [f"{name}: only in A" for name in diff.only_a]
     return lines + [f"{name}: only in B" for name in diff.only_b]
-
-
-def _gate_lines(diff: Changes) -> list[str]:
-    return [
-        f"{gate.name} ({gate.stage or 'all stages'}): "
-        f"{_gate_text(gate.a)} in A, {_gate_text(gate.b)} in B"
-        for gate in diff.gates
-    ]
 
 
 def _gate_text(gate: GateResult | None) -> str:

@@ -229,7 +229,8 @@ def _blocks(
 def _first_screen(report: Report) -> Iterator[tuple[str, Iterable[Block]]]:
     """Yield what got smaller and what that cost, in words, figures and pictures."""
     plot, others = tradeoff_plot(report), other_tradeoffs(report)
-    more = Fold(f"Against {', '.join(_cost(one) for one in others)}", (Beside(tuple(others)),))
+    costs = ", ".join(one.title.partition(" against ")[2] for one in others)
+    more = Fold(f"Against {costs}", (Beside(tuple(others)),))
     against: list[tuple[str, list[Block]]] = (
         [] if plot is None else [(capital(plot.title), [plot, more])]
     )
@@ -240,10 +241,6 @@ def _first_screen(report: Report) -> Iterator[tuple[str, Iterable[Block]]]:
     yield "Size and memory by stage", [Beside(tuple(bar_groups(report, PICTURE)))]
     if len(report.finals) <= 1:
         yield from against
-
-
-def _cost(plot: Plot) -> str:
-    return plot.title.partition(" against ")[2]
 
 
 def _gates(report: Report) -> Block:

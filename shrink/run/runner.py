@@ -132,8 +132,9 @@ class Runner:
         """
         self.store.sweep()
         name = "run-" + hashlib.sha256(os.fsencode(self.options.output.resolve())).hexdigest()
-        in_use, locked = self.store.in_use(), self.store.lock(name, self._waiting)
-        with in_use, locked, holding_contents():
+        busy = f"another run is writing to {self.options.output}; waiting for it"
+        locked = self.store.lock(name, lambda: self.console.say(busy))
+        with self.store.in_use(), locked, holding_contents():
             state = _State(*self._keys())
             self.plan.check_installed()
             new = [s for s in self.steps if not self._is_stored(s, state)]
@@ -202,9 +203,6 @@ class Runner:
             known = state.data_fingerprint if files_only else None
             state.data_fingerprint, state.splits, state.keys = self._keys(known)
 
-    def _waiting(self) -> None:
-        self.console.say(f"another run is writing to {self.options.output}; waiting for it")
-
     def _run_step(self, step: Step, state: _State, folder: RunFolder) -> None:
         """Bring one step to its outcome; after a failure the others are skipped."""
         outcome = StageOutcome(step.name, step.kind, "skipped", previous=step.previous)
@@ -263,11 +261,8 @@ class Runner:
         if (found := self._find(step, state)) is not None:
             return found, "cached"
         key = state.keys[step.name]
-
-        def waiting() -> None:
-            self.console.say(f"another run is computing {step.name}; waiting for it")
-
-        with self.store.lock(key, waiting):
+        busy = f"another run is computing {step.name}; waiting for it"
+        with self.store.lock(key, lambda: self.console.say(busy)):
             self._learn_keys(state)  # whoever held the lock may have run the same code
             if (found := self._find(step, state)) is not None:
                 return found, "cached"

@@ -173,8 +173,8 @@ def _show_groups(result: KerasInspection, groups: tuple[GroupRow, ...], console:
 def _show_operators(result: ArtifactInspection, console: Console) -> None:
     _print_whole(
         f"{result.path}: {_bytes(result.file_bytes)}, {result.parameters:,} parameters, "
-        f"{_count(result.macs)} MACs, arena {_bytes(result.arena_bytes)} "
-        f"(on 32 bits about "
+        f"{'unknown' if result.macs is None else f'{result.macs:,}'} MACs, "
+        f"arena {_bytes(result.arena_bytes)} (on 32 bits about "
         f"{_bytes(result.arena_32_bytes)} with CMSIS-NN, "
         f"{_bytes(result.arena_32_reference_bytes)} with reference kernels)",
         console,
@@ -239,10 +239,6 @@ def _print_table(console: Console, heads: Iterable[str], rows: Iterable[Iterable
 
 def _bytes(value: int | None) -> str:
     return "unknown" if value is None else format_value(value, "bytes")
-
-
-def _count(value: int | None) -> str:
-    return "unknown" if value is None else f"{value:,}"
 
 
 def _shape(shape: tuple[int | None, ...]) -> str:
