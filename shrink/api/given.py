@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from shrink.api.results import Run, RunStage
-from shrink.base.errors import DataError, ModelError, RecipeError, hint_for
+from shrink.base.errors import DataError, ModelError, Position, RecipeError, hint_for
 from shrink.base.foreign import Json, JsonObject
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
 from shrink.model.reference import expand_user
-from shrink.recipe.data_reference import NamedData, absolute_function
+from shrink.recipe.data_reference import NamedData, located_section
+from shrink.recipe.load import RawRecipe
 from shrink.recipe.single import Sections
 from shrink.stages import STAGES
 from shrink.task.config import TaskConfig
@@ -71,14 +72,8 @@ def data_named(data: DataGiven) -> str | NamedData | None:
     if isinstance(data, str | os.PathLike):
         return os.fspath(data)
     if isinstance(data, Mapping) and "source" in data:
-        section = plain(data)
-        here = Path.cwd() / "."
-        if isinstance(section.get("path"), str):
-            section["path"] = str((here / expand_user(section["path"])).absolute())
-        if isinstance(section.get("slices"), list):
-            slices = section["slices"]
-            section["slices"] = [absolute_function(one, here) for one in slices]
-        return NamedData(section, {})
+        raw = RawRecipe({"data": plain(data)}, {(): Position("data", 0, 0)})
+        return NamedData(located_section(raw, Path("data")), {})
     from shrink.api.arrays import written
 
     path, keys = written(data)

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from shrink.base import yaml
 from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for, near_file, together
 from shrink.base.figures import target_of
 from shrink.base.foreign import Json, JsonObject
@@ -29,7 +28,8 @@ from shrink.data.pairs import holds_masks
 from shrink.data.shards import is_prepared, is_record_name
 from shrink.data.table import lists_images
 from shrink.model.reference import exists, expand_user, windows_hint
-from shrink.recipe.load import LoadedRecipe, errors_of, read_raw
+from shrink.recipe.load import LoadedRecipe, RawRecipe, errors_of, read_raw
+from shrink.recipe.named_files import located_data
 from shrink.stages import STAGES
 from shrink.stages.base import StageConfig
 from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
@@ -183,7 +183,7 @@ def parse_data_reference(text: str, cwd: Path, recorded: object = None) -> JsonO
             "no such file or folder", subject=path, hint=windows_hint(text) or _hint(text, path)
         )
     if path.suffix.lower() in _RECIPE_ENDINGS:
-        return _section(path)
+        return located_section(read_raw(path), path)
     source = _source_of(path)
     if recorded in _READ_BY_OTHERS.get(source, ()):
         source = str(recorded)
@@ -237,37 +237,51 @@ def parse_named_data(text: str, cwd: Path, recorded: object = None) -> NamedData
     path = (cwd / expand_user(text)).absolute()
     if path.suffix.lower() not in _RECIPE_ENDINGS or not path.is_file():
         return NamedData(parse_data_reference(text, cwd, recorded), {})
-    document = yaml.load(path)
-    value = document.value if isinstance(document.value, dict) else {}
+    raw = read_raw(path)
     problems = [
         RecipeError(
             f"--data takes a file with data: and task:, and this one has {key!r}",
-            position=document.position((key,)),
+            position=raw.position(key),
             hint=hint_for(key, ("data", "task")) + "; a whole recipe is run by `shrink run`",
         )
-        for key in value
+        for key in raw.value
         if key not in ("data", "task")
     ]
-    task = value.get("task")
-    for key, section in (("data", DataConfig), ("task", TaskConfig)):
-        problems += _section_problems(document, key, section)
+    data, task = JsonObject(), raw.value.get("task") or {}
+    try:
+        TaskConfig.model_validate(task)
+    except ValidationError as error:
+        problems += errors_of(error, TaskConfig, ("task",), lambda keys: raw.position(*keys))
+    try:
+        data = located_section(raw, path)
+    except RecipeError as error:
+        problems += [error, *error.others]
     if problems:
         raise together(problems)
-    return NamedData(_section(path), dict(task or {}))
+    return NamedData(data, task)
 
 
-def _section_problems(
-    document: yaml.Document, key: str, section: type[BaseModel]
-) -> list[RecipeError]:
-    """Return what is wrong in one section of a file, each with its place."""
-    value = document.value.get(key) if isinstance(document.value, dict) else None
-    if not isinstance(value, dict):
-        return []  # a missing section is for the caller to miss
+def located_section(raw: RawRecipe, path: Path) -> JsonObject:
+    """Return the `data` section of a YAML file, with what it extends; its paths are absolute.
+
+    Raises:
+        DataError: there is none.
+        RecipeError: a wrong key in it.
+    """
+    section = raw.value.get("data")
+    if section is None:
+        raise DataError(
+            "no data section in this file",
+            subject=path,
+            hint="add, for example, data: {source: digits}",
+        )
     try:
-        section.model_validate(value)
+        data = DataConfig.model_validate(section)
     except ValidationError as error:
-        return errors_of(error, section, (key,), document.position)
-    return []
+        raise together(
+            errors_of(error, DataConfig, ("data",), lambda keys: raw.position(*keys))
+        ) from error
+    return located_data(data, raw).model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def _hint(text: str, path: Path) -> str:
@@ -280,48 +294,3 @@ def _hint(text: str, path: Path) -> str:
         beside = []
     near = near_file(path.name, beside)
     return f"did you mean {path.parent / near}?" if near else f"give {_KINDS}"
-
-
-def absolute_function(entry: Json, folder: Path) -> Json:
-    """Return a section whose function's file, in `folder`, is made absolute."""
-    function = entry.get("function") if isinstance(entry, dict) else entry
-    if not isinstance(function, str) or ".py:" not in function:
-        return entry
-    absolute = _absolute(function, folder)
-    return {**entry, "function": absolute} if isinstance(entry, dict) else {"function": absolute}
-
-
-def _absolute(name: str, folder: Path) -> str:
-    return str((folder / expand_user(name)).absolute())
-
-
-def _section(path: Path) -> JsonObject:
-    """Return the `data` section of a YAML file, with what it extends; its paths are absolute."""
-    raw = read_raw(path)
-    section = raw.value.get("data")
-    if section is None:
-        raise DataError(
-            "no data section in this file",
-            subject=path,
-            hint="add, for example, data: {source: digits}",
-        )
-    if not isinstance(section, dict):
-        raise DataError(
-            "data is a mapping of keys",
-            position=raw.position("data"),
-            hint="such as data: {source: digits}",
-        )
-    found = dict(section)
-    if isinstance(found.get("path"), str):
-        found["path"] = _absolute(found["path"], raw.folder("data", "path"))
-    if isinstance(found.get("slices"), list):
-        folder = raw.folder("data", "slices")
-        found["slices"] = [absolute_function(one, folder) for one in found["slices"]]
-    if isinstance(found.get("augment"), dict):
-        folder = raw.folder("data", "augment", "function")
-        found["augment"] = absolute_function(found["augment"], folder)
-    tokens = found.get("tokens")
-    if isinstance(tokens, dict) and isinstance(tokens.get("vocabulary"), str):
-        file = _absolute(tokens["vocabulary"], raw.folder("data", "tokens", "vocabulary"))
-        found["tokens"] = {**tokens, "vocabulary": file}
-    return found

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from shrink.base import yaml
 from shrink.base.errors import RecipeError
@@ -20,7 +17,7 @@ from shrink.base.yaml import parse_scalar
 from shrink.contract.model_source import Trust
 from shrink.contract.result import FirstLook
 from shrink.contract.usage import read_usage
-from shrink.data.config import NO_DATA
+from shrink.data.config import NO_DATA, DataConfig
 from shrink.model.reference import (
     ModelReference,
     looks_like_model,
@@ -35,6 +32,7 @@ from shrink.recipe.data_reference import (
     parse_named_data,
     without_targets,
 )
+from shrink.recipe.load import validate_section
 from shrink.recipe.resolution import named_files, recipe_text, stated_task
 from shrink.stages import STAGES
 from shrink.task.config import TaskConfig
@@ -204,22 +202,15 @@ def single_recipe(
     return {**recipe, "stages": stages}
 
 
-def _inherited_code(before: JsonObject, with_source: bool) -> list[tuple[str, object]]:
+def _inherited_code(before: JsonObject, with_source: bool) -> list[tuple[str, str]]:
     """Return the Python files that a run's `data` and `task` name, each with what names it."""
-    data, found = before["data"], list[tuple[str, object]]()
-    if with_source and data.get("source") == "python":
-        found.append(("--data", data.get("path")))
-    for one in data.get("slices") or ():
-        function = one.get("function") if isinstance(one, dict) else one
-        if isinstance(function, str) and ".py:" in function:
-            found.append(("data.slices", function.rpartition(":")[0]))
-    augment = data.get("augment")
-    function = augment.get("function") if isinstance(augment, dict) else None
-    if isinstance(function, str):
-        found.append(("data.augment", function.rpartition(":")[0]))
-    with contextlib.suppress(ValidationError):  # whoever reads the recipe says what is wrong
-        found += [("task", file) for file in TaskConfig.model_validate(before.get("task")).files()]
-    return found
+    data = validate_section(DataConfig, before["data"], RESOLVED_NAME)
+    task = validate_section(TaskConfig, before.get("task") or {}, RESOLVED_NAME)
+    found = [("--data", str(data.path))] if with_source and data.source == "python" else []
+    found += [("data.slices", str(one.file)) for one in data.slices or () if one.file]
+    if data.augment is not None and data.augment.file is not None:
+        found.append(("data.augment", str(data.augment.file)))
+    return [*found, *(("task", file) for file in task.files())]
 
 
 def _check_named(inherited: Iterable[tuple[str, object]], named: Collection[str]) -> None:
