@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -81,13 +80,15 @@ _MOST_COLUMNS = 9
 
 
 def _runs(found: Comparison) -> dict[str, ComparedRow]:
-    """Return the first row of each run by the run's name, which is that of a row without branch."""
-    first = {row.run: row for row in reversed(found.rows)}
-    branches = Counter(row.run for row in found.rows)
-    return {
-        row.name.removesuffix(f" / {row.stage}") if branches[row.run] > 1 else row.name: row
-        for row in reversed(first.values())
-    }
+    """Return the row of each run's worst branch, by the run's name."""
+    rows: dict[str, list[ComparedRow]] = {}
+    for row in found.rows:
+        rows.setdefault(row.run, []).append(row)
+    runs, order = {}, get_args(RowStatus)
+    for first, *others in rows.values():
+        name = first.name.removesuffix(f" / {first.stage}") if others else first.name
+        runs[name] = max([first, *others], key=lambda row: order.index(row.status))
+    return runs
 
 
 def comparison_table(found: Comparison) -> Table:
@@ -242,8 +243,8 @@ def failures_of(found: Comparison) -> list[tuple[str, str]]:
 
 
 def summary_of(found: Comparison) -> str:
-    """Return how many rows ended in which way: `2 passed, 1 missed a gate`."""
-    statuses = [row.status for row in found.rows]
+    """Return how many runs ended in which way: `2 passed, 1 missed a gate`."""
+    statuses = [row.status for row in _runs(found).values()]
     counts = {name: statuses.count(name) for name in get_args(RowStatus)}
     words = {"missed": "missed a gate"}
     return ", ".join(f"{n} {words.get(name, name)}" for name, n in counts.items() if n)
