@@ -212,7 +212,7 @@ def stored_activations(network: Network) -> list[int]:
     outputs = {ref.index for ref in network.outputs}
     stored = [ref.index for _, ref in network.inputs]
     for call in network.calls:
-        if isinstance(call.layer, _PASSING):
+        if isinstance(call.layer, (*_PASSING, L.Rescaling)):  # kernels may take a rescaling in
             continue
         for ref in call.outputs:
             after = readers.get(ref.index, [])
@@ -223,15 +223,10 @@ def stored_activations(network: Network) -> list[int]:
 
 
 def _before_scaling(network: Network) -> set[int]:
-    """Return the tensors that hold inputs which no layer but a part of a Rescaling has scaled."""
-    readers = _readers(network)
+    """Return the tensors that hold inputs which no layer has scaled."""
     found = {ref.index for _, ref in network.inputs}
     for call in network.calls:
-        after = [reader.layer for ref in call.outputs for reader in readers.get(ref.index, [])]
-        partly = isinstance(call.layer, L.Rescaling) and all(
-            isinstance(layer, L.Rescaling) for layer in after
-        )
-        passes = partly or isinstance(call.layer, (*_PASSING, L.Concatenate))
+        passes = isinstance(call.layer, (*_PASSING, L.Concatenate))
         if passes and found.issuperset(ref.index for ref in call.inputs):
             found.update(ref.index for ref in call.outputs)
     return found
@@ -249,8 +244,6 @@ def _is_fused(layer: keras.layers.Layer, reader: keras.layers.Layer) -> bool:
     """Whether a layer's output is first rounded as that of the only layer that reads it."""
     if isinstance(reader, _GIVING_SCALE):
         return _function(layer) not in _SCALED
-    if isinstance(layer, L.Rescaling):
-        return _takes_in(reader, layer)
     if not _is_linear(layer):
         return False
     if is_batch_norm(reader):
@@ -258,13 +251,6 @@ def _is_fused(layer: keras.layers.Layer, reader: keras.layers.Layer) -> bool:
     return _is_relu(reader) and (
         quantizes_kernel(layer) or is_batch_norm(layer) or isinstance(layer, _SUMS)
     )
-
-
-def _takes_in(layer: keras.layers.Layer, rescaling: keras.layers.Layer) -> bool:
-    """Whether a rescaling becomes part of the kernel and bias of the layer after it."""
-    # A padding's zeros are none before an offset.
-    kernel = type(layer) in (L.Conv2D, L.DepthwiseConv2D)
-    return kernel and (layer.padding == "valid" or not np.any(rescaling.offset))
 
 
 def _is_linear(layer: keras.layers.Layer) -> bool:
@@ -311,19 +297,10 @@ def flat_model(network: Network) -> Flat:
     named: dict[str, tuple[str, str]] = {}
     built: dict[int, keras.layers.Layer] = {}
     second: dict[int, keras.layers.Layer] = {}
-    readers = _readers(network)
-    whole = {
-        id(call.layer)
-        for call in network.calls
-        if isinstance(call.layer, L.Rescaling)
-        and all(
-            _takes_in(after.layer, call.layer) for after in readers.get(call.outputs[0].index, [])
-        )
-    }
     for layer in network.layers():
         config = {**layer.get_config(), "name": network.name(layer)}
-        if id(layer) not in whole and (parts := _parts(layer, config)):
-            kind, first, last = parts
+        if parts := _parts(layer, config):
+            first, last = parts
             name = config["name"]
             config |= first
             if name in outputs:  # the name stays with what the model gives out
@@ -331,7 +308,7 @@ def flat_model(network: Network) -> Flat:
             else:
                 last["name"] = _free(f"{name}_2", taken)
             named[name] = config["name"], last["name"]
-            second[id(layer)] = kind.from_config(last)  # type: ignore[attr-defined]
+            second[id(layer)] = L.Activation.from_config(last)
         built[id(layer)] = type(layer).from_config(config)
     after = {
         ref.index: second[id(call.layer)]
@@ -354,19 +331,14 @@ def _free(name: str, taken: set[str]) -> str:
     return name
 
 
-def _parts(
-    layer: keras.layers.Layer, config: JsonObject
-) -> tuple[type, JsonObject, JsonObject] | None:
-    """Return what changes in a layer of two operators, and the kind and settings of the second."""
-    if isinstance(layer, L.Rescaling) and np.any(layer.offset):
-        moved = {"offset": config["offset"], "dtype": config["dtype"], "scale": 1.0}
-        return L.Rescaling, {"offset": 0.0}, moved
+def _parts(layer: keras.layers.Layer, config: JsonObject) -> tuple[JsonObject, JsonObject] | None:
+    """Return what changes in a layer with an activation, and the settings of that as a layer."""
     if not quantizes_kernel(layer) or _is_linear(layer):
         return None
     if layer.activation in _FUSED or isinstance(layer.activation, L.ReLU):
         return None
     moved = {key: config[key] for key in ("activation", "activity_regularizer", "dtype")}
-    return L.Activation, {"activation": "linear", "activity_regularizer": None}, moved
+    return {"activation": "linear", "activity_regularizer": None}, moved
 
 
 def _copy(

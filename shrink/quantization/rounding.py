@@ -1,4 +1,4 @@
-"""Scales, tables and rounding of weights before conversion, by GPTQ and coordinate descent."""
+"""Scales and rounding of weights before conversion, by GPTQ and coordinate descent."""
 
 from __future__ import annotations
 
@@ -78,13 +78,8 @@ def fixed_codes(weights: np.ndarray, scales: np.ndarray, top: int, pruned: np.nd
     return fixed
 
 
-def nearest_of(grid: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Return the value of a sorted grid that is nearest to each code."""
-    return grid[np.searchsorted((grid[1:] + grid[:-1]) / 2, codes)]
-
-
 def gptq_codes(
-    weights: np.ndarray, hessian: np.ndarray, scales: np.ndarray, grid: np.ndarray, fixed: Array
+    weights: np.ndarray, hessian: np.ndarray, scales: np.ndarray, top: int, fixed: Array
 ) -> np.ndarray:
     """Return codes of weights, over the scale of their channel, with little error in the outputs.
 
@@ -96,7 +91,7 @@ def gptq_codes(
         hessian: (n, n) second moments of the n inputs, around their mean where a bias takes up
             the mean error.
         scales: (channels,) at most the largest weight over the largest code.
-        grid: sorted codes that there are; of 4 bits -7 to 7.
+        top: the largest code.
         fixed: see `fixed_codes`.
 
     Returns:
@@ -107,7 +102,7 @@ def gptq_codes(
     factor = np.linalg.cholesky(np.linalg.inv(damped(hessian[np.ix_(order, order)]))).T
     codes = np.empty_like(left)
     for column, place in enumerate(order):
-        nearest = nearest_of(grid, left[:, column] / scales)
+        nearest = np.clip(np.rint(left[:, column] / scales), -top, top)
         codes[:, place] = np.where(np.isnan(fixed[:, place]), nearest, fixed[:, place])
         error = (left[:, column] - codes[:, place] * scales) / factor[column, column]
         left[:, column + 1 :] -= np.outer(error, factor[column, column + 1 :])
@@ -139,7 +134,7 @@ def descend(
     codes: np.ndarray,
     hessian: np.ndarray,
     scales: np.ndarray,
-    grid: np.ndarray,
+    top: int,
     fixed: Array,
 ) -> np.ndarray:
     """Return codes with an error no single other code would lower, after 20 sweeps at the latest.
@@ -153,48 +148,13 @@ def descend(
         before = codes.copy()
         for column in np.argsort(-np.diag(curvature), kind="stable"):
             best = codes[:, column] - gradient[:, column] / curvature[column, column] / scales
-            change = nearest_of(grid, best) - codes[:, column]
+            change = np.clip(np.rint(best), -top, top) - codes[:, column]
             moved = np.flatnonzero((change != 0) & np.isnan(fixed[:, column]))
             codes[moved, column] += change[moved]
             gradient[moved] += np.outer(change[moved] * scales[moved], curvature[column])
         if np.array_equal(codes, before):
             break
     return codes
-
-
-_LEAST_TABLED = 1024
-"""A kernel of fewer weights would save less than its table and operator take."""
-_MOST_FITTED, _FITTING_STEPS = 50_000, 40
-
-
-def fit_table(codes: np.ndarray, importance: np.ndarray, size: int, zero: bool) -> np.ndarray:
-    """Return the codes that a kernel may have, by weighted k-means on the line (Lloyd 1982).
-
-    Args:
-        codes: float (channels, n), weights over their scales.
-        importance: (channels, n) weights of the squared errors.
-        size: of the table, at least 4.
-        zero: whether 0 is one of them, for weights that an earlier stage made zero.
-
-    Returns:
-        int64, sorted, at most `size` of -127 to 127, both of these among them.
-    """
-    fixed = np.array([-127, 127] + [0] * zero, float)
-    order = np.argsort(codes, axis=None)
-    order = order[:: max(1, len(order) // _MOST_FITTED)]
-    points, mass = codes.ravel()[order], importance.ravel()[order] + 1e-12
-    free = size - len(fixed)
-    ranks = np.cumsum(mass) / mass.sum()
-    centres = points[np.searchsorted(ranks, (np.arange(free) + 0.5) / free)]
-    for _ in range(_FITTING_STEPS):
-        table = np.sort(np.concatenate([fixed, centres]))
-        nearest = np.searchsorted((table[1:] + table[:-1]) / 2, points)
-        masses = np.bincount(nearest, mass, len(table))
-        sums = np.bincount(nearest, mass * points, len(table))
-        means = np.where(masses > 0, sums / np.maximum(masses, 1e-300), table)
-        moving = ~np.isin(table, fixed)
-        centres = np.append(means[moving], np.zeros(free))[:free]
-    return np.unique(np.rint(np.clip(np.concatenate([fixed, centres]), -127, 127))).astype(int)
 
 
 _RIDGE = 0.01
@@ -286,50 +246,32 @@ def can_be_rounded(operator: Weighted) -> bool:
     return operator.kind in MATRIX_OPERATORS and operator.matrix.shape[1] <= _MOST_INPUTS
 
 
-def rounded_model(
-    content: bytes,
-    bits: Mapping[str, int],
-    batches: Batches,
-    table_bits: int | None = None,
-    dense_per_tensor: bool = False,
-) -> bytes:
+def rounded_model(content: bytes, bits: Mapping[str, int], batches: Batches) -> bytes:
     """Return a float model whose weights lie on the grids of their widths.
 
     Each operator is given weights that absorb the errors of those before it, is rounded one input
     at a time, then again as long as that helps, and gets the bias that keeps its mean. A quantizer
     that takes each channel's scale from its largest weight finds these grids again. Operators
-    before the first of 4 bits stay as they are; with tables, small kernels do.
+    before the first of 4 bits stay as they are.
 
     Args:
         content: a float .tflite model.
         bits: width by the name of an operator's output tensor, where it is not 8.
         batches: unlabelled examples, read once per operator.
-        table_bits: each kernel has at most 2 to this many codes of 8 bits.
-        dense_per_tensor: whether dense layers will have one scale.
     """
     constants: Constants = {}
     current = content
     for operator in weighted_operators(content):
         width = bits.get(operator.name, 8)
-        stays = width == 8 and not constants
-        if table_bits is not None:
-            stays = operator.matrix.size < _LEAST_TABLED
-        if stays or not can_be_rounded(operator):
+        if (width == 8 and not constants) or not can_be_rounded(operator):
             continue
         moments = measure_moments(content, current, operator, batches)
-        one_scale = dense_per_tensor and operator.kind == "FULLY_CONNECTED"
-        constants |= round_operator(operator, width, moments, table_bits, one_scale)
+        constants |= round_operator(operator, width, moments)
         current = with_constants(content, constants)
     return current
 
 
-def round_operator(
-    operator: Weighted,
-    width: int,
-    moments: Moments,
-    table_bits: int | None = None,
-    one_scale: bool = False,
-) -> Constants:
+def round_operator(operator: Weighted, width: int, moments: Moments) -> Constants:
     """Return an operator's rounded weights and corrected bias, by operator and input position."""
     pruned = operator.matrix == 0  # zeros that an earlier stage promised to keep
     target = np.where(pruned, 0.0, absorbing_weights(operator.matrix, moments))
@@ -339,16 +281,9 @@ def round_operator(
         if width == 8
         else mse_scales(target, width, np.diag(spread) + 1e-12)
     )
-    if one_scale:
-        scales = np.full_like(scales, scales.max())
-    grid = np.arange(-top, top + 1)
-    if table_bits is not None:
-        importance = np.outer(scales**2, np.diag(spread)) * ~pruned
-        zero = bool(pruned.any())
-        grid = fit_table(target / scales[:, None], importance, 1 << table_bits, zero)
     fixed = fixed_codes(target, scales, top, pruned)
-    codes = gptq_codes(target, spread, scales, grid, fixed)
-    rounded = descend(target, codes, spread, scales, grid, fixed) * scales[:, None]
+    codes = gptq_codes(target, spread, scales, top, fixed)
+    rounded = descend(target, codes, spread, scales, top, fixed) * scales[:, None]
     constants = {(operator.index, _WEIGHTS): rounded.reshape(operator.weights.shape)}
     if operator.bias is not None:
         bias = corrected_bias(operator.bias, operator.matrix, rounded, moments)

@@ -135,16 +135,13 @@ def forgetting_states() -> Iterator[None]:
 
 @contextmanager
 def _calibrated_to(
-    ranges: Mapping[str, tuple[float, float]],
-    edit: Callable[[bytes], bytes] | None,
-    floats: Collection[str],
+    ranges: Mapping[str, tuple[float, float]], floats: Collection[str]
 ) -> Iterator[None]:
     """Let the TFLite converter use these ranges of tensors, and leave operators float, by name."""
     calibrate = Calibrator.calibrate
 
     def calibrate_some(self: Calibrator, examples: Callable[[], Iterable[object]]) -> bytes:
-        content = with_ranges(bytes(calibrate(self, examples)), ranges)
-        return content if edit is None else edit(content)
+        return with_ranges(bytes(calibrate(self, examples)), ranges)
 
     quantize = functools.partial(lite._mlir_quantize, denylisted_nodes=list(floats))
     with _replaced(Calibrator, calibrate=calibrate_some), _replaced(lite, _mlir_quantize=quantize):
@@ -206,7 +203,6 @@ def convert(
     dense_per_tensor: bool = False,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     floats: Collection[str] = (),
-    edit: Callable[[bytes], bytes] | None = None,
 ) -> Conversion:
     """Convert a model to TFLite, with a batch of 1 and static shapes.
 
@@ -223,8 +219,6 @@ def convert(
         ranges: of activations by their tensor's name in the float32 file, for static_int8, in place
             of those that calibration finds.
         floats: names of tensors in the float32 file whose operators stay float, for static_int8.
-        edit: what becomes of the calibrated float model, with a range at each tensor, before it is
-            quantized, for the static precisions.
 
     Raises:
         ModelError: the SavedModel cannot be loaded, or an input has dimensions of unknown size.
@@ -252,7 +246,7 @@ def convert(
             # Some conversions read the examples twice, which an iterator does not survive.
             repeatable = list(calibration) if isinstance(calibration, Iterator) else calibration
             converter.representative_dataset = lambda: _feeds(serving, repeatable)
-        calibrated = _calibrated_to(ranges or {}, edit, floats)
+        calibrated = _calibrated_to(ranges or {}, floats)
         with _not_loaded(), forgetting_states(), calibrated:
             content = _run(converter, precision)
         return Conversion(_mended(content, serving), notes)

@@ -1,4 +1,4 @@
-"""How near int8 transformers are to float, with and without what shrink rewrites in them.
+"""How near int8 transformers are to float, with and without the blocks that shrink keeps float.
 
 Run: python -m tests.benchmarks.bench_transformers
 
@@ -20,7 +20,6 @@ from shrink.data.arrays import ArrayExamples
 from shrink.quantization.audit import compare_forms
 from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
-from shrink.stages.quantize import preparation as prepared
 from shrink.stages.quantize import schemes
 from shrink.stages.quantize.config import QuantizeConfig
 from tests.benchmarks.harness import say
@@ -28,6 +27,7 @@ from tests.benchmarks.harness import say
 L = keras.layers
 _TOKENS, _LENGTH = 60, 16
 _TRAINED = 1_400
+_NONE: tuple[frozenset[str], list[str]] = (frozenset(), [])
 
 
 def _attended(x: tf.Tensor, heads: int, width: int) -> tf.Tensor:
@@ -98,8 +98,8 @@ def main() -> None:
     keras.utils.set_random_seed(0)
     masked = encoder(True)
     say(f"encoder with mask_zero          {agreement(masked, x):5.1f} dB")
-    with mock.patch.object(prepared, "bounded_masks", return_value=None):
-        say(f"the same, masks as they are     {agreement(masked, x):5.1f} dB")
+    with mock.patch.object(schemes, "coarse_blocks", return_value=_NONE):
+        say(f"the same in int8 throughout     {agreement(masked, x):5.1f} dB")
     digits = load_digits()
     images = digits.images[..., None].astype(np.float32)
     for epsilon, biases in ((1e-6, "zeros"), (1e-6, "random_normal"), (1e-3, "zeros")):
@@ -115,8 +115,8 @@ def main() -> None:
 
 
 def _say_vision(name: str, model: keras.Model, images: np.ndarray) -> None:
-    """Print the agreement with layer normalisations in two steps where they need it, and in one."""
-    with mock.patch.object(prepared, "normalised_twice", return_value=None):
+    """Print the agreement with layer normalisations in float where they need it, and in int8."""
+    with mock.patch.object(schemes, "coarse_blocks", return_value=_NONE):
         once = agreement(model, images[:300], images[_TRAINED:])
     say(f"{name} {agreement(model, images[:300], images[_TRAINED:]):5.1f} dB, {once:5.1f} before")
 

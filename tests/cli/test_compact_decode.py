@@ -1,4 +1,4 @@
-"""A recipe that prunes, quantizes to tables, and stores kernels for TFLM_DECODE, with gates."""
+"""A recipe that prunes, clusters, quantizes, and stores kernels for TFLM_DECODE, with gates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ data: {source: digits, test_split: 0.1}
 stages:
   - train: {epochs: 2}
   - prune: {sparsity: 0.5, epochs: 0}
-  - quantize: {table_bits: 2, target: tflm, calibration_samples: 50}
+  - cluster: {clusters: 4, epochs: 0}
+  - quantize: {target: tflm, calibration_samples: 50}
   - compact: {decode: auto, arena_bytes: 40KB}
 gates:
   tflite_bytes: {limit: 1KB, level: warn}
@@ -59,7 +60,7 @@ def test_a_recipe_stores_kernels_and_its_gates_judge_the_stored_file(tmp_path: P
     words = ("run", "stored.yaml", "--output", "out")
     shrink(*words, cwd=tmp_path, store=tmp_path / "store", measured=[ARENA])
     report = read_report(tmp_path / "out")
-    train, _, quantize, compact = report["stages"]
+    train, *_, quantize, compact = report["stages"]
     dense, stored = (
         (tmp_path / "out" / one["artifact"]).read_bytes() for one in (quantize, compact)
     )

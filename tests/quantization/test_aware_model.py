@@ -117,26 +117,6 @@ def test_source_gives_the_file_the_ranges_that_were_trained() -> None:
     np.testing.assert_allclose(sorted(scales), sorted(wanted), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("offset", "padding", "rounded"),
-    [(0.0, "same", []), (0.1, "valid", []), (0.1, "same", ["rescaled", "rescaled_2"])],
-)
-def test_aware_model_rounds_a_rescaling_where_it_is_operators(
-    offset: float, padding: str, rounded: list[str]
-) -> None:
-    inputs = L.Input((8, 8, 3), name="picture")
-    x = L.Conv2D(4, 3, padding=padding)(L.Rescaling(0.5, offset, name="rescaled")(inputs))
-    model = aware_model(keras.Model(inputs, x), batches())
-    network = read_network(model.plain)
-    stored = set(stored_activations(network)) - {ref.index for _, ref in network.inputs}
-    names = [network.name(c.layer) for c in network.calls if c.outputs[0].index in stored]
-    assert names == rounded
-    operators = [
-        operator.name for operator in read(convert(model.plain, "float32").content)[0].operators
-    ]
-    assert [name for name in operators if name in {"MUL", "ADD"}] == ["MUL", "ADD"][: len(rounded)]
-
-
 def test_fake_quantize_rounds_and_clips_and_passes_gradients_inside() -> None:
     x = tf.Variable([-5.0, -0.6, 0.0, 0.4, 100.2, 300.0])
     with tf.GradientTape() as tape:

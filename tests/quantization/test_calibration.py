@@ -12,7 +12,6 @@ from shrink.base.errors import StageError
 from shrink.quantization import calibration
 from shrink.quantization.calibration import (
     CalibrationExamples,
-    count_repeats,
     extreme_ranges,
     least_squares_range,
     least_squares_ranges,
@@ -27,7 +26,7 @@ from shrink.tflite.convert import convert
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
 from shrink.tflite.weights import float_operators
-from tests.quantization.test_attention_masks import calibrated_on
+from tests.quantization.test_float_blocks import calibrated_on
 from tests.stages.quantize.toys import batches, cnn, float_cnn, images
 
 
@@ -109,21 +108,16 @@ def linted(x: np.ndarray, labels: np.ndarray | None, count: int) -> list[str]:
     return lint_calibration(CalibrationExamples(examples, count, seed=0), ("cat", "dog", "owl"))
 
 
-def test_lint_calibration_names_what_is_wrong() -> None:
-    x = images(150)
-    x[:3] = 1.0
-    x[5:9] = x[4]
-    notes = linted(x, np.arange(150) % 3, 150)
-    assert notes == [
-        "calibration: 3 examples hold one value everywhere",
-        "calibration: 4 examples repeat another one",
-    ]
+def test_lint_calibration_has_nothing_to_say_of_a_good_sample() -> None:
+    assert linted(images(150), np.arange(150) % 3, 120) == []
+    assert linted(images(150), None, 120) == []
 
 
-def test_count_repeats_counts_across_batches() -> None:
-    x = images(4)
-    assert count_repeats([{"x": x}, {"x": x[:2]}]) == (0, 2)
-    assert count_repeats([{"x": np.zeros((3, 2, 2))}]) == (3, 0)
+def test_lint_calibration_names_missing_classes_and_small_samples() -> None:
+    labels = np.repeat([0, 1, 2], 50)
+    notes = linted(images(150), labels, 2)
+    assert "2 examples" in notes[0]
+    assert notes[1].startswith("calibration: no example of the classes ")
 
 
 def test_extreme_ranges_are_those_of_the_keras_layers() -> None:

@@ -20,7 +20,7 @@ from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
 from shrink.tflite.weights import float_operators
-from tests.quantization.test_attention_masks import calibrated_on
+from tests.quantization.test_float_blocks import calibrated_on
 
 L = keras.layers
 INT8 = QuantizeConfig(scheme="static_wi8_ai8")

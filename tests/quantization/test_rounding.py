@@ -87,16 +87,13 @@ def output_error(weights: np.ndarray, rounded: np.ndarray, hessian: np.ndarray) 
     return np.einsum("ci,ij,cj->c", difference, hessian, difference)
 
 
-GRID = np.arange(-7, 8)
-
-
 def gptq_round(
     weights: np.ndarray, hessian: np.ndarray, scales: np.ndarray, pruned: np.ndarray | None = None
 ) -> np.ndarray:
     """Weights on the grids of 4 bits."""
     none = np.zeros(weights.shape, bool)
     fixed = fixed_codes(weights, scales, 7, none if pruned is None else pruned)
-    return gptq_codes(weights, hessian, scales, GRID, fixed) * scales[:, None]
+    return gptq_codes(weights, hessian, scales, 7, fixed) * scales[:, None]
 
 
 def descended(
@@ -109,7 +106,7 @@ def descended(
     """The same after coordinate descent."""
     fixed = fixed_codes(weights, scales, 7, pruned)
     codes = np.rint(start / scales[:, None])
-    return descend(weights, codes, hessian, scales, GRID, fixed) * scales[:, None]
+    return descend(weights, codes, hessian, scales, 7, fixed) * scales[:, None]
 
 
 def test_gptq_round_is_rounding_to_nearest_when_inputs_are_uncorrelated() -> None:

@@ -106,8 +106,6 @@ class QuantizeConfig(StageConfig):
     dense_scales: Literal["auto", "channel", "tensor"] = "auto"
     """static_wi8_ai8: weight scales of dense layers; tensor is smaller and runs everywhere; auto:
     tensor where that is 1 % smaller and little less precise on calibration examples."""
-    table_bits: Annotated[int, Field(ge=2, le=7)] | None = None
-    """static_wi8_ai8: each kernel has 2^bits codes, chosen for little error; for compact.decode."""
     aware: bool = False
     """static_wi8_ai8: train for `epochs` first, with weights and activations rounded."""
     epochs: NonNegative = 0
@@ -179,8 +177,6 @@ class QuantizeConfig(StageConfig):
     def _check_aware(self) -> QuantizeConfig:
         if self.dense_scales == "tensor" and self.scheme != "static_wi8_ai8":
             raise ValueError(f"dense_scales belongs to static_wi8_ai8, not to {self.scheme}")
-        if self.table_bits is not None and (self.scheme != "static_wi8_ai8" or self.aware):
-            raise ValueError("table_bits belongs to static_wi8_ai8 without aware")
         if self.sparse and self.target == "tflm":
             raise ValueError("sparse needs target litert: TFLite Micro has no DENSIFY")
         if self.target == "tflm" and not self.traits.runs_in_micro:

@@ -35,8 +35,7 @@ def with_best_scales(
 ) -> tuple[Conversion, tuple[Choice, ...]]:
     """Convert under the scheme, with the scales of dense layers that are worth their bytes.
 
-    Weights that were trained under rounding keep the scales they were trained with, and tables of
-    codes are fitted to scales of channels.
+    Weights that were trained under rounding keep the scales they were trained with.
 
     Returns:
         The conversion, and what was chosen; nothing where nothing was left to choose.
@@ -67,18 +66,13 @@ def with_best_scales(
 def _is_open(config: QuantizeConfig) -> bool:
     """Whether scales are to be chosen."""
     is_auto = config.scheme == "static_wi8_ai8" and config.dense_scales == "auto"
-    return is_auto and not config.aware and config.table_bits is None
+    return is_auto and not config.aware
 
 
 def untrained(
     source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
 ) -> Conversion:
-    """Convert an untrained model, for its size: the smallest that may be chosen once it is trained.
-
-    Tables of codes are those of a trained model.
-    """
-    if config.table_bits is not None:
-        return SCHEMES[config.scheme](source, calibration, config)
+    """Convert an untrained model, for its size: the smallest that may be chosen later."""
     per_channel = UNTRAINED[config.scheme](source, calibration, config)
     saving = saved_bytes(per_channel.content) if _is_open(config) else 0
     if not saving or saving < LEAST_SAVING * len(per_channel.content):

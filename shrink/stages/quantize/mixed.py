@@ -32,7 +32,7 @@ from shrink.quantization.rounding import can_be_rounded, rounded_model
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.preparation import prepared
+from shrink.stages.quantize.schemes import keep_blocks_float
 from shrink.task.artifact import evaluate_artifact, masks_of
 from shrink.task.task import Task
 from shrink.tflite.convert import Conversion
@@ -61,10 +61,8 @@ def mixed_artifact(
     """
     mode: Mode = "static" if config.activations == "int8" else "dynamic"
     content, notes = source.float32.content, source.float32.notes
-    forced: Ranges = source.bounds
-    if mode == "static" and (found := prepared(source, calibration)) is not None:
-        content, notes = found.source.float32.content, found.notes
-        forced = {**forced, **found.forced}
+    if mode == "static":
+        notes = (*notes, *keep_blocks_float(source, calibration, 8))
     operators = [
         operator
         for operator in weighted_operators(content)
@@ -92,7 +90,7 @@ def mixed_artifact(
         if mode != "static":
             return edge_quantizer.quantize(rounded, mode, bits)
         ranges = float_ranges() if rounded is content else extreme_ranges(rounded, batches)
-        ranges = {**ranges, **forced}
+        ranges = {**ranges, **source.bounds}
         return edge_quantizer.quantize(
             rounded, mode, bits, ranges=ranges, float_borders=borders, floats=source.floats
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,8 +12,6 @@ from shrink.base.errors import ModelError, StageError
 from shrink.contract.choices import Choice
 from shrink.contract.codec import to_plain
 from shrink.contract.details import Details, MixedPrecision
-from shrink.contract.report import Skipped
-from shrink.engine.record import TrainingRecord
 from shrink.quantization.audit import audit, with_errors
 from shrink.quantization.aware_model import aware_model
 from shrink.quantization.calibration import CalibrationExamples, lint_calibration
@@ -182,27 +180,13 @@ _COARSE_INPUT_HINT = (
 )
 
 
-@dataclass(frozen=True)
-class AwareTraining:
-    """The result of quantization-aware training.
-
-    Attributes:
-        source: the float model with the trained weights.
-        record: how it was trained.
-        skipped: layers that were trained with float weights, each with the reason.
-        notes: sentences for the report.
-    """
-
-    source: FloatModel
-    record: TrainingRecord
-    skipped: tuple[Skipped, ...]
-    notes: list[str]
-
-
 def train_aware(
     config: QuantizeConfig, context: StageContext, calibration: CalibrationExamples
-) -> AwareTraining:
+) -> tuple[FloatModel, StageResult]:
     """Train the stage's model under rounding; zeros and clusters of earlier stages stay.
+
+    Returns:
+        The float model with the trained weights, and what the report says of the training.
 
     Raises:
         ModelError: there is no Keras model with layers to train.
@@ -239,7 +223,7 @@ def train_aware(
         model = aware_model(rewritten, calibration.batches(), float_inputs=float_inputs)
     record = context.train(model.aware, task.objective(), config.epochs, task=task)
     source = model.source(calibration.batches())
-    return AwareTraining(source, record, model.skipped, list(notes))
+    return source, StageResult(training=record, skipped=model.skipped, notes=notes)
 
 
 _MIXED_HINT = (
@@ -272,9 +256,9 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
         context.training.seed,
         context.dataset.input_names,
     )
-    trained = train_aware(config, context, calibration) if config.aware else None
-    if trained is not None:
-        source = trained.source
+    result = StageResult()
+    if config.aware:
+        source, result = train_aware(config, context, calibration)
     elif path.suffix == ".tflite":
         source = read_float_tflite(path)
     else:
@@ -283,10 +267,10 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
             context.task(model)  # raises where model and data do not belong together
         source = FloatModel(split_outputs(model) if config.split_outputs else model)
     notes: list[str] = []
-    if trained is None:
+    if not config.aware:
         config, notes = _with_ranges(source, config, context, calibration)
         notes += bound_scores(source, config, context, calibration)
-    if trained is not None or not source.ranges:
+    if config.aware or not source.ranges:
         config, front = with_float_front(config, source, context, calibration)
         notes += front
     context.phase("converting")
@@ -318,16 +302,8 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
     def later() -> Details:
         return Details(audit=with_errors(audited, content, source, examples))
 
-    if trained is None:
-        return StageResult(tflite=content, notes=notes, details=details, later=later)
-    return StageResult(
-        tflite=content,
-        training=trained.record,
-        skipped=trained.skipped,
-        notes=[*trained.notes, *notes],
-        details=details,
-        later=later,
-    )
+    notes = [*result.notes, *notes]
+    return replace(result, tflite=content, notes=notes, details=details, later=later)
 
 
 _RANDOM_INPUTS = 16
@@ -517,8 +493,7 @@ def _with_ranges(
         otherwise, and a note.
     """
     trained = context.imported.ranges
-    fits = config.scheme == "static_wi8_ai8" and config.table_bits is None
-    if not trained or not fits or source.model is None:
+    if not trained or config.scheme != "static_wi8_ai8" or source.model is None:
         return config, []
     context.phase("matching trained ranges")
     source.ranges = ranges_of_file(source, trained, calibration.batches())

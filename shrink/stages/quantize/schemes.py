@@ -12,20 +12,23 @@ from shrink.quantization import edge_quantizer
 from shrink.quantization.bias_correction import with_corrected_biases
 from shrink.quantization.calibration import (
     CalibrationExamples,
+    Ranges,
     extreme_ranges,
+    extremes_of,
     least_squares_ranges,
+    tensor_values,
 )
 from shrink.quantization.edge_quantizer import (
     MATRIX_OPERATORS,
     Mode,
     weighted_operators,
 )
+from shrink.quantization.float_blocks import MASKED, coarse_blocks
 from shrink.quantization.kernel_grids import with_grids_of_kernels
 from shrink.quantization.rounding import can_be_rounded, rounded_model
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.noise import noise
-from shrink.stages.quantize.preparation import BOUND_EXAMPLES, MasksWithinConversion, prepared
 from shrink.tflite.convert import Conversion, Precision, convert
 from shrink.tflite.edit import with_exact_constants, without_constant_names
 from shrink.tflite.model import read
@@ -34,6 +37,7 @@ from shrink.tflite.weights import float_operators
 
 # Both models run the same examples, so that few are enough to see the shift of a mean.
 _CORRECTED_ON = 100
+_BLOCK_EXAMPLES = 100
 # Noise above a tenth of the signal's power is no rounding of 8 bits: something went wrong.
 _MOST_NOISE = 0.1
 
@@ -50,10 +54,8 @@ def static_int8(
     Raises:
         StageError: neither can quantize the model.
     """
-    few = calibration.batches(_CORRECTED_ON)
-    if config.table_bits is not None:
-        return _with_tables(source, calibration, config, config.table_bits)
-    conversion = _as_quantizer(source, calibration, config)
+    few, notes = calibration.batches(_CORRECTED_ON), keep_blocks_float(source, calibration, 8)
+    conversion = _by_quantizer(source, calibration, config, 8)
     if isinstance(conversion, StageError):
         conversion = _by_converter(source, calibration, config, "static_int8", conversion)
     elif source.model is not None and noise(conversion, source, few) > _MOST_NOISE:
@@ -69,15 +71,26 @@ def static_int8(
             conversion = min((conversion, other), key=lambda one: noise(one, source, few))
     if config.aware or source.ranges:
         rounded = with_grids_of_kernels(conversion.content, source.float32.content)
-        return Conversion(without_constant_names(rounded), conversion.notes)
+        return Conversion(without_constant_names(rounded), (*notes, *conversion.notes))
+    notes = (*notes, *conversion.notes)
     try:
         content = with_corrected_biases(
             conversion.content, source.float32.content, few, source.bounds
         )
     except ModelError as error:
         why = f"biases are not corrected, as the model cannot be run in parts: {error.message}"
-        return Conversion(conversion.content, (*conversion.notes, why))
-    return Conversion(without_constant_names(content), conversion.notes)
+        return Conversion(conversion.content, (*notes, why))
+    return Conversion(without_constant_names(content), notes)
+
+
+def keep_blocks_float(
+    source: FloatModel, calibration: CalibrationExamples, bits: Literal[8, 16]
+) -> tuple[str, ...]:
+    """Add blocks that integers are too coarse for to the `floats` of a model; return notes."""
+    content, batches = source.float32.content, calibration.batches(_BLOCK_EXAMPLES)
+    names, notes = coarse_blocks(content, batches, bits)
+    source.floats |= names
+    return tuple(notes)
 
 
 def untrained_int8(
@@ -90,65 +103,11 @@ def untrained_int8(
     Raises:
         StageError: neither can quantize the model.
     """
-    conversion = _as_quantizer(source, calibration, config)
+    keep_blocks_float(source, calibration, 8)
+    conversion = _by_quantizer(source, calibration, config, 8)
     if isinstance(conversion, StageError):
         conversion = _by_converter(source, calibration, config, "static_int8", conversion)
     return Conversion(without_constant_names(conversion.content), conversion.notes)
-
-
-def _as_quantizer(
-    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
-) -> Conversion | StageError:
-    """Return what ai-edge-quantizer makes of what integers can hold, or why it does not."""
-    rewritten = _by_quantizer_prepared(source, calibration, config, 8)
-    return rewritten or _by_quantizer(source, calibration, config, 8)
-
-
-def _with_tables(
-    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig, bits: int
-) -> Conversion:
-    """Quantize to int8 with few codes for each kernel; biases are corrected on the way.
-
-    Raises:
-        StageError: ai-edge-quantizer, whose scales are known beforehand, cannot quantize it.
-    """
-    found = prepared(source, calibration)
-    content, notes = source.float32.content, source.float32.notes
-    if found is not None:
-        content, notes = found.source.float32.content, found.notes
-    per_tensor = config.dense_scales == "tensor"
-    tabled = FloatModel(content=rounded_model(content, {}, calibration.batches(), bits, per_tensor))
-    tabled.ranges = {} if found is None else found.forced
-    tabled.bounds, tabled.floats = source.bounds, source.floats
-    conversion = _by_quantizer(tabled, calibration, config, 8)
-    if isinstance(conversion, StageError):
-        raise conversion
-    note = f"large kernels have at most {1 << bits} codes each, chosen for little error in outputs"
-    return Conversion(without_constant_names(conversion.content), (*notes, note))
-
-
-def _by_quantizer_prepared(
-    source: FloatModel,
-    calibration: CalibrationExamples,
-    config: QuantizeConfig,
-    bits: Literal[8, 16],
-) -> Conversion | None:
-    """Quantize a model with what integers could not hold rewritten.
-
-    Returns:
-        None where nothing is to be rewritten, or ai-edge-quantizer leaves more in float than the
-        masks.
-    """
-    found = prepared(source, calibration, norms=bits == 8)
-    if found is None:
-        return None
-    conversion = _by_quantizer(found.source, calibration, config, bits)
-    if isinstance(conversion, StageError):
-        return None
-    left = float_operators(conversion.content, source.floats)
-    if source.model is not None and {*left} - {"CAST"}:
-        return None
-    return Conversion(conversion.content, found.notes)
 
 
 def static_int16(
@@ -159,14 +118,12 @@ def static_int16(
     Raises:
         StageError: the model cannot be quantized so.
     """
-    conversion = _by_quantizer_prepared(source, calibration, config, 16)
-    if conversion is not None:
-        return conversion
+    notes = keep_blocks_float(source, calibration, 16)
     if source.model is not None and not source.floats:
         return _by_converter(source, calibration, config, "static_int16")
     made = _by_quantizer(source, calibration, config, 16)
     if not isinstance(made, StageError):
-        return made
+        return Conversion(made.content, (*notes, *made.notes))
     converted = _by_converter(source, calibration, config, "static_int16", made)
     why = f"{', '.join(sorted(source.floats))} cannot stay float after all: {made.message}"
     return Conversion(converted.content, (*converted.notes, why))
@@ -182,20 +139,23 @@ def _by_converter(
     if source.model is None:
         raise otherwise or InternalError("a .tflite file cannot be converted again")
     types = (config.artifact_input_type, config.artifact_output_type)
-    masks = MasksWithinConversion(calibration.batches(BOUND_EXAMPLES))
+    measured: Ranges = {}
+    if source.floats:
+        # It would calibrate a tensor that is masked in place with the mask in it.
+        found = tensor_values(source.float32.content, calibration.batches(_BLOCK_EXAMPLES))
+        measured = extremes_of({n: a[a > MASKED] for n, a in each.items()} for each in found)
     made = convert(
         source.model,
         precision,
         calibration,
         *types,
         dense_per_tensor=config.dense_scales == "tensor",
-        ranges={**source.bounds, **source.ranges},
+        ranges={**measured, **source.bounds, **source.ranges},
         floats=source.floats,
-        edit=masks,
     )
     with tempfile.TemporaryDirectory(prefix="shrink-convert-") as folder:
         check_runs(made.content, Path(folder) / "converted.tflite")  # some kernels abort
-    return Conversion(made.content, (*made.notes, *masks.notes))
+    return made
 
 
 def _by_quantizer(
@@ -233,7 +193,10 @@ def _by_quantizer(
         )
     except StageError as error:
         return error
-    if source.model is not None and (left := float_operators(static, source.floats)):
+    left = {*float_operators(static, source.floats)} if source.model is not None else set[str]()
+    if source.floats:
+        left.discard("CAST")  # makes a mask of booleans
+    if left:
         return StageError(f"ai-edge-quantizer leaves float operators: {', '.join(sorted(left))}")
     return Conversion(static, source.float32.notes)
 

@@ -1,4 +1,4 @@
-"""Clips the range of logits to what their probabilities can resolve.
+"""Clips the logits of a detector to what their probabilities can resolve.
 
 Raw outputs of a head hold offsets of boxes near 0 and logits down to -40 in one tensor. An int8
 scale for all of them has a fifth of a unit, which moves edges by tens of percent, while nothing
@@ -13,13 +13,15 @@ import numpy as np
 
 from shrink.base.types import Array
 from shrink.quantization.calibration import CalibrationExamples
-from shrink.quantization.probabilities import LARGEST_LOGIT, of_one_scale, saturated_logits
 from shrink.quantization.source import FloatModel
 from shrink.stages.context import StageContext
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.task.detector import Detector
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
+
+_LARGEST = 10.0
+"""A sigmoid is within 5e-5 of 0 or 1 from here on."""
 
 
 def bound_scores(
@@ -28,37 +30,23 @@ def bound_scores(
     context: StageContext,
     calibration: CalibrationExamples,
 ) -> list[str]:
-    """Let logits saturate where the probabilities behind them do; return a note for each tensor.
+    """Let a detector's logits, whose sigmoid is not in the file, saturate at 10 on either side.
 
     Args:
         source: gets the `bounds` of its tensors.
         config: of the stage; only 8-bit activations are coarse enough to need it.
         context: knows how outputs are decoded.
         calibration: examples that say what ranges there are.
+
+    Returns:
+        A note for each tensor.
     """
     integers = config.scheme == "static_wi8_ai8" or (
         config.scheme == "mixed" and config.activations == "int8"
     )
-    if not integers or not context.has_data or source.ranges:
+    if not integers or config.split_outputs or source.ranges:
         return []
-    bounds, notes = dict[str, tuple[float, float]](), []
-    for logits in saturated_logits(source.float32.content, calibration.batches()):
-        bounds |= dict.fromkeys(logits.names, (logits.low, logits.high))
-        notes.append(str(logits))
-    source.bounds = bounds
-    return notes + _bound_detections(source, config, context, calibration)
-
-
-def _bound_detections(
-    source: FloatModel,
-    config: QuantizeConfig,
-    context: StageContext,
-    calibration: CalibrationExamples,
-) -> list[str]:
-    """Bound the logits among a detector's outputs, whose sigmoid is not in the file."""
-    if config.split_outputs or not context.has_targets:
-        return []
-    if context.task_config.decode is None:
+    if not context.has_targets or context.task_config.decode is None:
         return []
     task = context.task(source.model)
     channels = task.detector.head.logit_channels() if isinstance(task.detector, Detector) else None
@@ -66,22 +54,25 @@ def _bound_detections(
         return []
     content = source.float32.content
     runner, graph = load(content), read(content)[0]
+    made = {o.outputs[0]: o for o in graph.operators if o.outputs}
     found = [runner.predict(arrays) for arrays in calibration.batches()]
     outputs = [graph.outputs[position] for position in runner.output_positions]
     bounds, notes = dict[str, tuple[float, float]](), []
     for index, logits, column in zip(outputs, channels, zip(*found, strict=True), strict=True):
-        limits = np.where(logits, LARGEST_LOGIT, np.inf)
+        limits = np.where(logits, _LARGEST, np.inf)
         saturated = [np.clip(each, -limits, limits) for each in column]
         ends, kept = _extremes(column), _extremes(saturated)
         if kept != ends:
-            named = [graph.tensors[i].name for i in of_one_scale(graph, index)]
-            bounds |= dict.fromkeys(named, kept)
+            named = [index]
+            while named[-1] in made and made[named[-1]].name == "RESHAPE":  # it has this scale
+                named.append(made[named[-1]].inputs[0])
+            bounds |= {graph.tensors[i].name: kept for i in named}
             notes.append(
-                f"{named[0]}: logits beyond {LARGEST_LOGIT:g} on either side count as that, so "
-                f"that one scale reaches from {kept[0]:.1f} to {kept[1]:.1f} in place of "
+                f"{graph.tensors[index].name}: logits beyond {_LARGEST:g} on either side count as "
+                f"that, so that one scale reaches from {kept[0]:.1f} to {kept[1]:.1f} in place of "
                 f"{ends[0]:.1f} to {ends[1]:.1f}"
             )
-    source.bounds = {**source.bounds, **bounds}
+    source.bounds = bounds
     return notes
 
 

@@ -238,7 +238,7 @@ def test_a_conversion_on_which_a_kernel_aborts_is_an_error_that_names_the_operat
     model.save(tmp_path / "model.keras")
     np.savez(tmp_path / "x.npz", x=x)
     monkeypatch.setattr(schemes, "convert", aborting)
-    monkeypatch.setattr(schemes, "_as_quantizer", lambda *_: StageError("refused"))
+    monkeypatch.setattr(schemes, "_by_quantizer", lambda *_: StageError("refused"))
     context = context_of(
         tmp_path,
         kind="quantize",

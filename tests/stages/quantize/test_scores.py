@@ -18,7 +18,7 @@ from shrink.stages.quantize.schemes import static_int8
 from shrink.stages.quantize.scores import bound_scores
 from shrink.task.detector import Detector
 from shrink.tflite.interpreter import load
-from tests.quantization.test_attention_masks import calibrated_on
+from tests.quantization.test_float_blocks import calibrated_on
 
 L = keras.layers
 CLASSES = 2
