@@ -53,14 +53,11 @@ class MicroBatchPlan:
         predicted_bytes: the peak to expect, from probes of at most half that size; None where
             there are none, at a micro-batch of 1.
         verified_bytes: the peak of real steps at that size; None where there were none.
-        validation_batch_size: examples per batch of validation, over all replicas; None for those
-            of training.
     """
 
     micro_batch_size: int
     predicted_bytes: int | None
     verified_bytes: int | None
-    validation_batch_size: int | None = None
 
 
 @dataclass(frozen=True)

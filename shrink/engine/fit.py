@@ -64,7 +64,6 @@ def train(
     on_progress: OnProgress | None = None,
     stage: str = "",
     recovery: Recovery | None = None,
-    validation_batch_size: int | None = None,
 ) -> TrainingRecord:
     """Train a model in place, within the memory limit, and return the record of it.
 
@@ -76,8 +75,6 @@ def train(
         on_progress: see `ProgressCallback`.
         stage: name of the stage, for errors.
         recovery: checkpoints, and what happened in earlier attempts.
-        validation_batch_size: examples per batch of validation; by default those of training, in
-            its micro-batches.
 
     Raises:
         StageError: the loss became NaN or infinite.
@@ -104,11 +101,9 @@ def train(
             in_process=devices.retries_in_process,
         ),
     )
-    size = validation_batch_size or config.global_batch_size
+    size = config.global_batch_size
     if extra is not None and len(extra.examples):
         trainer.after_evaluation = lambda: extra.measure(lambda x: trainer(x, training=False), size)
-    if validation_batch_size is not None:
-        trainer.set_validation_size(math.ceil(validation_batch_size / devices.replicas))
     progress = ProgressCallback(
         on_progress,
         stage=stage,
@@ -139,7 +134,7 @@ def train(
     best = checkpoints.best
     checkpoints.resume()
     memory.reset()
-    timeline = MemoryTimeline(memory, checkpoints.first_update)
+    timeline = MemoryTimeline(memory, checkpoints.first_update, plan.steps * epochs)
     watch = SmallTensorsWatch(memory.small, lambda: len(checkpoints.events))
     callbacks = [watch, progress, *([best] if best else []), timeline, checkpoints]
     with _reported(recovery.watcher):
@@ -198,7 +193,7 @@ def train(
         allocator_note=memory.note or _TOO_SMALL,
         small_note=memory.small.note or NO_WINDOW,
         notes=tuple(checkpoints.notes),
-        memory_timeline=timeline.to_dict(),
+        memory_timeline=timeline.columns,
     )
 
 

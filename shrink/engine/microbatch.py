@@ -141,13 +141,9 @@ class MicroBatchTrainer(keras.Model):
         self._micro_batch_size = tf.Variable(
             micro_batch_size, dtype=tf.int64, trainable=False, name="micro_batch_size"
         )
-        self._validation_size = tf.Variable(
-            micro_batch_size, dtype=tf.int64, trainable=False, name="validation_size"
-        )
         # One micro-batch needs neither loop nor slices, unless a replica may have no example:
         # an empty batch would make batch normalisation's statistics NaN.
         self._looped = micro_batch_size < plan.most_rows or not plan.never_empty
-        self._sized_validation = False
         self._sums: Accumulators | None = None
         self._begun = counter("updates_begun")
 
@@ -166,18 +162,10 @@ class MicroBatchTrainer(keras.Model):
         """Updates that had all their gradients; more than `iterations` if one was cut short."""
         return int(self._begun.numpy())
 
-    def set_validation_size(self, size: int) -> None:
-        """Validate on this many examples per forward pass and replica; by default a micro-batch."""
-        self._sized_validation = True
-        self.test_function = None
-        self._validation_size.assign(size)
-
     def set_micro_batch_size(self, size: int) -> None:
         """Change the examples per forward pass; traces again only if the step had no loop."""
         self._size = size
         self._micro_batch_size.assign(size)
-        validation_size = min(size, int(self._validation_size.numpy()))
-        self._validation_size.assign(validation_size if self._sized_validation else size)
         if not self._looped:
             self._looped = True
             self.test_function = None
@@ -315,8 +303,8 @@ class MicroBatchTrainer(keras.Model):
             self._follow(part, outputs, _weighted(losses, part), self._regularisation(losses.dtype))
             return nothing
 
-        if self._looped or self._sized_validation:
-            micro_batches(batch, self._validation_size.read_value(), body, [])
+        if self._looped:
+            micro_batches(batch, self._micro_batch_size.read_value(), body, [])
         else:
             body(batch, [])
         return {metric.name: metric.result() for metric in self.metrics}

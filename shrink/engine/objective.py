@@ -110,14 +110,6 @@ def _has_mask(output: tf.Tensor) -> bool:
 class Objective(abc.ABC):
     """The loss of a stage, example by example, so that its mean is exact however it is split."""
 
-    def begin(self, iterations: tf.Variable, total_updates: int) -> None:  # noqa: B027
-        """Called before the loss is traced, for losses that change with the updates.
-
-        Args:
-            iterations: counts updates, int64 ().
-            total_updates: of the whole training.
-        """
-
     def targets(self, x: Tensors) -> Tensors:
         """Return targets that depend on the inputs, such as a teacher's outputs; by default None.
 

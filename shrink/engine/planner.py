@@ -141,26 +141,20 @@ def largest_that_fits(probed: Mapping[int, int], limit: int) -> int:
     return best + max(0, min(1 << 30, int(free / max(slope, 1.0))))
 
 
-def cannot_fit(
-    limit: int, needed: int, memory_savings: Mapping[str, int], margin: float = MARGIN
-) -> ResourceError:
+def cannot_fit(limit: int, needed: int, margin: float = MARGIN) -> ResourceError:
     """Return the error for a limit that no micro-batch fits.
 
     Args:
         limit: bytes.
         needed: bytes that a micro-batch of one example takes, at least.
-        memory_savings: changes, with the bytes that each would save, about.
         margin: fraction of the limit that stays free.
     """
-    saves = [
-        f"{name} (saves about {saved / 1e6:.1f} MB)"
-        for name, saved in sorted(memory_savings.items(), key=lambda item: -item[1])
-        if saved > 0
-    ]
     enough = -(-needed // (1 - margin)) / 1e6
     return ResourceError(
         f"even a micro-batch of one example needs {needed / 1e6:.1f} MB, and the limit is "
         f"{limit / 1e6:.1f} MB" + (f", of which {margin:.0%} stays free" if margin else ""),
         subject="training.memory_limit",
-        hint="; ".join([*saves, f"training.memory_limit: {enough + 0.1:.1f}MB"]),
+        hint=f"set training.memory_limit to {enough + 0.1:.1f}MB; or set training.precision to "
+        "mixed_bfloat16, training.optimizer.name to sgd, or a smaller training.global_batch_size; "
+        "or use a smaller model",
     )

@@ -77,7 +77,6 @@ class TrainingStep:
         self.never_empty = never_empty
         self._examples = examples
         self.memory = TrainingPeak(devices.device_names, IN_PROBES)
-        self._small_held: int | None = None
         if self.memory.note:
             raise ResourceError(self.memory.note, subject="training.memory_limit")
         # As in a real run, each step keeps what is needed to repeat it; but it is not repeated.
@@ -94,7 +93,9 @@ class TrainingStep:
         self._function = self.trainer.make_train_function()
         self._loops = True
         # The accumulators are no part of it: a batch that is one micro-batch needs none.
-        self.static_bytes = max(0, self.held() - self.gradient_bytes)
+        counted = self.memory.counts_all or not self.counts_all
+        held = (self.memory.held() or 0) + (0 if counted else small_variables_bytes())
+        self.static_bytes = max(0, held - self.gradient_bytes)
         self._waiting: list[Tensors] = []
         self._whole: Iterator[Tensors] | None = None
 
@@ -149,13 +150,12 @@ class TrainingStep:
     def use_loop(self, micro_batch_size: int) -> None:
         """Take micro-batches of this size from now on."""
         self._loops = True
-        self._small_held = None
         self.trainer.set_micro_batch_size(micro_batch_size)
 
     def use_no_loop(self) -> None:
         """Make each batch one micro-batch from now on."""
         if self._loops:
-            self._loops, self._small_held = False, None
+            self._loops = False
             self.trainer.take_batches_whole()
             self._function = self.trainer.make_train_function(force=True)
 
@@ -209,13 +209,6 @@ class TrainingStep:
             for _ in range(count):
                 self.memory.small.mark()
                 step()
-
-    def held(self) -> int:
-        """Return the bytes between steps."""
-        if self._small_held is None:
-            counted = self.memory.counts_all or not self.counts_all
-            self._small_held = 0 if counted else small_variables_bytes()
-        return (self.memory.held() or 0) + self._small_held
 
 
 def _give_up(step: int) -> NoReturn:

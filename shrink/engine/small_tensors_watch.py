@@ -14,10 +14,11 @@ _LEAST_STEPS, _LEAST_S = 3, 0.5
 
 
 class SmallTensorsWatch(keras.callbacks.Callback):
-    """Samples the first steps after the one that builds the graph, and the first validation.
+    """Samples the first steps after the one that builds the graph.
 
-    All steps hold as much, and sampling takes a part of a processor. A step that ran out of memory
-    builds another graph: the samples before it are discarded. The first callback of all.
+    All steps hold as much, validation holds less, and sampling takes a part of a processor. A
+    step that ran out of memory builds another graph: the samples before it are discarded. The
+    first callback of all.
 
     Args:
         small: samples.
@@ -30,8 +31,8 @@ class SmallTensorsWatch(keras.callbacks.Callback):
         super().__init__()
         self._small, self._out_of_memory = small, out_of_memory
         self._events = out_of_memory()
-        self._steps = self._tests = 0
-        self._trained = self._tested = bool(small.note)
+        self._steps = 0
+        self._trained = bool(small.note)
         self._began = 0.0
 
     def on_train_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
@@ -40,7 +41,8 @@ class SmallTensorsWatch(keras.callbacks.Callback):
             return
         if not self._small.running:
             self._began = time.perf_counter()
-        self._look()
+        self._small.begin()
+        self._small.mark()
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         """Pause."""
@@ -56,29 +58,6 @@ class SmallTensorsWatch(keras.callbacks.Callback):
             self._trained = True
             self._small.end()
 
-    def on_test_begin(self, logs: Logs | None = None) -> None:
-        """End the window of training; the steps after the validation continue with another."""
-        self._small.end()
-
-    def on_test_batch_begin(self, batch: int, logs: Logs | None = None) -> None:
-        """Sample this batch, unless it builds the graph."""
-        if not self._tested and self._tests > 0:
-            self._look()
-
-    def on_test_batch_end(self, batch: int, logs: Logs | None = None) -> None:
-        """Pause."""
-        self._small.rest()
-        self._tests += 1
-
-    def on_test_end(self, logs: Logs | None = None) -> None:
-        """End with the first validation that was sampled."""
-        self._tested = self._tested or self._small.running
-        self._small.end()
-
     def on_train_end(self, logs: Logs | None = None) -> None:
         """End the last window."""
         self._small.end()
-
-    def _look(self) -> None:
-        self._small.begin()
-        self._small.mark()

@@ -127,5 +127,4 @@ def build_trainer(
         trainer.compile(optimizer=optimizer, jit_compile=False)
         # Slots exist before the first step, which would else be the one with the highest peak.
         optimizer.build(setup.model.trainable_variables)
-        setup.objective.begin(optimizer.iterations, total_updates)
     return trainer

@@ -43,7 +43,7 @@ from shrink.recipe.plan import BASELINE
 from shrink.run.measurement import SCORES_NAME, as_notes, figure_values, measure
 from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
-from shrink.stages.context import Planned, PlanningContext, StageContext, StageResult
+from shrink.stages.context import Planned, StageContext, StageResult
 from shrink.tflite.lazy import tf
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def follow(job: StepJob, send: Send) -> dict[str, object]:
 
 def probe(job: StepJob, send: Send) -> Planning:
     """Run one step up to its training, and return what to train it with."""
-    context = PlanningContext(job, send)
+    context = StageContext(job, send, planning=True)
     context.start()
     if why := AllocatorPeak(context.device_names).note:
         return Planning(unplanned=why)

@@ -111,7 +111,6 @@ class StageContext:
     Attributes:
         kind: of the stage.
         imported: sparsity, clusters and ranges of an imported model.
-        planning: whether `train` only plans the training.
         untrained: whether only sizes matter, as the model's values were never trained.
         teachers: the cache of teacher outputs, shared by all runs.
         sensitivities: the cache of the cost of pruning each group, shared by all runs.
@@ -121,12 +120,13 @@ class StageContext:
     Args:
         job: the worker's job.
         send: sends an event to the parent.
+        planning: whether `train` only plans the training, and raises `Planned`.
     """
 
-    planning = False
     untrained = False
 
-    def __init__(self, job: StepJob, send: Send) -> None:
+    def __init__(self, job: StepJob, send: Send, *, planning: bool = False) -> None:
+        self.planning = planning
         self.name = job.name
         self.kind = job.kind
         self.imported = metadata_of(job.inputs.get("model"))
@@ -136,7 +136,6 @@ class StageContext:
             self.training = self.training.model_copy(
                 update={"micro_batch_size": plan.micro_batch_size}
             )
-        self._validation_batch_size = None if plan is None else plan.validation_batch_size
         self.task_config = TaskConfig.model_validate(job.task)
         self.data_config = DataConfig.model_validate(job.data)
         self.split_seed = job.split_seed
@@ -416,7 +415,6 @@ class StageContext:
                 earlier.events,
                 watcher,
             ),
-            validation_batch_size=self._validation_batch_size,
         )
         watcher.end()
         return record
@@ -428,12 +426,6 @@ class StageContext:
     def phase(self, name: str) -> None:
         """Show what the stage does now, in a word or two."""
         self._send(Phase(name))
-
-
-class PlanningContext(StageContext):
-    """Plans a stage: `train` raises `Planned`."""
-
-    planning = True
 
 
 def _epoch_metrics(task: Task, examples: Examples) -> WholeSplit | None:

@@ -17,7 +17,7 @@ from shrink.contract.job import Planning, StepJob
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.record import TrainingRecord
-from shrink.stages.context import Planned, PlanningContext, StageContext
+from shrink.stages.context import Planned, StageContext
 from tests.jobs import quiet, step_job
 
 FACTORS: dict[str, list[Any]] = {
@@ -117,15 +117,15 @@ def _train(case: Mapping[str, Any], devices: Devices, folder: Path) -> tuple[Any
     if case["memory_limit"] is not None:
         start = model.get_weights()
         try:
-            _stage(PlanningContext, job, devices, model)
+            _stage(job, devices, model, planning=True)
         except Planned as planned:
             job = replace(job, planning=Planning(planned.plan))
         model.set_weights(start)
-    return model, _stage(StageContext, job, devices, model)
+    return model, _stage(job, devices, model)
 
 
-def _stage(kind: type[StageContext], job: StepJob, devices: Devices, model: Any) -> TrainingRecord:
-    context = kind(job, quiet)
+def _stage(job: StepJob, devices: Devices, model: Any, *, planning: bool = False) -> TrainingRecord:
+    context = StageContext(job, quiet, planning=planning)
     context.__dict__["devices"] = devices  # in place of the property: opened once in a process
     return context.train(model, context.task(model).objective(), epochs=2)
 
