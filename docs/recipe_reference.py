@@ -75,7 +75,6 @@ def reference() -> str:
         name = stage["anyOf"][0]["$ref"].rpartition("/")[2]
         parts += _section(f"Stage `{kind}`", definitions[name])
     parts += _section("`distill.student`", definitions["StudentScale"])
-    parts += _section("`distill.temperature`, `distill.alpha`", definitions["Ramp"])
     for heading, name in (
         ("search", "SearchConfig"),
         ("search.space.KEY", "Range"),

@@ -163,12 +163,11 @@ class _Prune(_Training, total=False):
     fine_tuning: Literal['auto', 'training']
 
 class _Distill(_Training, total=False):
-    temperature: Literal['auto'] | float | Mapping[str, object]
-    alpha: float | Mapping[str, object]
+    temperature: Literal['auto'] | float
+    alpha: float
     epochs: int
     loss: Literal['auto', 'kl', 'logit_mse', 'decoupled', 'output_mse']
     beta: float
-    output_weights: Sequence[object]
     feature_layers: Mapping[str, object]
     feature_loss: Literal['hint', 'attention', 'attention_scores', 'relational']
     feature_weight: float
@@ -189,7 +188,6 @@ class _Quantize(_Training, total=False):
     activations: Literal['int8', 'float32']
     calibration_samples: int
     dense_scales: Literal['auto', 'channel', 'tensor']
-    table_bits: int | None
     aware: bool
     epochs: int
     input_type: Literal['int8', 'uint8', 'int16', 'float32'] | None

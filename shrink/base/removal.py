@@ -22,6 +22,14 @@ REMOVED: dict[str, str] = {
     "shrink data unpack": "shrink reads the data where it is",
     "gates.stage_host_peak_predicted_bytes": "use stage_host_peak_bytes or "
     "training.host_memory_limit",
+    **dict.fromkeys(
+        ("quantize.table_bits", "--table-bits"),
+        "put a stage cluster before quantize, such as cluster: {clusters: 16}",
+    ),
+    **dict.fromkeys(
+        ("distill.output_weights", "--output-weights"),
+        "set task.loss_weights, which weighs the losses on labels and on the teacher alike",
+    ),
     "distill.cache_dtype=topk": "write cache_dtype: float16",
     "distill.top_k": "write cache_dtype: float16 for a smaller cache",
     "--top-k": "write --cache-dtype float16 for a smaller cache",

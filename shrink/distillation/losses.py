@@ -6,15 +6,12 @@ Add a loss as a function of a `Case`, or of the features, and one line in the re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import tensorflow as tf
 
-Temperature: TypeAlias = "float | tf.Tensor"
-"""What logits are divided by, above 0: a number, or a scalar tensor that a schedule computes."""
 
-
-def softened_kl(student: tf.Tensor, teacher: tf.Tensor, temperature: Temperature) -> tf.Tensor:
+def softened_kl(student: tf.Tensor, teacher: tf.Tensor, temperature: float) -> tf.Tensor:
     """Return T² · KL(softmax(teacher / T) ‖ softmax(student / T)).
 
     The factor T² keeps the gradient's size independent of T (Hinton, Vinyals & Dean 2015,
@@ -33,9 +30,7 @@ def softened_kl(student: tf.Tensor, teacher: tf.Tensor, temperature: Temperature
     return temperature**2 * tf.reduce_sum(tf.exp(log_p) * (log_p - log_q), axis=-1)
 
 
-def softened_bernoulli_kl(
-    student: tf.Tensor, teacher: tf.Tensor, temperature: Temperature
-) -> tf.Tensor:
+def softened_bernoulli_kl(student: tf.Tensor, teacher: tf.Tensor, temperature: float) -> tf.Tensor:
     """Return T² · the mean over outputs of KL(sigmoid(teacher / T) ‖ sigmoid(student / T)).
 
     For outputs that are yes or no each, such as several labels of one example.
@@ -73,7 +68,7 @@ def squared_error(student: tf.Tensor, teacher: tf.Tensor) -> tf.Tensor:
 
 
 def decoupled_kd(
-    student: tf.Tensor, teacher: tf.Tensor, labels: tf.Tensor, temperature: Temperature, beta: float
+    student: tf.Tensor, teacher: tf.Tensor, labels: tf.Tensor, temperature: float, beta: float
 ) -> tf.Tensor:
     """Return T² · (TCKD + beta · NCKD), the decoupled loss of Zhao et al. 2022 (eq. 7).
 
@@ -115,7 +110,7 @@ class Case(NamedTuple):
     student: tf.Tensor
     teacher: tf.Tensor
     labels: tf.Tensor
-    temperature: Temperature
+    temperature: float
     beta: float
 
 

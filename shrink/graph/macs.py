@@ -2,154 +2,13 @@
 
 from __future__ import annotations
 
-import operator as arithmetic
-from collections.abc import Callable, Iterable, Mapping
-
-import numpy as np
+from collections.abc import Callable, Mapping
 
 from shrink.base.measurement import Measured
 from shrink.tflite.litert_twin import dense_twin
 from shrink.tflite.model import Operator, Subgraph, Tensor, read, values
 
-Known = Mapping[int, float]
-"""Tensors of one number whose value is known, by their index."""
-
-_MOST_ITERATIONS = 100_000
-_NUMBERS: Mapping[str, type] = {
-    "INT8": np.int8,
-    "INT32": np.int32,
-    "INT64": np.int64,
-    "BOOL": np.bool_,
-    "FLOAT32": np.float32,
-}
-
-
-class Scalars:
-    """Works out the single numbers of a file's subgraphs, as far as they follow from constants.
-
-    Args:
-        graphs: the subgraphs.
-    """
-
-    def __init__(self, graphs: tuple[Subgraph, ...]) -> None:
-        self.graphs = graphs
-        self._prepared: dict[int, tuple[Known, list[Operator]]] = {}
-
-    def known(self, index: int, inputs: Known) -> Known:
-        """Return all known numbers of a subgraph, from those of its inputs."""
-        constants, operators = self._prepare(index)
-        tensors = self.graphs[index].tensors
-        numbers = {**constants, **inputs}
-        for operator in operators:
-            arguments = [numbers.get(i) for i in _arguments(operator)]
-            known = [argument for argument in arguments if argument is not None]
-            if len(known) == len(arguments):
-                (output,) = operator.outputs
-                numbers[output] = _stored(_FUNCTIONS[operator.name](*known), tensors[output])
-        return numbers
-
-    def _prepare(self, index: int) -> tuple[Known, list[Operator]]:
-        if index not in self._prepared:
-            graph = self.graphs[index]
-            constants = {
-                position: number
-                for position, tensor in enumerate(graph.tensors)
-                if (number := _number(tensor)) is not None
-            }
-            self._prepared[index] = constants, [o for o in graph.operators if _is_scalar(graph, o)]
-        return self._prepared[index]
-
-
-def loop_states(scalars: Scalars, index: int, loop: Operator, known: Known) -> list[Known] | None:
-    """Return, for each turn of a loop, the numbers that its body is given.
-
-    Args:
-        scalars: of the file.
-        index: of the subgraph that the loop stands in.
-        loop: the operator WHILE.
-        known: numbers of that subgraph.
-
-    Returns:
-        None where its end depends on anything but numbers that follow from constants.
-    """
-    condition, body = (scalars.graphs[i] for i in loop.subgraphs)
-    test, iteration = loop.subgraphs
-    state = [known.get(i) for i in loop.inputs]
-    states: list[Known] = []
-    while True:
-        goes_on = scalars.known(test, _bound(condition.inputs, state)).get(condition.outputs[0])
-        if goes_on is None or len(states) > _MOST_ITERATIONS:
-            return None
-        if not goes_on:
-            return states
-        inputs = _bound(body.inputs, state)
-        states.append(inputs)
-        after = scalars.known(iteration, inputs)
-        state = [after.get(i) for i in body.outputs]
-
-
-def _bound(indices: Iterable[int], numbers: Iterable[float | None]) -> Known:
-    pairs = zip(indices, numbers, strict=False)
-    return {index: number for index, number in pairs if number is not None}
-
-
-def _number(tensor: Tensor) -> float | None:
-    if not tensor.constant or tensor.elements != 1 or tensor.dtype not in _NUMBERS or tensor.scales:
-        return None
-    if tensor.dtype == "BOOL":
-        return float(tensor.data[0] != 0)
-    stored = values(tensor)
-    return None if stored is None or not len(stored) else float(stored[0])
-
-
-def _stored(number: float, tensor: Tensor) -> float:
-    """Return a number as a tensor holds it: whole ones are cut off, others rounded to float32."""
-    return float(np.float64(number).astype(_NUMBERS[tensor.dtype]))
-
-
-def _is_scalar(graph: Subgraph, operator: Operator) -> bool:
-    """Whether an operator makes one number of single numbers, and is known here."""
-    if operator.name not in _FUNCTIONS or len(operator.outputs) != 1:
-        return False
-    indices = (*_arguments(operator), *operator.outputs)
-    return all(index >= 0 and _one_number(graph.tensors[index]) for index in indices)
-
-
-def _arguments(operator: Operator) -> tuple[int, ...]:
-    """Return the inputs that hold numbers, without the shape that a RESHAPE is given."""
-    return operator.inputs[:1] if operator.name in _UNCHANGED else operator.inputs
-
-
-def _one_number(tensor: Tensor) -> bool:
-    return tensor.elements == 1 and tensor.dtype in _NUMBERS and not tensor.open_dimensions
-
-
-_UNCHANGED = ("RESHAPE", "CAST")
-_FUNCTIONS: Mapping[str, Callable[..., float]] = {
-    "ADD": arithmetic.add,
-    "SUB": arithmetic.sub,
-    "MUL": arithmetic.mul,
-    "MINIMUM": min,
-    "MAXIMUM": max,
-    "LESS": arithmetic.lt,
-    "LESS_EQUAL": arithmetic.le,
-    "GREATER": arithmetic.gt,
-    "GREATER_EQUAL": arithmetic.ge,
-    "EQUAL": arithmetic.eq,
-    "NOT_EQUAL": arithmetic.ne,
-    "LOGICAL_AND": lambda a, b: bool(a and b),
-    "LOGICAL_OR": lambda a, b: bool(a or b),
-    "LOGICAL_NOT": arithmetic.not_,
-    "NEG": arithmetic.neg,
-    "CAST": float,
-    "RESHAPE": float,
-}
-"""What the counters and conditions of loops are made of."""
-
-
 Inputs = list[Tensor | None]
-
-_LOOP, _BRANCH = "WHILE", "IF"
 
 
 class UnknownMacsError(Exception):
@@ -167,7 +26,7 @@ def macs_figure(content: bytes) -> Measured[int]:
     Counted are convolutions (plain, depthwise, transposed, 3-D), fully connected layers, batch
     matrix products and the matrices of recurrent layers; padding counts as computed, as kernels
     and the literature have it. Additions, activations and means are not. What stands in a loop
-    counts once for each of its iterations, whose number is found by following the loop's counters.
+    counts once for each of its iterations, if it counts up to a constant.
 
     Args:
         content: a .tflite file; where it is made for a batch above 1, the count is divided by it.
@@ -197,7 +56,6 @@ class MacsCounter:
 
     def __init__(self, graphs: tuple[Subgraph, ...]) -> None:
         self.graphs = graphs
-        self._scalars = Scalars(graphs)
 
     def total(self) -> int:
         """Return those of the whole model.
@@ -205,57 +63,59 @@ class MacsCounter:
         Raises:
             UnknownMacsError: they cannot be told.
         """
-        return self._graph(0, {}, ())
+        return self._graph(0, ())
 
     def operator(self, operator: Operator) -> int | None:
         """Return those of one operator of the entry subgraph, None where they cannot be told."""
         try:
-            return self._operator(0, operator, self._scalars.known(0, {}), ())
+            return self._operator(0, operator, ())
         except UnknownMacsError:
             return None
 
-    def _graph(self, index: int, inputs: Known, callers: tuple[int, ...]) -> int:
+    def _graph(self, index: int, callers: tuple[int, ...]) -> int:
         if index in callers:
             raise UnknownMacsError("a subgraph runs itself")
-        known = self._scalars.known(index, inputs)
         inside = (*callers, index)
-        return sum(self._operator(index, o, known, inside) for o in self.graphs[index].operators)
+        return sum(self._operator(index, o, inside) for o in self.graphs[index].operators)
 
-    def _operator(
-        self, index: int, operator: Operator, known: Known, callers: tuple[int, ...]
-    ) -> int:
-        if operator.name == _LOOP and operator.subgraphs:
-            return self._loop(index, operator, known, callers)
-        if operator.name == _BRANCH and operator.subgraphs:
-            return self._branches(operator, known, callers)
+    def _operator(self, index: int, operator: Operator, callers: tuple[int, ...]) -> int:
+        if operator.name == "WHILE" and operator.subgraphs:
+            body = self._graph(operator.subgraphs[1], callers)
+            return body * self._turns(index, operator) if body else 0
+        if operator.name == "IF" and operator.subgraphs:
+            counts = {self._graph(branch, callers) for branch in operator.subgraphs}
+            if len(counts) > 1:
+                raise UnknownMacsError("which of two branches runs depends on the example")
+            return counts.pop()
         return operator_macs(self.graphs[index], operator)
 
-    def _loop(self, index: int, operator: Operator, known: Known, callers: tuple[int, ...]) -> int:
-        _, body = operator.subgraphs
-        if not self._works(body, callers):
-            return 0
-        states = loop_states(self._scalars, index, operator, known)
-        if states is None:
-            raise UnknownMacsError("how often a loop turns depends on what it computes")
-        if not any(o.subgraphs for o in self.graphs[body].operators):
-            return len(states) * self._graph(body, {}, callers)
-        return sum(self._graph(body, state, callers) for state in states)
+    def _turns(self, index: int, loop: Operator) -> int:
+        """Return how often a loop turns that counts up to a constant, as those of Keras do."""
+        condition, body = (self.graphs[i] for i in loop.subgraphs)
+        test = _maker(condition, condition.outputs[0])
+        if test is not None and test.name == "LESS" and test.inputs[0] in condition.inputs:
+            place = condition.inputs.index(test.inputs[0])
+            start = _integer(self.graphs[index], loop.inputs[place])
+            limit = _integer(condition, test.inputs[1])
+            step, counter = _maker(body, body.outputs[place]), body.inputs[place]
+            if step is not None and step.name == "ADD" and counter in step.inputs:
+                by = next((n for i in step.inputs if (n := _integer(body, i)) is not None), 0)
+                if start is not None and limit is not None and by > 0:
+                    return max(0, -((start - limit) // by))
+        raise UnknownMacsError("how often a loop turns depends on what it computes")
 
-    def _works(self, index: int, callers: tuple[int, ...]) -> bool:
-        """Whether a subgraph multiplies at all, whatever it is given."""
-        try:
-            return self._graph(index, {}, callers) > 0
-        except UnknownMacsError:
-            return True
 
-    def _branches(self, operator: Operator, known: Known, callers: tuple[int, ...]) -> int:
-        chosen = known.get(operator.inputs[0])
-        if chosen is not None:
-            return self._graph(operator.subgraphs[0 if chosen else 1], {}, callers)
-        counts = {self._graph(branch, {}, callers) for branch in operator.subgraphs}
-        if len(counts) > 1:
-            raise UnknownMacsError("which of two branches runs depends on the example")
-        return counts.pop()
+def _maker(graph: Subgraph, tensor: int) -> Operator | None:
+    return next((o for o in graph.operators if tensor in o.outputs), None)
+
+
+def _integer(graph: Subgraph, index: int) -> int | None:
+    """Return the only number of a constant of integers; None of any other tensor."""
+    tensor = graph.tensors[index]
+    if not tensor.constant or tensor.elements != 1 or tensor.dtype not in ("INT32", "INT64"):
+        return None
+    stored = values(tensor)
+    return None if stored is None else int(stored[0])
 
 
 def operator_macs(graph: Subgraph, operator: Operator) -> int:

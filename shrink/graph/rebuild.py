@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import ModelError, first_line
+from shrink.base.errors import ModelError, first_line, listed
 from shrink.base.keras_internals import (
     input_structure,
     insert_layers,
@@ -165,14 +165,9 @@ def unfrozen(network: Network, copy: keras.Model) -> list[str]:
 def unfrozen_note(names: Sequence[str]) -> str:
     """Return the sentence of a report that says which frozen layers became trainable."""
     return (
-        f"frozen layers became trainable, because their weights or inputs changed: {listed(names)}"
+        f"frozen layers became trainable, because their weights or inputs changed: "
+        f"{listed(names, 8)}"
     )
-
-
-def listed(names: Sequence[str], most: int = 8) -> str:
-    """Return names for a sentence, the first few of many."""
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
 
 
 def keeps_state(layer: keras.layers.Layer) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import tf_keras as keras
 
-from shrink.base.errors import ModelError, RecipeError
+from shrink.base.errors import ModelError, RecipeError, listed
 from shrink.base.keras_internals import own_weights, parts_of
 from shrink.graph.groups import ChannelGraph, Group, find_groups, matches
 from shrink.graph.layers import COPY_RULES
@@ -22,7 +22,6 @@ from shrink.graph.network import Call, Network, Ref, is_batch_norm, read_network
 from shrink.graph.rebuild import (
     Weights,
     keeps_state,
-    listed,
     over_kernels,
     rebuild,
     rebuild_without,
@@ -112,7 +111,7 @@ def student_notes(model: keras.Model, student: keras.Model, inherit: bool) -> li
         if network.name(layer) in {*present} - {*changed} and keeps_state(layer)
     ]
     if kept and not inherit:
-        notes.append(f"the student keeps the statistics and tables of the layers {listed(kept)}")
+        notes.append(f"the student keeps the statistics and tables of the layers {listed(kept, 8)}")
     return notes
 
 

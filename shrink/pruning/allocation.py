@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from shrink.base.errors import RecipeError, StageError
-from shrink.graph.groups import ChannelGraph, Group
+from shrink.graph.groups import ChannelGraph, Group, matches
 
 Counts = list[int]
 """Channels to remove from each group, in the order of the groups."""
@@ -48,7 +47,7 @@ def by_ratios(
         RecipeError: a pattern that fits no layer of any group.
     """
     for pattern in ratios:
-        if not any(_fits(group, pattern) for group in groups):
+        if not any(matches(n, [pattern]) for group in groups for n in group.layers):
             names = ", ".join("+".join(group.layers) for group in groups)
             raise RecipeError(
                 f"prune.ratios: {pattern!r} fits no layer whose channels can be pruned",
@@ -56,7 +55,7 @@ def by_ratios(
                 hint=f"there are {names or 'none'}",
             )
     chosen = [
-        next((r for pattern, r in ratios.items() if _fits(group, pattern)), default)
+        next((r for p, r in ratios.items() for n in group.layers if matches(n, [p])), default)
         for group in groups
     ]
     return [removed_count(len(g), r, round_to) for g, r in zip(groups, chosen, strict=True)]
@@ -144,10 +143,6 @@ def any_channels(graph: ChannelGraph, counts: Counts) -> np.ndarray:
     """Return so many channels of each group, whichever: which ones hardly matters to the cost."""
     parts = [group.channels[:n] for group, n in zip(graph.groups, counts, strict=True)]
     return np.concatenate([np.array([], np.int64), *parts])
-
-
-def _fits(group: Group, pattern: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for name in group.layers)
 
 
 _BY_GROUP_MEAN = {"l1", "l2"}

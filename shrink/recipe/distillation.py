@@ -34,9 +34,6 @@ def check_distillation(stages: Iterable[StageConfig], loaded: LoadedRecipe) -> N
             continue
         wrong = {
             "loss": None if stage.loss in _LOSSES else f"loss {stage.loss} is for classes",
-            "output_weights": "output_weights is of losses by output, and auto has one of all"
-            if stage.output_weights and stage.loss == "auto"
-            else None,
         }
         for key, why in wrong.items():
             if why is not None:

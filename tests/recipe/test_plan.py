@@ -361,11 +361,6 @@ DETECTOR: dict[str, Any] = {"decode": {"name": "grid", "strides": [8]}}
     ("stage", "more", "words"),
     [
         ({"distill": {"epochs": 1, "student": "build.py:build", "loss": "kl"}}, {}, "loss kl is"),
-        (
-            {"distill": {"epochs": 1, "student": "build.py:build", "output_weights": [1, 2]}},
-            {},
-            "output_weights is of",
-        ),
     ],
 )
 def test_build_plan_refuses_what_a_detector_cannot_have(

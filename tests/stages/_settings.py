@@ -151,13 +151,11 @@ DISTILL: dict[str, dict[str, Piece]] = {
     "temperature": {
         "default": {},
         "1": {"temperature": 1.0},
-        "ramp": {"temperature": {"start": 8.0, "end": 1.0, "shape": "cosine", "until": 0.5}},
     },
     "alpha": {
         "default": {},
         "0": {"alpha": 0.0},
         "1": {"alpha": 1.0},
-        "ramp": {"alpha": {"start": 0.0, "end": 1.0}},
     },
     "loss": {
         "auto": {},
@@ -166,7 +164,6 @@ DISTILL: dict[str, dict[str, Piece]] = {
         "decoupled": {"loss": "decoupled", "beta": 2.0},
         "output_mse": {"loss": "output_mse"},
     },
-    "output_weights": {"none": {}, "two": {"output_weights": [1.0, 3.0]}},
     "features": {
         "none": {},
         "hint": {"feature_layers": {"first": "first"}, "feature_weight": 0.1},
@@ -280,8 +277,6 @@ def _legal_distill(row: Row) -> bool:
     if row["cache"] == "off" and row["stored"] != "float32":
         return False
     if row["student"] == "depth" and row["network"] != "residual":
-        return False
-    if row["output_weights"] == "two" and row["network"] != "two":
         return False
     if row["cache"] == "on" and row["augment"] != "none":
         return False

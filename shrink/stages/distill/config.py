@@ -34,19 +34,6 @@ class StudentScale(Config):
         return self
 
 
-class Ramp(Config):
-    """A number that changes over the updates."""
-
-    start: Annotated[float, Field(ge=0)]
-    """At the first update."""
-    end: Annotated[float, Field(ge=0)]
-    """From `until` on."""
-    shape: Literal["linear", "cosine"] = "linear"
-    """The way from start to end."""
-    until: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Fraction of the updates after which the end is reached."""
-
-
 class DistillConfig(StageConfig):
     """Train a student to give what its teacher gives (Hinton et al. 2015 and others)."""
 
@@ -56,11 +43,10 @@ class DistillConfig(StageConfig):
     """A stage's name or a model, or several of them; by default the baseline."""
     student: str | StudentScale | None = None
     """A stage, a model, or a scale; by default the stage before, unless it is the teacher."""
-    temperature: Literal["auto"] | Positive | Ramp = "auto"
-    """T, by which both models' logits are divided (kl, decoupled); or `{start, end}`; auto: 4, and
-    1 of a detector."""
-    alpha: Fraction | Ramp = 0.1
-    """Weight of the loss on the hard labels, the teacher's has 1 - alpha; or `{start, end}`."""
+    temperature: Literal["auto"] | Positive = "auto"
+    """T, by which both models' logits are divided (kl, decoupled); auto: 4, and 1 of a detector."""
+    alpha: Fraction = 0.1
+    """Weight of the loss on the hard labels, the teacher's has 1 - alpha."""
     epochs: Count = 10
     """Passes over the training split."""
     loss: Annotated[str, NameIn(LOSSES)] = "auto"
@@ -68,9 +54,6 @@ class DistillConfig(StageConfig):
     detector scores by divergence, and boxes by overlap where its teacher finds something."""
     beta: Positive = 8.0
     """decoupled: weight of the classes that are not the target (Zhao et al. 2022)."""
-    output_weights: Annotated[tuple[Positive, ...], Field(strict=False)] = ()
-    """Several outputs: weight of the teacher's loss for each output, in the model's order; by
-    default those of the labels' losses (`task.loss_weights`)."""
     feature_layers: dict[str, str] = Field(default_factory=dict)
     """Layers whose outputs are followed too: `{teacher's layer: student's layer}`."""
     feature_loss: Literal["hint", "attention", "attention_scores", "relational"] = "hint"
@@ -101,13 +84,3 @@ class DistillConfig(StageConfig):
         if not self.feature_layers:
             idle |= dict.fromkeys(("feature_loss", "feature_weight"), "feature_layers")
         return idle
-
-    @model_validator(mode="after")
-    def _check(self) -> DistillConfig:
-        if isinstance(self.alpha, Ramp) and max(self.alpha.start, self.alpha.end) > 1:
-            raise ValueError("alpha is at most 1")
-        if isinstance(self.temperature, Ramp) and not min(
-            self.temperature.start, self.temperature.end
-        ):
-            raise ValueError("a temperature is above 0")
-        return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -19,29 +18,10 @@ from shrink.engine.losses import at_least_float32, masked, per_example
 from shrink.engine.microbatch import cast_inputs
 from shrink.engine.objective import Objective, SupervisedObjective, for_each
 from shrink.model.logits import logits_of, takes_logarithm
-from shrink.stages.distill.config import Ramp
 from shrink.task.detector import DetectionObjective
 from shrink.task.task import Task
 
 _TEMPERATURE, _DETECTORS_TEMPERATURE = 4.0, 1.0
-
-
-def value_at(setting: float | Ramp, progress: tf.Tensor) -> float | tf.Tensor:
-    """Return a setting at some point of the training.
-
-    Args:
-        setting: a number, or how it changes.
-        progress: fraction of the updates made so far, 0 to 1, a float32 () tensor.
-
-    Returns:
-        A float for a constant setting, else float32 ().
-    """
-    if not isinstance(setting, Ramp):
-        return setting
-    share = tf.clip_by_value(progress / setting.until, 0.0, 1.0)
-    if setting.shape == "cosine":
-        share = (1.0 - tf.cos(math.pi * share)) / 2.0
-    return setting.start + (setting.end - setting.start) * share
 
 
 class TeacherOutputs(NamedTuple):
@@ -73,15 +53,15 @@ class DistillationLoss:
     """
 
     loss: str | tuple[str, ...] = "kl"
-    temperature: float | Ramp = 4.0
-    alpha: float | Ramp = 0.1
+    temperature: float = 4.0
+    alpha: float = 0.1
     beta: float = 8.0
     output_weights: tuple[float, ...] = ()
     feature_loss: str | None = None
     feature_weight: float = 1.0
 
 
-Together = Callable[[Sequence[tf.Tensor], Sequence[tf.Tensor], tf.Tensor], tf.Tensor]
+Together = Callable[[Sequence[tf.Tensor], Sequence[tf.Tensor], float], tf.Tensor]
 """Outputs of student and teacher, and a temperature, to the loss of each example, (n,)."""
 
 
@@ -115,11 +95,6 @@ class DistillationObjective(Objective):
         self._decode = decode
         self._outputs = outputs
         self._together = together
-        self._progress: Callable[[], tf.Tensor] = lambda: tf.zeros(())
-
-    def begin(self, iterations: tf.Variable, total_updates: int) -> None:
-        """Let schedules follow the updates."""
-        self._progress = lambda: tf.cast(iterations, tf.float32) / max(total_updates, 1)
 
     def targets(self, x: Tensors) -> TeacherOutputs | None:
         """Return what the teacher gives, or None where its outputs are cached."""
@@ -131,7 +106,7 @@ class DistillationObjective(Objective):
             targets = self._decode(y.cached)
         labels, flat, count = _labels(y), tf.nest.flatten(outputs), self._outputs
         hard = self._hard.loss(labels, _plain(flat[:count]), None)
-        alpha = self._now(self._distillation_loss.alpha, hard.dtype)
+        alpha = self._distillation_loss.alpha
         soft = self._soft(labels, flat[:count], targets.outputs)
         total = alpha * hard + (1 - alpha) * tf.cast(soft, hard.dtype)
         settings = self._distillation_loss
@@ -167,9 +142,6 @@ class DistillationObjective(Objective):
         """Return the model's outputs without the features that follow them."""
         return _plain(tf.nest.flatten(outputs)[: self._outputs])
 
-    def _now(self, setting: float | Ramp, dtype: tf.DType) -> tf.Tensor:
-        return tf.cast(value_at(setting, self._progress()), dtype)
-
     def _soft(
         self, labels: Tensors, outputs: Sequence[tf.Tensor], teacher_outputs: Sequence[tf.Tensor]
     ) -> tf.Tensor:
@@ -177,8 +149,7 @@ class DistillationObjective(Objective):
         if self._together is not None:
             student = [at_least_float32(own) for own in outputs]
             teacher = [tf.cast(t, s.dtype) for t, s in zip(teacher_outputs, student, strict=True)]
-            temperature = self._now(distillation_loss.temperature, student[0].dtype)
-            return self._together(student, teacher, temperature)
+            return self._together(student, teacher, distillation_loss.temperature)
         weights = distillation_loss.output_weights or (1.0,) * len(outputs)
         parts = []
         losses = for_each(distillation_loss.loss, len(outputs))
@@ -186,13 +157,13 @@ class DistillationObjective(Objective):
             losses, weights, tf.nest.flatten(labels), outputs, teacher_outputs, strict=True
         ):
             student = at_least_float32(own)
-            temperature = self._now(distillation_loss.temperature, student.dtype)
             teacher = tf.cast(other, student.dtype)
             classes = y  # class numbers, of the logits' shape but the last
             if y.shape.rank == student.shape.rank:
                 one = y.shape[-1] == 1
                 classes = tf.squeeze(y, axis=-1) if one else tf.argmax(y, axis=-1)
-            case = Case(student, teacher, classes, temperature, distillation_loss.beta)
+            temperature, beta = distillation_loss.temperature, distillation_loss.beta
+            case = Case(student, teacher, classes, temperature, beta)
             values = masked(SOFT_LOSSES[loss](case), own)
             parts.append(weight * per_example(values))
         return tf.add_n(parts)
@@ -265,7 +236,7 @@ def hard_loss(task: Task) -> Objective:
     return SupervisedObjective(task.losses, opened_task(task).from_logits, task.loss_weights)
 
 
-def temperature_of(setting: float | Ramp | Literal["auto"], losses: Sequence[str]) -> float | Ramp:
+def temperature_of(setting: float | Literal["auto"], losses: Sequence[str]) -> float:
     """Return the temperature that a recipe asks for, or leaves open.
 
     The softmax of an image says more of the classes that it is not, the softer it is. A detector's
@@ -289,14 +260,13 @@ def temperature_choice(setting: object, losses: Sequence[str]) -> tuple[Choice, 
     return (Choice(key="temperature", value=f"{_DETECTORS_TEMPERATURE:g}", why=why),)
 
 
-def together_of(task: Task, named: str, weights: Sequence[float] = ()) -> Together | None:
+def together_of(task: Task, named: str) -> Together | None:
     """Return what compares all outputs of a detector with its teacher's; None for other tasks.
 
     Args:
         task: of the student.
         named: `auto`, for boxes and scores, or `output_mse` for the outputs as they are, as always
             where a user's function decodes them.
-        weights: of each output's squared error; by default 1 over their number.
     """
     if task.detector is None:
         return None
@@ -304,11 +274,10 @@ def together_of(task: Task, named: str, weights: Sequence[float] = ()) -> Togeth
         return task.detector.teacher_losses
 
     def raw_outputs(
-        outputs: Sequence[tf.Tensor], others: Sequence[tf.Tensor], temperature: tf.Tensor
+        outputs: Sequence[tf.Tensor], others: Sequence[tf.Tensor], temperature: float
     ) -> tf.Tensor:
         parts = [per_example(squared_error(*pair)) for pair in zip(outputs, others, strict=True)]
-        factors = weights or (1 / len(parts),) * len(parts)
-        return tf.add_n([weight * part for weight, part in zip(factors, parts, strict=True)])
+        return tf.add_n(parts) / len(parts)
 
     return raw_outputs
 

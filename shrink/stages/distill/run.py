@@ -173,7 +173,7 @@ def run(config: DistillConfig, context: StageContext) -> StageResult:
             distillation_loss,
             teaching.decode,
             outputs=len(student.outputs),
-            together=together_of(task, config.loss, config.output_weights),
+            together=together_of(task, config.loss),
         )
         initial = student.get_weights()
         record = context.train(
@@ -205,19 +205,11 @@ def distillation_loss_of(
         config: of the stage.
         losses: of the labels, for each output.
         stage: its name, for errors.
-        loss_weights: of the labels' losses; the teacher's have the same unless the recipe sets
-            `output_weights`.
+        loss_weights: of the labels' losses, and of the teacher's.
 
     Raises:
         StageError: a loss for classes, and the task has none.
     """
-    weights = config.output_weights
-    if weights and len(weights) != len(losses):
-        raise StageError(
-            f"distill.output_weights has {len(weights)} numbers for {len(losses)} outputs",
-            subject=stage,
-            hint="give one for each output, in the model's order",
-        )
     problem, classes = None, [loss for loss in losses if takes_logits(loss)]
     if config.loss not in ("auto", "output_mse") and not classes:
         problem = f"distill.loss {config.loss} is for classes"
@@ -238,7 +230,7 @@ def distillation_loss_of(
         temperature=temperature_of(config.temperature, losses),
         alpha=config.alpha,
         beta=config.beta,
-        output_weights=tuple(weights or loss_weights),
+        output_weights=tuple(loss_weights),
         feature_loss=config.feature_loss if config.feature_layers else None,
         feature_weight=config.feature_weight,
     )

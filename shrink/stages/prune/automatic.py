@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,17 +45,17 @@ class Settled:
     """A configuration without `auto`, and the measurements that decided it.
 
     Attributes:
-        training: settings of the fine-tuning.
-        choices: the automatic choices, for the report.
         curves: sensitivity of the groups; empty for other allocations.
         known: whether the curves come from the cache.
+        training: settings of the fine-tuning.
+        choices: the automatic choices, for the report.
     """
 
     config: PruneConfig
+    curves: tuple[Curve, ...]
+    known: bool
     training: TrainingConfig
     choices: tuple[Choice, ...] = ()
-    curves: tuple[Curve, ...] = ()
-    known: bool = False
 
 
 def settle(graph: ChannelGraph, config: PruneConfig, context: StageContext) -> Settled:
@@ -64,12 +64,20 @@ def settle(graph: ChannelGraph, config: PruneConfig, context: StageContext) -> S
         plain = {"importance": "l2", "allocation": "uniform", "teacher": None}
         update = {key: value for key, value in plain.items() if getattr(config, key) == AUTO}
         config = config.model_copy(update=update)
-        curves, known = measure_sensitivity(graph, config, context)
-        return Settled(config, context.training, (), tuple(curves), known)
+        return _measured(graph, config, config, context)
     best, tried = _tried(graph, config, context)
     config, teacher = with_teacher(best.config, context.task(graph.network.model))
     training, rate = _with_rate(graph, config, context.training)
-    return Settled(config, training, (*tried, *teacher, *rate), best.curves, best.known)
+    choices = (*tried, *teacher, *rate)
+    return replace(best, config=config, training=training, choices=choices)
+
+
+def _measured(
+    graph: ChannelGraph, config: PruneConfig, by: PruneConfig, context: StageContext
+) -> Settled:
+    """Return a configuration with the sensitivity that it needs, measured by another one."""
+    curves, known = measure_sensitivity(graph, by, context)
+    return Settled(config, tuple(curves), known, context.training)
 
 
 def sharing(
@@ -83,23 +91,13 @@ def sharing(
     return by_ranking(graph.groups, scores, config.round_to)
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """A combination of importance and allocation, with the sensitivity curves that it needs."""
-
-    config: PruneConfig
-    curves: tuple[Curve, ...] = ()
-    known: bool = False
-
-
 def _tried(
     graph: ChannelGraph, config: PruneConfig, context: StageContext
-) -> tuple[_Candidate, tuple[Choice, ...]]:
+) -> tuple[Settled, tuple[Choice, ...]]:
     """Return the combination of importance and allocation with the least validation loss."""
     keys = [key for key in ("importance", "allocation") if getattr(config, key) == AUTO]
     if not keys:
-        curves, known = measure_sensitivity(graph, config, context)
-        return _Candidate(config, tuple(curves), known), ()
+        return _measured(graph, config, config, context), ()
     importances = ["least_squares", "l2"] if config.importance == AUTO else [config.importance]
     if config.allocation == "global":
         importances = [one for one in importances if one != "least_squares"]
@@ -117,7 +115,7 @@ def _tried(
         pairs, why = pairs[:1], "there are no validation examples to try others on"
     candidates = [_candidate(graph, config, *pair, context) for pair in pairs]
 
-    def value(one: _Candidate) -> str:
+    def value(one: Settled) -> str:
         return ", ".join(str(getattr(one.config, key)) for key in keys)
 
     if len(candidates) == 1:
@@ -142,16 +140,15 @@ def _candidate(
     importance: str,
     allocation: str,
     context: StageContext,
-) -> _Candidate:
+) -> Settled:
     one = config.model_copy(update={"importance": importance, "allocation": allocation})
     by = one
     if config.allocation == AUTO and importance == "least_squares":
         by = one.model_copy(update={"importance": _CURVES_BY})
-    curves, known = measure_sensitivity(graph, by, context)
-    return _Candidate(one, tuple(curves), known)
+    return _measured(graph, one, by, context)
 
 
-def _loss_of(graph: ChannelGraph, one: _Candidate, context: StageContext) -> float | None:
+def _loss_of(graph: ChannelGraph, one: Settled, context: StageContext) -> float | None:
     """Return the validation loss at the budget by arithmetic; None if that is out of reach."""
     config = one.config
     cost = saved(graph, config)

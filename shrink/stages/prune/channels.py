@@ -7,7 +7,7 @@ from dataclasses import asdict
 import numpy as np
 import tf_keras as keras
 
-from shrink.base.errors import StageError
+from shrink.base.errors import StageError, listed
 from shrink.contract.details import Curve as CurveRow
 from shrink.contract.details import Details
 from shrink.contract.report import Skipped
@@ -78,7 +78,7 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
                 if arrays:
                     same_size.get_layer(name).set_weights(arrays)
             examples = sample(context, _CHECKED)
-            differences.append(check_same(same_size, smaller, current, keep, examples))
+            differences.append(check_same(same_size, smaller, examples))
             if is_last:
                 target.verify(smaller)
         model, masks = smaller, list[FrozenMasks]()
@@ -123,7 +123,7 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         training=joined(records) if records else None,
         skipped=_skipped(graph, target.counts),
         notes=notes,
-        details=details if choices or settled.curves or target.figure else None,
+        details=details if choices or settled.curves or target.budget else None,
     )
 
 
@@ -178,7 +178,6 @@ def _notes(graph: ChannelGraph, target: Target, config: PruneConfig) -> list[str
         for group, count in zip(graph.groups, counts, strict=True)
         if count
     ]
-    rest = f" and {len(widths) - _LISTED} more" if len(widths) > _LISTED else ""
     how = "removed" if config.rebuild else "masked"
     others = {"parameters": graph.parameters, "macs": graph.macs}
     return [
@@ -188,10 +187,10 @@ def _notes(graph: ChannelGraph, target: Target, config: PruneConfig) -> list[str
         *(
             _change("MACs of layers with channels" if name == "macs" else name, cost, ends, config)
             for name, cost in others.items()
-            if name != target.figure
+            if target.budget is None or name != target.budget.figure
         ),
         *_less_than_asked(graph, counts, config),
-        f"channels: {', '.join(widths[:_LISTED])}{rest}",
+        f"channels: {listed(widths, _LISTED)}",
     ]
 
 

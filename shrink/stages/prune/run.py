@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shrink.base.errors import StageError
+from shrink.base.errors import StageError, listed
 from shrink.contract.choices import Choice
 from shrink.contract.details import Details
 from shrink.graph.rebuild import unfrozen_note
@@ -123,8 +123,7 @@ def _finish(
         if zeros > round(config.sparsity * of)
     ]
     if more and config.pattern != "2:4":
-        rest = f" and {len(more) - _LISTED} more" if len(more) > _LISTED else ""
-        notes.append(f"sparser than requested before pruning: {', '.join(more[:_LISTED])}{rest}")
+        notes.append(f"sparser than requested before pruning: {listed(more, _LISTED)}")
     return notes
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -48,48 +48,25 @@ class Target:
     Attributes:
         counts: channels to remove from each group.
         measure: the figure of a model that the budget limits.
-        figure: `macs`, `parameters`, `file_bytes` or `arena_bytes`.
-        limit: the budget, in the figure's unit.
-        before: the unpruned model's figure.
-        after: the pruned model's figure.
-        precision: of the file that the figure is measured on, if it is one.
-        measured: models that were built and measured; None if they were not counted.
+        budget: what became of it, for the report.
     """
 
     counts: Counts
     measure: Callable[[keras.Model], float] | None = None
-    figure: str = ""
-    limit: float = math.inf
-    before: float = 0.0
-    after: float = 0.0
-    precision: str | None = None
-    measured: int | None = None
-
-    @property
-    def budget(self) -> Budget | None:
-        """The budget as the report stores it."""
-        if not self.figure:
-            return None
-        return Budget(
-            figure=self.figure,
-            limit=self.limit,
-            before=self.before,
-            after=self.after,
-            precision=self.precision,
-            measured=self.measured,
-        )
+    budget: Budget | None = None
 
     def notes(self, config: PruneConfig) -> list[str]:
         """Return sentences for the report."""
-        if not self.figure:
+        if self.budget is None:
             return []
-        of = f" of the {self.precision} file" if self.precision else ""
-        share = f"{self.after / self.before:.1%}" if self.before else "all"
+        budget, before, after = self.budget, self.budget.before or 0.0, self.budget.after or 0.0
+        of = f" of the {budget.precision} file" if budget.precision else ""
+        share = f"{after / before:.1%}" if before else "all"
         notes = [
-            f"{self.figure}{of}: {self.before:,.0f} to {self.after:,.0f} ({share}), budget "
-            f"{self.limit:,.0f}"
+            f"{budget.figure}{of}: {before:,.0f} to {after:,.0f} ({share}), budget "
+            f"{budget.limit:,.0f}"
         ]
-        if self.figure == "file_bytes" and self.precision == "int8":
+        if budget.figure == "file_bytes" and budget.precision == "int8":
             notes[0] += "; `quantize` with `dense_scales: tensor` makes the file smaller"
         if config.arena == "compacted":
             notes.append(
@@ -105,15 +82,16 @@ class Target:
         Raises:
             StageError: its figure is above the budget.
         """
-        if self.measure is None:
+        if self.measure is None or self.budget is None:
             return
-        self.after = self.measure(model)
-        if self.after > self.limit:
+        after, limit = self.measure(model), self.budget.limit or 0.0
+        self.budget = replace(self.budget, after=after)
+        if after > limit:
             raise StageError(
-                f"{self.figure}: the pruned model has {self.after:,.0f}, above the budget of "
-                f"{self.limit:,.0f}",
+                f"{self.budget.figure}: the pruned model has {after:,.0f}, above the budget of "
+                f"{limit:,.0f}",
                 subject="prune",
-                hint=f"set prune.{self.figure} to {2 * self.limit - self.after:,.0f}",
+                hint=f"set prune.{self.budget.figure} to {2 * limit - after:,.0f}",
             )
 
 
@@ -166,7 +144,15 @@ def _budget(
         )
     counts = by_budget(graph, left, limit, name, allocate, close=_CLOSE, most=_MOST_MODELS)
     after = left(graph.keep(any_channels(graph, counts)))
-    return Target(counts, measure, name, limit, before, after, precision, len(known))
+    budget_met = Budget(
+        figure=name,
+        limit=limit,
+        before=before,
+        after=after,
+        precision=precision,
+        measured=len(known),
+    )
+    return Target(counts, measure, budget_met)
 
 
 def _measure(

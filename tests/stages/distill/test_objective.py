@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from shrink.distillation.losses import SOFT_LOSSES, softened_kl
 from shrink.engine.objective import SupervisedObjective
-from shrink.stages.distill.config import LOSSES, DistillConfig, Ramp
+from shrink.stages.distill.config import LOSSES, DistillConfig
 from shrink.stages.distill.objective import (
     DistillationLoss,
     DistillationObjective,
     DistillationTargets,
     TeacherOutputs,
-    value_at,
 )
 from shrink.stages.distill.run import distillation_loss_of
 
@@ -46,21 +44,6 @@ def test_loss_is_the_same_when_the_teacher_was_asked_before() -> None:
     np.testing.assert_array_equal(cached.loss(lesson, STUDENT, None), expected)
     np.testing.assert_array_equal(
         cached.metric("accuracy", lesson, STUDENT), live.metric("accuracy", LABELS, STUDENT)
-    )
-
-
-def test_loss_follows_alpha_over_the_updates() -> None:
-    ramp = Ramp.model_validate({"start": 1, "end": 0})
-    objective = DistillationObjective(None, HARD, DistillationLoss(alpha=ramp))
-    iterations = tf.Variable(0, dtype=tf.int64)
-    objective.begin(iterations, 10)
-    taught = TeacherOutputs((TEACHER,))
-    np.testing.assert_allclose(
-        objective.loss(LABELS, STUDENT, taught), HARD.loss(LABELS, STUDENT, None), rtol=1e-6
-    )
-    iterations.assign(10)
-    np.testing.assert_allclose(
-        objective.loss(LABELS, STUDENT, taught), softened_kl(STUDENT, TEACHER, 4.0), rtol=1e-5
     )
 
 
@@ -131,22 +114,3 @@ def test_loss_is_one_number_per_example_when_there_are_positions() -> None:
     loss = objective.loss(student, student, TeacherOutputs((teacher,)))
     expected = softened_kl(student, teacher, 2.0).numpy().mean(axis=1)
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("shape", "progress", "expected"),
-    [
-        ("linear", 0.0, 8.0),
-        ("linear", 0.25, 5.0),
-        ("linear", 0.9, 2.0),
-        ("cosine", 0.125, 8.0 - 6.0 * (1 - 0.5**0.5) / 2),
-        ("cosine", 0.5, 2.0),
-    ],
-)
-def test_value_at_goes_from_start_to_end(shape: str, progress: float, expected: float) -> None:
-    ramp = Ramp.model_validate({"start": 8, "end": 2, "shape": shape, "until": 0.5})
-    assert float(value_at(ramp, tf.constant(progress))) == pytest.approx(expected, rel=1e-6)
-
-
-def test_value_at_is_the_number_itself_when_it_is_constant() -> None:
-    assert value_at(4.0, tf.constant(0.5)) == 4.0
