@@ -11,6 +11,7 @@ import pytest
 from shrink.contract.result import StepResult
 from tests.report.page import Page
 from tests.report.plain import render_html
+from tests.report.test_tables import layer
 from tests.report.toys import failure, outcome, outcomes, report, with_result
 
 HOSTILE = "</title></style><img src=x onerror=alert(1)>\"'{{ 7*7 }}&amp;\x00\x1b\ud800"
@@ -133,12 +134,14 @@ def test_render_html_stays_below_a_megabyte_and_says_what_it_cut() -> None:
             skipped=layers,
             notes=notes,
             training={"history": history, "memory_limit_bytes": 41_000_000},
+            details={"layers": [layer(f"conv_{n}", n) for n in range(3_000)]},
         )
         for i in range(6)
     ]
     found = page(stages, finals=("stage-5",), baseline="stage-0")
     assert len(found.source.encode()) < 1_000_000
     assert "1000 more in report.json" in found.text
+    assert "rows; all in report.json" in found.text
 
 
 def sweep(count: int) -> Page:

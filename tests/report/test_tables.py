@@ -5,12 +5,10 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from shrink.contract.codec import to_plain
 from shrink.contract.report_file import report_of
-from shrink.contract.result import StageOutcome
 from shrink.report.tables import output_tables
 from tests.report.page import Page
 from tests.report.plain import (
@@ -22,7 +20,7 @@ from tests.report.plain import (
     render_markdown,
     render_report,
 )
-from tests.report.toys import outcome, outcomes, report, with_result
+from tests.report.toys import outcomes, report, with_result
 
 CONTROL = {
     "alone": {"accuracy": 0.5819, "loss": 1.25},
@@ -142,72 +140,3 @@ def test_page_holds_every_table_and_stays_valid() -> None:
     scrolling = [a for _, a in page.elements if a.get("class") == "wide"]
     assert len(scrolling) == 4
     assert all(a["tabindex"] == "0" and a["aria-label"] for a in scrolling)
-
-
-def synthetic_report(layers: int, stages: int) -> dict[str, Any]:
-    """Return the report of a run with two quantized stages at its end."""
-    found = []
-    for index in range(stages):
-        previous = f"stage-{index - 1}" if index else None
-        quantized = index >= stages - 2
-        stage = outcome(
-            f"stage-{index}", 98 - index, 100_000 - index, previous, training=not quantized
-        )
-        found.append(_detailed(stage, layers, quantized))
-    last = f"stage-{stages - 1}"
-    built = report(found, finals=(last,), baseline="stage-0")
-    return built | {"resolved_recipe": "name: r\n" * 60}
-
-
-def _detailed(stage: StageOutcome, layers: int, quantized: bool) -> StageOutcome:
-    if quantized:
-        rows = [_operator(i, layers) for i in range(layers)]
-        audit = {"operators": rows, "float_islands": [], "custom_operators": []}
-        return with_result(stage, details={"audit": audit})
-    training = {
-        **to_plain(stage.result.training),
-        "history": {name: [1 / (i + 1) for i in range(200)] for name in ("loss", "val_loss")},
-        "memory_timeline": {
-            "update": list(range(1, 120 + 1)),
-            "time_s": [i / 7 for i in range(120)],
-            "device_bytes": [40_000_000 + 1_000 * i for i in range(120)],
-            "host_bytes": [700_000_000 + 1_000 * i for i in range(120)],
-        },
-    }
-    shrunk = int(stage.name.rpartition("-")[2])
-    rows = [_layer(i, 1 - 0.1 * shrunk) for i in range(layers)]
-    return with_result(stage, training=training, details={"layers": rows})
-
-
-def _layer(index: int, share: float) -> dict[str, Any]:
-    return {
-        "name": f"block_{index // 4}_expand_conv_{index}",
-        "type": "DepthwiseConv2D",
-        "parameters": int(share * 12_345 * (index + 1)),
-        "macs": int(share * 9_876_543 * (index + 1)),
-        "activation_bytes": int(share * 123_456),
-        "sparsity": 1 - share,
-    }
-
-
-def _operator(index: int, layers: int) -> dict[str, Any]:
-    return {
-        "name": "DEPTHWISE_CONV_2D",
-        "layer": f"block_{index // 4}_expand_conv_{index}",
-        "inputs": ["int8"],
-        "weights": "int8",
-        "outputs": ["int8"],
-        "parameters": 12_345 * (index + 1),
-        "macs": 9_876_543 * (index + 1),
-        "activation_bytes": 123_456,
-        "sparsity": 0.25,
-        "snr_db": 45 - 20 * index / layers,
-        "cosine": 0.999,
-    }
-
-
-@pytest.mark.parametrize(("layers", "stages"), [(200, 6), (3_000, 12)])
-def test_page_stays_below_a_megabyte_whatever_the_model(layers: int, stages: int) -> None:
-    page = render_html(synthetic_report(layers, stages))
-    assert len(page.encode()) < 1_000_000
-    assert ("rows; all in report.json" in page) == (layers == 3_000)
