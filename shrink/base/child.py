@@ -75,16 +75,16 @@ class Child:
         text = json.dumps(request, allow_nan=False, ensure_ascii=False)
         with contextlib.ExitStack() as until_started:
             with files.typed_errors(module):
-                asked = files.in_memory(files.encoded(text))
-            until_started.callback(os.close, asked)
+                stdin = files.in_memory(files.encoded(text))
+            until_started.callback(os.close, stdin)
             self._reader, writer = os.pipe()
             until_started.callback(os.close, writer)
             # In UTF-8 every name of a file can be read, as TensorFlow must.
             given = {**(os.environ if environment is None else environment), "PYTHONUTF8": "1"}
             kept = [writer, *descriptors]
             try:
-                fork = None if preloaded is None else preloaded.fork(asked, output, given, kept)
-                self._process: Process = fork or _started(module, asked, output, given, kept)
+                fork = None if preloaded is None else preloaded.fork(stdin, output, given, kept)
+                self._process: Process = fork or _started(module, stdin, output, given, kept)
             except BaseException:
                 os.close(self._reader)
                 raise
@@ -160,7 +160,7 @@ class Child:
 
 def _started(
     module: str,
-    asked: int,
+    stdin: int,
     output: int,
     environment: Mapping[str, str],
     descriptors: Sequence[int],
@@ -168,7 +168,7 @@ def _started(
     """Return a fresh process; its first descriptor beside its own is for its messages."""
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module, str(descriptors[0]), str(os.getpid())],
-        stdin=asked,
+        stdin=stdin,
         stdout=output,
         stderr=output,
         pass_fds=tuple(descriptors),

@@ -179,13 +179,13 @@ class Preloaded:
                     "descriptors": [*descriptors],
                 }
                 content = json.dumps(become, ensure_ascii=False)
-                asked = files.in_memory(files.encoded(content))
-                until_sent.callback(os.close, asked)
+                stdin = files.in_memory(files.encoded(content))
+                until_sent.callback(os.close, stdin)
                 pipe, its = os.pipe()
                 until_sent.callback(os.close, its)
             except OSError:
                 return None
-            given = [asked, its, request, output, *descriptors]
+            given = [stdin, its, request, output, *descriptors]
             return self._begun(given, pipe, until_sent)
 
     def _begun(

@@ -94,8 +94,8 @@ COMMANDS = {
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         Console().print(f"shrink {__version__}")
         raise typer.Exit
 

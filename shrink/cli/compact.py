@@ -106,7 +106,7 @@ def lines_of(result: Rewriting) -> list[str]:
     if not result.changed:
         return [
             f"unchanged   {result.reason}",
-            *_borders_of(result),
+            *_int8_lines(result),
             f"arena       {before:,} bytes",
             f"written     {result.path}, the same bytes",
         ]
@@ -123,7 +123,7 @@ def lines_of(result: Rewriting) -> list[str]:
         f"outputs     equal to the byte on {equality.examples} inputs in "
         f"{', '.join(equality.runtimes)}"
         + ("" if equality.distinct else "; they all give one answer, which shows little"),
-        *_borders_of(result),
+        *_int8_lines(result),
         *(f"done        {line}" for line in result.done),
         *_kernels_of(result),
         f"written     {result.path}",
@@ -141,7 +141,7 @@ def _kernels_of(result: Rewriting) -> list[str]:
     ]
 
 
-def _borders_of(result: Rewriting) -> list[str]:
+def _int8_lines(result: Rewriting) -> list[str]:
     """Return what became of inputs and outputs that are not int8."""
     made = [
         f"{one.side:<12}{one.name} is int8 in place of {one.given_type}, scale "

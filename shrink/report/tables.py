@@ -187,7 +187,7 @@ def audit_sentences(report: Report) -> Iterator[tuple[str, str]]:
 
 def _audit_sentence(audit: Audit) -> str:
     computing = [row for row in audit.operators if row.name not in ("QUANTIZE", "DEQUANTIZE")]
-    borders = len(audit.operators) - len(computing)
+    conversions = len(audit.operators) - len(computing)
     integer = sum("int" in _listed(row.outputs) for row in computing)
     islands, custom = _listed(audit.float_islands), _listed(audit.custom_operators)
     errors = {n: row for n, row in enumerate(audit.operators, 1) if row.snr_db is not None}
@@ -197,7 +197,7 @@ def _audit_sentence(audit: Audit) -> str:
         where = f"{number} {_short(row.layer or row.name)}"
         worst = f" The least signal to noise is {row.snr_db:.1f} dB, at {where}."
     return (
-        f"{len(computing)} operators, {integer} of them on integers, {borders} conversions between "
-        f"float and integers. Float islands: {islands.replace(NULL, 'none')}. "
+        f"{len(computing)} operators, {integer} of them on integers, {conversions} conversions "
+        f"between float and integers. Float islands: {islands.replace(NULL, 'none')}. "
         f"Custom operators: {custom.replace(NULL, 'none')}.{worst}"
     )

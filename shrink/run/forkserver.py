@@ -182,14 +182,14 @@ def _become(given: Sequence[int], server: int, mapped: Sequence[tuple[int, int]]
     die_with_parent(server)
     with os.fdopen(given[0], "rb") as stream:
         stream.seek(0)
-        asked = json.loads(stream.read().decode("utf-8", "surrogateescape"))
-    pipe, targets = given[1], [0, 1, *asked["descriptors"]]
+        request = json.loads(stream.read().decode("utf-8", "surrogateescape"))
+    pipe, targets = given[1], [0, 1, *request["descriptors"]]
     os.environ.clear()
-    os.environ.update(asked["environment"])
+    os.environ.update(request["environment"])
     tempfile.tempdir = None
-    os.chdir(asked["folder"])
+    os.chdir(request["folder"])
     # Have Keras 3 keep its downloads where a fresh process would.
-    folder = asked["environment"].get("KERAS_HOME")
+    folder = request["environment"].get("KERAS_HOME")
     config = sys.modules.get("keras.src.backend.config")
     if config is not None and folder is not None:
         config._KERAS_DIR = folder  # type: ignore[attr-defined]
@@ -198,7 +198,7 @@ def _become(given: Sequence[int], server: int, mapped: Sequence[tuple[int, int]]
     # Give numpy another seed than the next fork has, as Python does for its own.
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed()
-    sys.argv = ["worker", str(asked["descriptors"][0]), str(server)]
+    sys.argv = ["worker", str(request["descriptors"][0]), str(server)]
     os.write(pipe, STATUS.pack(BEGUN, os.getpid()))
     os.close(pipe)
 

@@ -15,10 +15,10 @@ from shrink.run.store import Store, StoredStep
 ARTIFACT = "artifact"
 
 
-def measured_on(asked: MeasuredOn, step: Step, plan: Plan) -> MeasuredOn:
+def measured_on(requested: MeasuredOn, step: Step, plan: Plan) -> MeasuredOn:
     """Return what a step is measured on: in a search, the baseline and the last ones alone."""
-    needed = asked != "validation" or step.name in (plan.baseline.name, *plan.finals)
-    return asked if needed else "nothing"
+    needed = requested != "validation" or step.name in (plan.baseline.name, *plan.finals)
+    return requested if needed else "nothing"
 
 
 def entry_key(key: str, on: MeasuredOn, timed: bool = False) -> str:
