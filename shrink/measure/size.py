@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,10 +33,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def measure_sizes(
-    artifact: Path,
-    tflite: Path,
-    model: keras.Model | None,
-    compressed: Future[int] | None = None,
+    artifact: Path, tflite: Path, model: keras.Model | None
 ) -> dict[str, Measured[int]]:
     """Return the sizes of a stage's artifact, by the keys of the report's `size`.
 
@@ -46,7 +42,6 @@ def measure_sizes(
         tflite: the artifact, or its float32 conversion: `tflite_bytes`, `macs` per example.
         model: where given, `parameters` and `nonzero_parameters` count all its weights, trainable
             or not; otherwise they come from `tflite`.
-        compressed: `gzip_bytes` of the artifact, where a thread has begun with it.
 
     Raises:
         ModelError: `tflite` is no TFLite model.
@@ -58,7 +53,7 @@ def measure_sizes(
         total = int(model.count_params())
         nonzero = sum(int(np.count_nonzero(array)) for array in model.get_weights())
     return {
-        **file_sizes(artifact, compressed),
+        **file_sizes(artifact),
         "tflite_bytes": Measured(len(content)),
         "parameters": Measured(total),
         "nonzero_parameters": Measured(nonzero),
@@ -66,15 +61,14 @@ def measure_sizes(
     }
 
 
-def file_sizes(artifact: Path, compressed: Future[int] | None = None) -> dict[str, Measured[int]]:
+def file_sizes(artifact: Path) -> dict[str, Measured[int]]:
     """Return what a file or a folder takes: `file_bytes`, `gzip_bytes` (level 9).
 
     Of a .tflite file `tflite_bytes`, too.
     """
-    packed = gzip_bytes(artifact) if compressed is None else compressed.result()
     size = Measured(size_bytes(artifact))
     own = {"tflite_bytes": size} if artifact.suffix == ".tflite" else {}
-    return {"file_bytes": size, "gzip_bytes": Measured(packed), **own}
+    return {"file_bytes": size, "gzip_bytes": Measured(gzip_bytes(artifact)), **own}
 
 
 def zeros_note(size: Mapping[str, Measured[int]], tflite: Path) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +26,6 @@ from shrink.measure.inference import EXAMPLES, measure_inference
 from shrink.measure.layers import layer_table
 from shrink.measure.size import (
     file_sizes,
-    gzip_bytes,
     measure_sizes,
     operator_table,
     zeros_note,
@@ -75,19 +73,18 @@ def measure(
     if job.measured_on == "nothing":
         return StepResult(notes=as_notes(notes), details=Details(), measured=at)
     tflite = artifact
-    with ThreadPoolExecutor(1) as beside:  # zlib lets others run, and takes long for large files
-        compressed = beside.submit(gzip_bytes, artifact)
-        if outcome.model is not None:
-            from shrink.tflite.convert import convert
+    if outcome.model is not None:
+        from shrink.tflite.convert import convert
 
-            tflite = job.work / "float32.tflite"
-            conversion = convert(outcome.model, "float32")
-            files.write_bytes(tflite, conversion.content)
-            before = list(conversion.notes)
-        if outcome.not_run:
-            found = _not_measured(outcome, artifact, compressed)
-        else:
-            found = _figures(context, outcome, artifact, tflite, job, compressed)
+        tflite = job.work / "float32.tflite"
+        conversion = convert(outcome.model, "float32")
+        files.write_bytes(tflite, conversion.content)
+        before = list(conversion.notes)
+    found = (
+        _not_measured(outcome, artifact)
+        if outcome.not_run
+        else _figures(context, outcome, artifact, tflite, job)
+    )
     if outcome.cpu_operators is not None:
         found = replace(found, latency={**found.latency, "cpu_operators": outcome.cpu_operators})
     content = tflite.read_bytes()
@@ -111,7 +108,6 @@ def _figures(
     artifact: Path,
     tflite: Path,
     job: StepJob,
-    compressed: Future[int],
 ) -> StepResult:
     """Return the figures of an artifact that LiteRT runs; `tflite` is it, or its conversion."""
     on_test = job.measured_on == "test"
@@ -123,7 +119,7 @@ def _figures(
         result = StepResult(
             notes=as_notes([f"metrics: not measured, as {why}", f"task: none, as {why}"])
         )
-    size = measure_sizes(artifact, tflite, outcome.model, compressed)
+    size = measure_sizes(artifact, tflite, outcome.model)
     memory: dict[str, Measured[int]] = {**arena_bytes(tflite).figures}
     times: dict[str, Measured[float]] = {}
     about: Figures = {}
@@ -221,10 +217,10 @@ def _keras_model(context: StageContext, outcome: StageResult) -> keras.Model | N
     return None if bare else context.load()
 
 
-def _not_measured(outcome: StageResult, artifact: Path, compressed: Future[int]) -> StepResult:
+def _not_measured(outcome: StageResult, artifact: Path) -> StepResult:
     """Return the sizes of an artifact that nothing here runs, and why there is no more."""
     none = Measured[int](None, outcome.not_run)
-    size = {**dict.fromkeys(figures_of("size"), none), **file_sizes(artifact, compressed)}
+    size = {**dict.fromkeys(figures_of("size"), none), **file_sizes(artifact)}
     names = [one for one in figures_of("memory") if one.startswith(("inference_", "arena_"))]
     memory = dict.fromkeys(names, none)
     times = dict.fromkeys(("p50_ms", "p90_ms"), none)
