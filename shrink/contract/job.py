@@ -313,15 +313,9 @@ class FirstLookJob(ModelJob):
 
 
 @record
-class DataJob(Job):
-    """Read all examples, divided by this seed."""
-
-    data: Section
-    seed: int = 0
-
-
-@record
-class CheckJob(DataJob):
-    """Say what the examples are, and which cannot be read."""
+class CheckJob(Job):
+    """Read all examples, divided by this seed, and say what they are and which cannot be read."""
 
     action: Literal["data-check"] = "data-check"
+    data: Section
+    seed: int = 0

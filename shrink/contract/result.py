@@ -130,14 +130,6 @@ class HeldOut:
 
 
 @record
-class Timing:
-    """Seconds that the stage itself and the measuring took."""
-
-    stage_s: float = 0.0
-    measure_s: float = 0.0
-
-
-@record
 class Counts:
     """How many examples each split has, and the names of classes by index."""
 
@@ -162,6 +154,7 @@ class StepResult(HasFigures):
         measurement: what of the notes and warnings is of the measuring.
         details: what each kind of stage tells, with the task.
         devices: that it was computed on.
+        stage_s: seconds that the stage itself took, without the measurements.
         duration_s: seconds from the start of the worker to its end; None while it is at work.
     """
 
@@ -180,7 +173,7 @@ class StepResult(HasFigures):
     details: Details | None = None
     splits: HeldOut = HeldOut()
     measured: MeasuredAt | None = None
-    timing: Timing = Timing()
+    stage_s: float = 0.0
     devices: tuple[str, ...] = ()
     data: Counts = Counts()
     duration_s: float | None = None

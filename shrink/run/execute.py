@@ -32,7 +32,6 @@ from shrink.contract.result import (
     Measurement,
     StepDone,
     StepResult,
-    Timing,
 )
 from shrink.contract.trained_range import ModelMetadata
 from shrink.data.dataset import Dataset
@@ -106,7 +105,7 @@ def execute(job: StepJob, send: Send) -> StepDone:
         measurement=Measurement(notes=measured.notes, warnings=tuple(context.warnings[of_stage:])),
         details=details.filled_by(outcome.details).filled_by(outcome.later and outcome.later()),
         splits=_splits(context),
-        timing=Timing(stage_s=stage_s, measure_s=time.perf_counter() - started - stage_s),
+        stage_s=stage_s,
         devices=context.device_names,
         data=Counts(
             examples={split: len(getattr(dataset, split)) for split in SPLIT_NAMES},
@@ -124,7 +123,6 @@ def measure_again(job: StepJob, send: Send) -> StepDone:
     """
     if job.made is None:
         raise InternalError("there is no artifact to measure", subject=job.name)
-    started = time.perf_counter()
     context = StageContext(job, send)
     context.start()
     context.phase("measuring")
@@ -161,7 +159,7 @@ def measure_again(job: StepJob, send: Send) -> StepDone:
         measurement=Measurement(notes=measured.notes, warnings=warnings),
         details=own.filled_by(measured.details),
         splits=before.splits,
-        timing=replace(before.timing, measure_s=time.perf_counter() - started),
+        stage_s=before.stage_s,
         devices=before.devices,
         data=before.data,
     )

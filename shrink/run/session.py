@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from shrink.base import files, yaml
 from shrink.base.cache import FAILED_LOGS, cache_root
@@ -67,54 +66,41 @@ def only_artifact(plan: Plan, options: RunOptions) -> Step:
 
 
 def free_name(plan: Plan, runs: Path = RUNS) -> str:
-    """Return the recipe's name, or a longer one where its folder holds another thing's run.
+    """Return the recipe's name, or a longer one where its folder holds another run.
 
-    Two runs are of one thing when model, data, and the schemes or methods of their stages are the
-    same; such a run replaces the earlier one, any other gets a name with what differs.
+    Two runs are alike when model, data, and the schemes or methods of their stages are the
+    same; such a run replaces the earlier one. Any other gets a name with its last scheme or method,
+    where that differs, or with a hash.
 
     Args:
         plan: of a single verb.
         runs: the folder of run folders.
     """
-    name, ours = plan.recipe.name, _thing(resolved_recipe(plan))
-    there = _thing_in(runs / name)
-    if there is None or there == ours:
+    name, ours = plan.recipe.name, _identity(resolved_recipe(plan))
+    there = _identity_in(runs / name)
+    if there in (None, ours):
         return name
-    words = []
-    if ours.model != there.model:
-        mine, its = Path(ours.model), Path(there.model)
-        words.append(mine.parent.name if mine.suffix == its.suffix else mine.suffix.lstrip("."))
-    if ours.stages != there.stages:
-        words.append(ours.stages[-1].rpartition(":")[2] if ours.stages else "evaluate")
-    if ours.data != there.data:
-        words.append(Path(ours.data).stem)
-    longer = "-".join([name, *filter(None, words)])
-    if _thing_in(runs / longer) in (None, ours):
+    (*_, last), (*_, others) = ours, there
+    longer = f"{name}-{last.rpartition(':')[2]}"
+    if last != others and _identity_in(runs / longer) in (None, ours):
         return longer
-    return f"{longer}-{hashlib.sha256(json.dumps(ours).encode()).hexdigest()[:6]}"
+    return f"{name}-{hashlib.sha256(json.dumps(ours).encode()).hexdigest()[:6]}"
 
 
-class _Thing(NamedTuple):
-    """What a run is of: the model, the data, and the scheme or method of each stage."""
-
-    model: str
-    data: str
-    stages: tuple[str, ...]
-
-
-def _thing(recipe: Mapping[str, Json]) -> _Thing:
+def _identity(recipe: Mapping[str, Json]) -> tuple[str, ...]:
+    """Return the model, the data, and the scheme or method of each stage."""
     data = recipe["data"]
     pairs = [pair for entry in recipe["stages"] for pair in entry.items()]
     stages = (f"{kind}:{s.get('scheme') or s.get('method') or kind}" for kind, s in pairs)
     place = data.get("path") or data.get("source")
-    return _Thing(str(recipe["model"]), str(place), tuple(stages))
+    return (str(recipe["model"]), str(place), *stages)
 
 
-def _thing_in(folder: Path) -> _Thing | None:
-    """Return what the run in a folder is of; None where no run of shrink says it."""
+def _identity_in(folder: Path) -> tuple[str, ...] | None:
+    """Return the identity of the run in a folder; None where no run of shrink says it."""
     path = folder / RESOLVED_NAME
     try:
-        return _thing(yaml.load(path).value) if path.is_file() else None
+        return _identity(yaml.load(path).value) if path.is_file() else None
     except (ShrinkError, KeyError, TypeError, AttributeError):
         return None  # the run folder itself refuses what it does not know
 

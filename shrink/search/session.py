@@ -427,7 +427,7 @@ class Search:
         made = made_before(self.runs.baseline_key(self.plan), self.runs.store)
         if made is None or made.result.duration_s is None:
             return longest * _MEASURE_S
-        took = made.result.duration_s - made.result.timing.stage_s
+        took = made.result.duration_s - made.result.stage_s
         return longest * max(_MEASURE_S, _OF_BASELINE * took)
 
     def _finish(self, store: Trials, goal: Goal, baseline: Figures) -> Searched:
