@@ -265,21 +265,3 @@ class CacheSize:
     bytes: int
     limit_bytes: int
     kinds: tuple[CacheKind, ...]
-
-
-@dataclass(frozen=True)
-class CacheEntry:
-    """An entry of the cache."""
-
-    kind: str
-    key: str
-    bytes: int
-    unused_s: int
-
-
-@dataclass(frozen=True)
-class CacheEntries:
-    """The entries of the cache, or of a kind."""
-
-    path: str
-    entries: tuple[CacheEntry, ...]

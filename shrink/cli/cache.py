@@ -9,19 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shrink.base import cache
-from shrink.base.cache import (
-    KINDS,
-    CacheEntries,
-    CacheEntry,
-    CacheKind,
-    CacheSize,
-    Entry,
-    cache_root,
-)
+from shrink.base.cache import KINDS, CacheKind, CacheSize, Entry, cache_root
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError, ResourceError, hint_for
 from shrink.base.fields import parse_bytes
 from shrink.base.figures import format_value
+from shrink.base.foreign import JsonObject
 from shrink.cli.options import JsonFlag, QuietFlag
 from shrink.run.store import Store
 from shrink.tools.show import show_cache, show_cache_entries
@@ -86,11 +79,10 @@ def list_(
 
     console = Console(as_json=json_, quiet=quiet)
     chosen = cache.entries(cache_root(), _kinds(kinds))
-    found = CacheEntries(str(cache_root()), tuple(map(_shown, chosen)))
     if json_:
-        console.document(asdict(found))
+        console.document({"path": str(cache_root()), "entries": [*map(_plain, chosen)]})
     elif not quiet:
-        show_cache_entries(found, console.rich())
+        show_cache_entries(chosen, console.rich())
 
 
 def prune(
@@ -149,7 +141,7 @@ def _remove(going: Sequence[Entry], *, dry_run: bool, json_: bool, quiet: bool) 
             "a run uses the cache", subject=root, hint="try again when it has ended"
         ) from error
     if json_:
-        entries = [asdict(_shown(entry)) for entry in going]
+        entries = [*map(_plain, going)]
         console.document({"path": str(root), "freed_bytes": freed, "entries": entries})
     elif not quiet:
         done = "would be removed" if dry_run else "removed"
@@ -157,9 +149,13 @@ def _remove(going: Sequence[Entry], *, dry_run: bool, json_: bool, quiet: bool) 
         console.print(f"{len(going):,} entries {done}, {freed_text} of {root}")
 
 
-def _shown(entry: Entry) -> CacheEntry:
-
-    return CacheEntry(entry.kind, entry.path.stem, entry.bytes, round(entry.unused_s))
+def _plain(entry: Entry) -> JsonObject:
+    return {
+        "kind": entry.kind,
+        "key": entry.path.stem,
+        "bytes": entry.bytes,
+        "unused_s": round(entry.unused_s),
+    }
 
 
 def _kinds(named: Sequence[str] | None) -> tuple[str, ...]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,10 +90,6 @@ def schema(json_: AlwaysJsonFlag = True, quiet: QuietFlag = False) -> None:
     Console(as_json=json_, quiet=quiet).document(bundled_schema())
 
 
-_ENDLESS = 1_000_000
-_LEAST_TEXT = 30
-
-
 def recipes(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
     """List the bundled recipes, each runnable by its name."""
 
@@ -108,13 +101,8 @@ def recipes(json_: JsonFlag = False, quiet: QuietFlag = False) -> None:
         )
         return
     width = max((len(r.name) for r in bundled), default=0)
-    # Wrapped for people; whole lines for programs, which have no width.
-    line = shutil.get_terminal_size().columns if sys.stdout.isatty() else _ENDLESS
     for recipe in bundled:
-        indent = " " * (width + 2)
-        text = f"{recipe.name:<{width}}  {recipe.summary}"
-        fits = max(line, len(indent) + _LEAST_TEXT)
-        console.print(textwrap.fill(text, fits, subsequent_indent=indent, break_on_hyphens=False))
+        console.print(f"{recipe.name:<{width}}  {recipe.summary}")
 
 
 def init(

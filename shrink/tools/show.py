@@ -20,7 +20,7 @@ from shrink.contract.findings import (
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
 
-    from shrink.base.cache import CacheEntries, CacheSize
+    from shrink.base.cache import CacheSize, Entry
 
 _MOST_LAYERS = 12
 _MOST_BARS, _BARS = 60, "▁▂▃▄▅▆▇█"
@@ -98,11 +98,11 @@ def show_cache(result: CacheSize, console: Console) -> None:
     _print_whole(f"{result.path}: {total}, of at most {most}", console)
 
 
-def show_cache_entries(result: CacheEntries, console: Console) -> None:
+def show_cache_entries(entries: Iterable[Entry], console: Console) -> None:
     """Print the entries of the cache, one a line."""
     rows = [
-        (one.kind, one.key[:12], _bytes(one.bytes), f"{one.unused_s / 3600:,.1f} h")
-        for one in result.entries
+        (one.kind, one.path.stem[:12], _bytes(one.bytes), f"{one.unused_s / 3600:,.1f} h")
+        for one in entries
     ]
     _print_table(console, ("kind", "key", ">size", ">unused for"), rows)
 
