@@ -22,7 +22,6 @@ from shrink.api.given import (
 from shrink.api.results import Comparison, Run
 from shrink.api.session import called, console_of, working
 from shrink.api.verbs import options_of, run_of
-from shrink.base import files
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError
 from shrink.contract.findings import Profile
@@ -31,7 +30,6 @@ from shrink.recipe.compare_files import compare_folders
 from shrink.recipe.load import RawRecipe, read_raw
 from shrink.recipe.matrix import Variants, variants_of
 from shrink.recipe.plan import build_plan
-from shrink.report.comparison import check_overwritten, render_comparison
 from shrink.run.sweep import Sweep, plan_sweep
 from shrink.run.verb import profile_model
 
@@ -129,10 +127,6 @@ def compare(*runs: Run | Comparison | PathGiven, output: PathGiven | None = None
     with called():
         folder, console = path_of(output), Console()
         found = compare_folders([_folder(one) for one in runs], folder)
-        if folder is not None:
-            check_overwritten(folder, "choose another folder with --output")
-            files.make_folder(folder)
-            files.write_together(folder, render_comparison(found))
         for warning in found.warnings:
             console.warn(warning)
         return Comparison(found, folder)

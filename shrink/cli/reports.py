@@ -18,8 +18,6 @@ from shrink.recipe.compare_files import compare_folders
 from shrink.recipe.recipe_diff import recipe_changes
 from shrink.report.comparison import (
     HTML_NAME,
-    check_overwritten,
-    render_comparison,
     render_comparison_markdown,
     render_comparison_terminal,
 )
@@ -110,10 +108,6 @@ def compare(
     console = Console(as_json=json_, quiet=quiet)
     _check_one_form(markdown, json_)
     found = compare_folders(runs, output)
-    if output is not None:
-        check_overwritten(output, "choose another folder with --output")
-        files.make_folder(output)
-        files.write_together(output, render_comparison(found))
     for warning in found.warnings:
         console.warn(warning)
     if json_:

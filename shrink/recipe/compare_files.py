@@ -16,6 +16,7 @@ from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.comparison import COMPARE_NAME, ComparedRow, Comparison
 from shrink.contract.report_file import read_report
 from shrink.recipe.recipe_diff import settings_that_differ
+from shrink.report.comparison import check_overwritten, render_comparison
 from shrink.report.comparison_rows import RunToCompare, compare_runs
 
 
@@ -29,11 +30,11 @@ class _Named:
 
 
 def compare_folders(paths: Sequence[Path], output: Path | None) -> Comparison:
-    """Return the comparison of runs and sweeps.
+    """Return the comparison of runs and sweeps, and write its pages.
 
     Args:
         paths: run folders, `report.json` files, or the folders of sweeps.
-        output: where the comparison will lie; paths are relative to it. None: as they are given.
+        output: where the pages go; paths are relative to it. None: as they are given, no pages.
 
     Raises:
         InputError: a folder that is missing, or is neither a run nor a sweep.
@@ -52,13 +53,19 @@ def compare_folders(paths: Sequence[Path], output: Path | None) -> Comparison:
         titled = Comparison(
             rows=(), title=alone.title, sweep=True, repeat=alone.repeat, jobs=alone.jobs
         )
-        return compare_runs(runs, titled)
-    settings = settings_that_differ([run.report for run in runs])
-    runs = [replace(run, settings=own) for run, own in zip(runs, settings, strict=True)]
-    repeats = [one.sweep.repeat for one in named if one.sweep is not None and one.sweep.repeat]
-    title = f"{len(runs)} runs" if len(runs) != 1 else runs[0].name
-    titled = Comparison(rows=(), title=title, repeat=max(repeats, default=None))
-    return compare_runs(_called_apart(runs), titled)
+    else:
+        settings = settings_that_differ([run.report for run in runs])
+        runs = [replace(run, settings=own) for run, own in zip(runs, settings, strict=True)]
+        repeats = [one.sweep.repeat for one in named if one.sweep is not None and one.sweep.repeat]
+        title = f"{len(runs)} runs" if len(runs) != 1 else runs[0].name
+        titled = Comparison(rows=(), title=title, repeat=max(repeats, default=None))
+        runs = _called_apart(runs)
+    found = compare_runs(runs, titled)
+    if output is not None:
+        check_overwritten(output, "choose another folder with --output")
+        files.make_folder(output)
+        files.write_together(output, render_comparison(found))
+    return found
 
 
 def _sweep_in(path: Path) -> Comparison | None:
