@@ -253,16 +253,10 @@ class _Log:
             yield tuple(whole.decode("utf-8", "replace").splitlines())
 
     def tail(self) -> str:
-        """Return the last lines that the worker and its libraries printed in this attempt."""
-        last = self._from(max(self._begin, self._size() - _TAIL_BYTES))
+        """Return the last of the lines that were read in this attempt."""
+        last = self._from(max(self._begin, self._read - _TAIL_BYTES))
         lines = last.decode("utf-8", "replace").splitlines()
         return "\n".join(f"  | {line}" for line in lines[-_LOG_TAIL_LINES:])
-
-    def _size(self) -> int:
-        try:
-            return self._path.stat().st_size
-        except OSError:
-            return 0
 
     def _from(self, begin: int) -> bytes:
         try:
