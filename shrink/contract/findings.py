@@ -171,24 +171,6 @@ class OperatorTensors:
 
 
 @record
-class PlannedTensor:
-    """Where a file's own memory plan lays a tensor, from which operator to which."""
-
-    name: str
-    offset: int
-    bytes: int
-    operators: tuple[int, int]
-
-
-@record
-class MemoryPlan:
-    """A file's own memory plan."""
-
-    size_bytes: int
-    tensors: tuple[PlannedTensor, ...]
-
-
-@record
 class Suitability:
     """What is found in an artifact; why a runtime does not run it, None where it does."""
 
@@ -207,7 +189,6 @@ class ArtifactInspection:
     Attributes:
         macs: None where they cannot be counted, with the reason in `macs_note`.
         arena_bytes: likewise, with `arena_note`.
-        memory_plan: that the file brings; None for none.
     """
 
     path: str
@@ -224,7 +205,6 @@ class ArtifactInspection:
     arena_32_bytes: int | None
     arena_32_reference_bytes: int | None
     arena_note: str
-    memory_plan: MemoryPlan | None
     quantized_operators: int
     float_operators: tuple[str, ...]
     operators: tuple[OperatorTensors, ...]

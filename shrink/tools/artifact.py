@@ -19,9 +19,7 @@ from shrink.contract.findings import (
     Bench,
     Firmware,
     KerasInspection,
-    MemoryPlan,
     OperatorTensors,
-    PlannedTensor,
     Suitability,
 )
 from shrink.contract.job import BenchJob, FirmwareFactsJob, InspectJob
@@ -30,7 +28,6 @@ from shrink.measure.inference import measure_inference
 from shrink.measure.size import operator_table
 from shrink.tflite.arena import ArenaFigure, arena_bytes
 from shrink.tflite.interpreter import plain_name
-from shrink.tflite.memory import ONLINE, read_plan
 from shrink.tflite.model import Subgraph, Tensor, read, read_file
 from shrink.tflite.suitability import (
     check_runs,
@@ -80,34 +77,11 @@ def describe_artifact(path: Path) -> ArtifactInspection:
         arena_32_bytes=arena.estimate_32.value,
         arena_32_reference_bytes=arena.estimate_32_reference.value,
         arena_note=arena.reason,
-        memory_plan=_memory_plan(content, graph),
         quantized_operators=quantized_operators(content),
         float_operators=tuple(float_operators(content)),
         operators=_operators(graph),
         audit=_audit(content, graph, path, arena),
     )
-
-
-def _memory_plan(content: bytes, graph: Subgraph) -> MemoryPlan | None:
-    """Return where a file's own plan lays activations in the arena, None where it has none."""
-    plan = read_plan(content)
-    if plan is None:
-        return None
-    used: dict[int, list[int]] = {i: [0] for i in graph.inputs}
-    for number, operator in enumerate(graph.operators):
-        for index in (*operator.inputs, *operator.outputs):
-            used.setdefault(index, []).append(number)
-    tensors = (
-        PlannedTensor(
-            name=graph.tensors[index].name,
-            offset=offset,
-            bytes=graph.tensors[index].size_bytes,
-            operators=(min(used.get(index, [0])), max(used.get(index, [0]))),
-        )
-        for index, offset in enumerate(plan.offsets)
-        if offset != ONLINE
-    )
-    return MemoryPlan(size_bytes=plan.size_bytes, tensors=tuple(tensors))
 
 
 def _audit(content: bytes, graph: Subgraph, path: Path, arena: ArenaFigure) -> Suitability:

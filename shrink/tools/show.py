@@ -12,7 +12,6 @@ from shrink.contract.findings import (
     DataCheck,
     GroupRow,
     KerasInspection,
-    MemoryPlan,
     Profile,
     Suitability,
 )
@@ -196,19 +195,6 @@ def _show_operators(result: ArtifactInspection, console: Console) -> None:
     console.print(f"{result.quantized_operators} quantized operators; float operators: {floats}")
     for line in _audit_lines(result.audit):
         console.print(line, markup=False)
-    if result.memory_plan:
-        _show_memory_plan(result.memory_plan, console)
-
-
-def _show_memory_plan(plan: MemoryPlan, console: Console) -> None:
-    console.print(
-        f"memory plan of the file: {len(plan.tensors)} tensors in {_bytes(plan.size_bytes)}"
-    )
-    rows = [
-        (one.name, f"{one.offset:,}", f"{one.bytes:,}", "-".join(map(str, one.operators)))
-        for one in sorted(plan.tensors, key=lambda one: (one.operators, one.offset))
-    ]
-    _print_table(console, ("tensor", ">offset", ">bytes", "operators"), rows)
 
 
 def _audit_lines(audit: Suitability) -> list[str]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
-from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tflite_micro
-from rich.console import Console
 
 from shrink.base.errors import ModelError
 from shrink.tflite.arena import arena_bytes, predict_in_micro
@@ -38,8 +36,6 @@ from shrink.tflite.model import (
     unpacked,
 )
 from shrink.tflite.runtime import check_artifact
-from shrink.tools.artifact import describe_artifact
-from shrink.tools.show import show_inspection
 from tests.tflite.toys import samples, small_cnn
 
 
@@ -376,22 +372,6 @@ def test_every_edit_removes_a_plan_but_one_that_changes_no_tensor(int8: bytes) -
     told = with_metadata(content, "labels", b"a\nb")
     assert read_plan(told) == read_plan(content)
     assert len(without_plan(content)) < len(content)
-
-
-def test_inspect_shows_a_plan(int8: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "planned.tflite"
-    path.write_bytes(with_plan(int8, greedy_offsets(int8)))
-    found = describe_artifact(path)
-    plan = found.memory_plan
-    assert plan is not None
-    rows = plan.tensors
-    assert [row.offset for row in rows] == [o for o in greedy_offsets(int8) if o != ONLINE]
-    assert rows[0].operators[0] == 0
-    lines = StringIO()
-    show_inspection(found, Console(file=lines, width=100))
-    assert f"memory plan of the file: {len(rows)} tensors in" in lines.getvalue()
-    path.write_bytes(int8)
-    assert describe_artifact(path).memory_plan is None
 
 
 def bytes_tensor(size: int, constant: bool = False, variable: bool = False) -> Tensor:
