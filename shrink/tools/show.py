@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from shrink.base.cache import CacheSize, Entry
 
 _MOST_LAYERS = 12
-_MOST_BARS, _BARS = 60, "▁▂▃▄▅▆▇█"
 _MOST_SAME = 3
 _DAY_S = 24 * 3600
 
@@ -52,15 +51,10 @@ def show_profile(result: Profile, console: Console) -> None:
         console.print(f"too small for the allocator to count: batch size {', '.join(uncounted)}")
     if result.step:
         peak = max(result.step, key=lambda moment: moment.alive_bytes)
-        width = max(1, -(-len(result.step) // _MOST_BARS))
-        heights = [
-            max(moment.alive_bytes for moment in result.step[start : start + width])
-            for start in range(0, len(result.step), width)
-        ]
-        bars = "".join(_BARS[(len(_BARS) - 1) * h // max(peak.alive_bytes, 1)] for h in heights)
-        console.print(f"outputs and their gradients over a step, by shapes:\n  {bars}")
-        what = f"{peak.phase} pass of {peak.layer}"
-        console.print(f"  peak {_bytes(peak.alive_bytes)} in the {what}, which these layers hold:")
+        console.print(
+            f"outputs and their gradients, by shapes: {_bytes(peak.alive_bytes)} in the "
+            f"{peak.phase} pass of {peak.layer}, which these layers hold:"
+        )
     layers = [
         (
             layer.name,
