@@ -6,13 +6,11 @@ import functools
 import hashlib
 import importlib.metadata
 import itertools
-import json
 import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import shrink
 from shrink.base.errors import RecipeError, ResourceError
@@ -35,21 +33,6 @@ def extra_hint(extra: str) -> str:
     return f"python -m pip install {shlex.join(sorted(found) or [f'{DISTRIBUTION}[{extra}]'])}"
 
 
-def install_hint() -> str:
-    """Return the command that installs shrink with all that it needs, as it was installed."""
-    try:
-        text = importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
-    except importlib.metadata.PackageNotFoundError:
-        text = None
-    source = json.loads(text or "{}")
-    url = str(source.get("url", ""))
-    if not url:
-        return f"python -m pip install --upgrade {DISTRIBUTION}"
-    place = unquote(urlsplit(url).path) if url.startswith("file:") else url
-    editable = ["-e"] if source.get("dir_info", {}).get("editable") else []
-    return f"python -m pip install {shlex.join([*editable, place])}"
-
-
 _IMPORTS = {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "pyyaml"}
 """Packages whose import has another name than the distribution."""
 
@@ -63,11 +46,13 @@ def missing_package(error: Exception) -> ResourceError | None:
 
     module = (error.name or "").partition(".")[0]
     name = canonicalize_name(_IMPORTS.get(module, module))
-    if name not in {canonicalize_name(Requirement(text).name) for text in requirements()}:
-        return None
-    return ResourceError(
-        f"this command needs the package {name}, which is not installed", hint=install_hint()
-    )
+    for needed in map(Requirement, requirements()):
+        if canonicalize_name(needed.name) == name:
+            return ResourceError(
+                f"this command needs the package {name}, which is not installed",
+                hint=f"python -m pip install {shlex.quote(f'{needed.name}{needed.specifier}')}",
+            )
+    return None
 
 
 def requirements() -> list[str]:
