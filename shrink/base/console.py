@@ -10,7 +10,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
 from shrink.base.errors import RecipeError, ResourceError, ShrinkError
@@ -233,18 +233,7 @@ def describe_progress(progress: Progress) -> str:
     """Return one line for a training: epoch, metrics, examples per second."""
     parts, metrics = [f"epoch {progress.epoch}/{progress.epochs}"], progress.metrics
     shown = [name for name in metrics if progress.epoch_end or not name.startswith("val_")]
-    parts += [f"{n} {metrics[n]:.4g}" for n in shown if not _is_the_loss_again(n, metrics)]
+    parts += [f"{name} {metrics[name]:.4g}" for name in shown]
     if progress.examples_per_s:
         parts.append(f"{progress.examples_per_s:,.0f} examples/s")
     return "  ".join(parts)
-
-
-def _is_the_loss_again(name: str, metrics: Mapping[str, float]) -> bool:
-    """Whether a metric is what is minimised, under its own name and with the loss' value."""
-    from shrink.base.figures import metric_figure
-
-    prefix = "val_" if name.startswith("val_") else ""
-    loss, own = f"{prefix}loss", name.removeprefix(prefix)
-    if name == loss or loss not in metrics or metric_figure(own).larger_is_better:
-        return False
-    return f"{metrics[name]:.4g}" == f"{metrics[loss]:.4g}"

@@ -151,8 +151,8 @@ app = build([*sys.argv[1:], *os.environ.get("COMP_WORDS", "").split()])
 
 def main() -> None:
     """Run the command line and exit with the documented code."""
-    signal.signal(signal.SIGINT, _interrupt)
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
     console = Console(as_json="--json" in sys.argv)
     try:
         prepare_streams()
@@ -243,11 +243,8 @@ def _command_of(words: Sequence[str]) -> str:
     return path
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # one is enough; leaving takes a moment
-    raise Interrupted("interrupted; run the same command again to continue")
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def _stop(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)  # one is enough; leaving takes a moment
+    if number == signal.SIGINT:
+        raise Interrupted("interrupted; run the same command again to continue")
     raise Terminated("terminated; run the same command again to continue")

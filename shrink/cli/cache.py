@@ -135,7 +135,8 @@ def _remove(going: Sequence[Entry], *, dry_run: bool, json_: bool, quiet: bool) 
     root, console = cache_root(), Console(as_json=json_, quiet=quiet)
     try:
         with Store(root, console.warn).alone():
-            freed = cache.freed_bytes(root, going) if dry_run else cache.remove(root, going)
+            paths = (entry.path for entry in going)
+            freed = cache.bytes_of(paths) if dry_run else cache.remove(root, going)
     except BlockingIOError as error:
         raise ResourceError(
             "a run uses the cache", subject=root, hint="try again when it has ended"
