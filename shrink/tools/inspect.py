@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +21,6 @@ from shrink.contract.findings import (
     LayerShapes,
 )
 from shrink.contract.job import FirstLookJob, InspectJob
-from shrink.contract.model_source import ModelSource
 from shrink.contract.result import FirstLook
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
@@ -32,7 +31,6 @@ from shrink.data.matching import (
     needs_names,
 )
 from shrink.data.opening import open_dataset_for
-from shrink.detection.config import DecodeConfig
 from shrink.graph.groups import ChannelGraph, find_groups
 from shrink.model.compilation import read_compiled
 from shrink.model.image_input import image_input
@@ -46,7 +44,6 @@ from shrink.task.interface import artifact_interface, keras_interface
 from shrink.task.kinds import kind_of_task, proposed_metrics
 from shrink.task.proposed_decode import proposed_decode
 from shrink.task.resolve import resolve_task
-from shrink.task.task import Task
 from shrink.tflite.arena import arena_bytes
 from shrink.tflite.weights import (
     parameters,
@@ -119,53 +116,7 @@ def first_look(job: FirstLookJob, send: Send) -> FirstLook:
     image = functools.partial(image_input, job.model)
     stored = open_dataset_for(DataConfig.model_validate(job.data), job.seed, image)
     send(Phase("reading the model"))
-    look = _looked_at(job.model, stored, TaskConfig.model_validate(job.task))
-    send(Phase("quantizing"))
-    scheme, content = _quantized(look.source, look.dataset)
-    artifact = job.work / "quantized.tflite"
-    files.write_bytes(artifact, content)
-    task, dataset = look.task, look.dataset
-    data = DataConfig.model_validate(job.data)
-    kind = kind_of_task(data, task.outputs)
-    proposed = () if task.metrics_by == "recipe" else proposed_metrics(kind, data, dataset)
-    return FirstLook(
-        parameters=look.parameters,
-        groups=look.groups,
-        float_bytes=len(look.source.float32.content),
-        scheme=scheme,
-        quantized_bytes=len(content),
-        quantized_arena_bytes=arena_bytes(artifact).value,
-        metric=next(iter((*proposed, *task.metrics)), LOSS),
-        loss=", ".join(dict.fromkeys(task.losses)),
-        classes=dataset.num_classes or 0,
-        train=len(dataset.train),
-        validation=len(dataset.validation),
-        test=len(dataset.test),
-        kind=kind,
-        metrics=proposed,
-        class_names=tuple(dataset.class_names),
-        decode=None
-        if look.decode is None
-        else look.decode.model_dump(mode="json", exclude_defaults=True),
-        clip_seconds=data.clips.seconds if data.clips else 0.0,
-    )
-
-
-@dataclass(frozen=True)
-class _Look:
-    """A model, the data in its order, its task, its numbers of parameters and groups, its head."""
-
-    source: FloatModel
-    dataset: Dataset
-    task: Task
-    parameters: int
-    groups: int
-    decode: DecodeConfig | None = None
-
-
-def _looked_at(source: ModelSource, stored: Dataset, config: TaskConfig) -> _Look:
-    path, decode = source.path, None
-    compiled = None if source.function else read_compiled(path)
+    source, path, decode = job.model, job.model.path, None
     if source.kind == "tflite":
         given, names, interface = (
             read_float_tflite(path),
@@ -178,11 +129,38 @@ def _looked_at(source: ModelSource, stored: Dataset, config: TaskConfig) -> _Loo
         given, names, interface = FloatModel(model), keras_names(model), keras_interface(model)
         count, groups = model.count_params(), len(find_groups(model).groups)
     dataset = in_model_order(stored, names) if needs_names(stored) else stored
+    config = TaskConfig.model_validate(job.task)
     if dataset.has_boxes and config.decode is None:
         decode = proposed_decode(dataset, interface)
         config = config.model_copy(update={"decode": decode})
+    compiled = None if source.function else read_compiled(path)
     task = resolve_task(config, dataset, interface, compiled)
-    return _Look(given, dataset, task, count, groups, decode)
+    send(Phase("quantizing"))
+    scheme, content = _quantized(given, dataset)
+    artifact = job.work / "quantized.tflite"
+    files.write_bytes(artifact, content)
+    data = DataConfig.model_validate(job.data)
+    kind = kind_of_task(data, task.outputs)
+    proposed = () if task.metrics_by == "recipe" else proposed_metrics(kind, data, dataset)
+    return FirstLook(
+        parameters=count,
+        groups=groups,
+        float_bytes=len(given.float32.content),
+        scheme=scheme,
+        quantized_bytes=len(content),
+        quantized_arena_bytes=arena_bytes(artifact).value,
+        metric=next(iter((*proposed, *task.metrics)), LOSS),
+        loss=", ".join(dict.fromkeys(task.losses)),
+        classes=dataset.num_classes or 0,
+        train=len(dataset.train),
+        validation=len(dataset.validation),
+        test=len(dataset.test),
+        kind=kind,
+        metrics=proposed,
+        class_names=tuple(dataset.class_names),
+        decode=None if decode is None else decode.model_dump(mode="json", exclude_defaults=True),
+        clip_seconds=data.clips.seconds if data.clips else 0.0,
+    )
 
 
 def _quantized(source: FloatModel, dataset: Dataset) -> tuple[str, bytes]:
