@@ -93,15 +93,27 @@ class Chief:
         if not job.trains:
             return attempt(job, work, on_event)
         together = replace(job, place=Place(self._place.workers, 0))
-        listener = _Listener(self._board, on_event)
+        lost = False  # training was interrupted, which the supervisor knows how to continue
+
+        def listen(event: Event) -> None:
+            nonlocal lost
+            lost = lost or isinstance(event, Lost)
+            if not isinstance(event, Tick):
+                on_event(event)
+                return
+            for index, report in self._board.reports():
+                error = ShrinkError.from_dict(report)
+                error.message = f"worker {index}: {error.message}"
+                raise error
+
         for _ in range(_STARTS - 1):
             try:
-                return self._attempt(together, work, listener)
+                return self._attempt(together, work, listen)
             except ShrinkError as error:
                 # A worker that comes or goes while the others connect; nothing is trained yet.
-                if listener.lost or not _names_a_lost_peer(error):
+                if lost or not _names_a_lost_peer(error):
                     raise
-        return self._attempt(together, work, listener)
+        return self._attempt(together, work, listen)
 
     def _attempt(self, job: StepJob, work: Path, on_event: Callable[[Event], None]) -> JsonObject:
         self._board.post(job)
@@ -119,29 +131,6 @@ class Chief:
             if time.monotonic() > deadline:
                 return
             time.sleep(_POLL_S)
-
-
-class _Listener:
-    """Passes the chief's events on, and looks now and then how the others do.
-
-    Attributes:
-        lost: whether training was interrupted, which the supervisor knows how to continue.
-    """
-
-    def __init__(self, board: ChiefsBoard, on_event: Callable[[Event], None]) -> None:
-        self._board = board
-        self._on_event = on_event
-        self.lost = False
-
-    def __call__(self, event: Event) -> None:
-        self.lost = self.lost or isinstance(event, Lost)
-        if not isinstance(event, Tick):
-            self._on_event(event)
-            return
-        for index, report in self._board.reports():
-            error = ShrinkError.from_dict(report)
-            error.message = f"worker {index}: {error.message}"
-            raise error
 
 
 class _Superseded(Exception):
