@@ -42,12 +42,10 @@ def test_evaluate_reports_what_the_run_reported_when_data_is_named_again(chain: 
     told = {warning["code"] for warning in second["warnings"]}
     assert told <= {"few-test-examples", "baseline-at-chance"}  # nothing of examples seen before
     kept, measured = json.loads(done.stdout)["stages"][0], stage(second, "baseline")
-    assert kept["status"] == "cached"
-    assert measured["memory"]["stage_host_peak_bytes"] > 100e6
-    assert kept["notes"].pop().startswith("stage_host_peak_bytes:")
-    # What the run measured of its artifact is what measuring it again gives, note for note, but
-    # for the process that measured it.
+    # Whether the run brings its data or the command names it, figures and notes are the same, but
+    # for the memory of the process.
     for one in (kept, measured):
+        assert one["memory"]["stage_host_peak_bytes"] > 100e6
         del one["memory"]["stage_host_peak_bytes"], one["delta"]["stage_host_peak_bytes"]
         for name in ("status", "measured", "duration_s", "latency", "artifact", "sha256"):
             del one[name]
