@@ -88,9 +88,11 @@ def _can_be_decoded(graph: Graph, index: int) -> bool:
     same = sum(graph.tensors[one].buffer == tensor.buffer for one in graph.used())
     if index in graph.outputs or (tensor.buffer >= 0 and same > 1):
         return False
-    readers = [operator for operator in graph.operators if index in operator.inputs]
-    return all(o.name in _READERS and o.inputs.index(index) == _KERNEL for o in readers) and all(
-        o.inputs.count(index) == 1 for o in readers
+    return all(
+        one.name in _READERS
+        and [i for i, read in enumerate(one.inputs) if read == index] == [_KERNEL]
+        for one in graph.operators
+        if index in one.inputs
     )
 
 
@@ -108,14 +110,10 @@ def _splits(graph: Graph, operator: Operator) -> bool:
     whole = operator.name in _SPLIT and output.shape[-1:] == kernel.shape[:1]
     if operator.name == "CONV_2D":  # not one in groups, whose channels read some inputs alone
         whole = whole and graph.tensors[operator.inputs[0]].shape[-1] == kernel.shape[-1]
-    biased = len(operator.inputs) > _BIAS and operator.inputs[_BIAS] >= 0
-    return whole and (not biased or _is_plain_bias(graph, operator.inputs[_BIAS], kernel.shape[0]))
-
-
-def _is_plain_bias(graph: Graph, index: int, channels: int) -> bool:
-    bias = graph.tensors[index]
-    known = bias.constant and bias.stored is not None and bias.dtype in _BIASES
-    return known and bias.shape == (channels,)
+    biases = [graph.tensors[index] for index in operator.inputs[_BIAS:] if index >= 0]
+    return whole and all(
+        one.constant and one.dtype in _BIASES and one.shape == kernel.shape[:1] for one in biases
+    )
 
 
 def bounds(channels: int, parts: int) -> list[tuple[int, int]]:
@@ -199,27 +197,14 @@ class _Writer:
         tensor = self._graph.tensors[index]
         shape = list(tensor.shape)
         shape[axis] = end - start
-        stored = self._described(tensor, tuple(shape), start, end)
+        channels = slice(None) if tuple(shape) == tensor.shape else slice(start, end)
+        stored = _described(tensor, channels)
         return self._add(Tensor("", tuple(shape), tensor.dtype, stored=stored))
 
     def _bias(self, index: int, start: int, end: int) -> int:
         tensor, some = self._graph.tensors[index], self._graph.values(index)[start:end]
-        stored = self._described(tensor, some.shape, start, end)
+        stored = _described(tensor, slice(start, end))
         return self._add(dataclasses.replace(constant_tensor(some), stored=stored))
-
-    @staticmethod
-    def _described(
-        tensor: Tensor, shape: tuple[int, ...], start: int, end: int
-    ) -> schema.TensorT | None:
-        """Return the description of some channels of a tensor, without a name."""
-        if tensor.stored is None:
-            return None
-        stored = copy.copy(tensor.stored)
-        stored.name, stored.buffer = None, 0
-        stored.shape, stored.shapeSignature = np.array(shape, np.int32), None
-        channels = slice(start, end) if shape != tensor.shape else slice(None)
-        stored.quantization = _some_scales(stored.quantization, channels)
-        return stored
 
     def _concatenated(self, parts: Sequence[int], output: int) -> list[int]:
         """Concatenate parts of an output along its last axis, as many at a time as can be."""
@@ -232,21 +217,24 @@ class _Writer:
         return joined
 
 
-def _some_scales(
-    stored: schema.QuantizationParametersT | None, channels: slice
-) -> schema.QuantizationParametersT | None:
-    """Return the quantization of some channels; without minima and maxima, which nothing reads."""
-    if stored is None:
+def _described(tensor: Tensor, channels: slice) -> schema.TensorT | None:
+    """Return the description of some channels of a tensor, without a name, minima and maxima."""
+    if tensor.stored is None:
         return None
-    some = copy.copy(stored)
-    some.min = some.max = None
-    if stored.scale is None or len(stored.scale) <= 1:
-        some.quantizedDimension = 0  # TFLM_DECODE refuses another one, though there is one scale
-    else:
-        some.scale = np.asarray(stored.scale)[channels]
-        if stored.zeroPoint is not None:
-            some.zeroPoint = np.asarray(stored.zeroPoint)[channels]
-    return some
+    stored = copy.copy(tensor.stored)
+    stored.name = None
+    if (given := tensor.stored.quantization) is not None:
+        stored.quantization = some = copy.copy(given)
+        some.min = some.max = None
+        if len(tensor.scales) <= 1:
+            some.quantizedDimension = (
+                0  # TFLM_DECODE refuses another one, though there is one scale
+            )
+        else:
+            some.scale = np.asarray(given.scale)[channels]
+            if given.zeroPoint is not None:
+                some.zeroPoint = np.asarray(given.zeroPoint)[channels]
+    return stored
 
 
 def shown_name(graph: Graph, kernel: Kernel) -> str:
