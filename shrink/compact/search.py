@@ -48,7 +48,7 @@ _AROUND = 6
 """A new segment has fewer than so many operators before and behind the one that it lies around."""
 _AT_PEAK = 0.5
 """Share of changes that are made where the peak of live bytes is."""
-_KINDS = ("add", "remove", "split", "join", "boundary", "number", "keep", "direction", "cuts")
+_KINDS = ("add", "remove", "boundary", "number", "keep", "direction", "cuts")
 """Of changes, to pick from."""
 _UNLIMITED = 1 << 62
 
@@ -244,7 +244,7 @@ class Search:
         return _best_labels(labels[-1])
 
     def _changed(self, tilings: list[Tiling]) -> list[Tiling]:
-        """Return tilings of which one is changed, added, split, joined or left out."""
+        """Return tilings of which one is changed, added or left out."""
         pick, at_peak = self._random.choice, self._random.random() < _AT_PEAK
         untiled = self._untiled_peaks(tilings)
         found = [self._tiling(one) for one in tilings]
@@ -256,12 +256,6 @@ class Search:
         one = tilings.pop(number)
         if change == "remove":
             return tilings
-        if change == "split" and one.end - one.start > 1:
-            middle = self._random.randrange(one.start + 1, one.end)
-            halves = ((one.start, middle), (middle, one.end))
-            return [*tilings, *(self._resized(one, *half) for half in halves)]
-        if change == "join" and number < len(tilings) and tilings[number].start == one.end:
-            return [*tilings, self._resized(one, one.start, tilings.pop(number).end)]
         changed = self._one_changed(one, change)
         return [*self._fitted(tilings, one, changed), changed]
 
