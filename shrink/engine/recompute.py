@@ -3,7 +3,8 @@
 Activations inside a segment are forgotten after the forward pass and computed again in the
 backward pass; those that cross a cut are kept (Chen et al. 2016, "Training deep nets with
 sublinear memory cost"). The backward pass holds what crosses the cuts before the segment that it
-is in, this segment's activations, and about as much for their gradients.
+is in, this segment's activations, and about as much for their gradients. A convolution or dense
+layer at the end of a segment is not computed again, as its gradient does not need its output.
 
 Gradients are those of the plain step: the second pass draws the same random numbers and leaves
 moving statistics alone.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -64,9 +66,13 @@ def steps_in_order() -> Iterator[None]:
         v1.while_loop = while_loop
 
 
-_MOST_SEGMENTS = 64
 _FEWEST_STEPS = 2
 _WITH_GRADIENTS = 2
+_PARTS = (4, 6, 8, 12, 16, 24, 32)
+"""Numbers of parts to choose among."""
+_FLOPS_PER_BYTE, _BYTES_PER_BYTE = 180.0, 12.0
+"""What a kept byte is worth: floating-point operations of kernels, or bytes that are read and
+written by other layers."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +84,16 @@ class Step:
         outputs: names of those that it gives.
         output_bytes: of all outputs, for one example.
         repeatable: whether it may be computed twice.
+        price: of computing it again, in kept bytes.
+        is_product: whether its gradient does without its output.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     output_bytes: int
     repeatable: bool = True
+    price: float = 0.0
+    is_product: bool = False
 
 
 def choose_segments(
@@ -93,7 +103,8 @@ def choose_segments(
 
     Args:
         steps: in the order of execution.
-        number: how many segments; None for the number that holds least.
+        number: the largest segment has one of so many parts of all bytes; None for the number of
+            parts that holds least.
         outputs: names of tensors that are needed after the last step.
 
     Returns:
@@ -102,29 +113,21 @@ def choose_segments(
     """
     if len(steps) < 2 * _FEWEST_STEPS:
         return []
-    crossing = _crossing_bytes(steps, outputs)
+    last_use = {name: index for index, step in enumerate(steps) for name in step.inputs}
+    last_use |= dict.fromkeys(outputs, len(steps))
+    last = [max(last_use.get(n, i) for n in step.outputs) for i, step in enumerate(steps)]
     before = list(itertools.accumulate((step.output_bytes for step in steps), initial=0))
-
-    def cuts(count: int) -> list[int]:
-        """Return `count` - 1 cuts, near equal parts of the bytes, where least cross."""
-        found = [0]
-        for part in range(1, count):
-            target, reach = before[-1] * part / count, before[-1] / (2 * count)
-            after_last = range(found[-1] + 1, len(steps))
-            near = [index for index in after_last if abs(before[index] - target) <= reach]
-            if near:
-                found.append(min(near, key=lambda i: (crossing[i], abs(before[i] - target))))
-        return [*found, len(steps)]
 
     def held(bounds: Sequence[int]) -> int:
         """Return the most bytes at a time: what crossed so far, a segment and its gradients."""
-        kept = itertools.accumulate(crossing[start] for start in bounds[:-1])
-        inside = (before[b] - before[a] for a, b in itertools.pairwise(bounds))
-        return max(k + _WITH_GRADIENTS * own for k, own in zip(kept, inside, strict=True))
+        kept = most = 0
+        for start, stop in itertools.pairwise(bounds):
+            most = max(most, kept + _WITH_GRADIENTS * (before[stop] - before[start]))
+            kept += sum(steps[i].output_bytes for i in range(start, stop) if last[i] >= stop)
+        return most
 
-    most = min(_MOST_SEGMENTS, len(steps) // _FEWEST_STEPS)
-    counts = range(2, most + 1) if number is None else [min(number, most)]
-    bounds = min(map(cuts, counts), key=held)
+    numbers = _PARTS if number is None else [number]
+    bounds = min((_cheapest_cuts(steps, last, before[-1] / n) for n in numbers), key=held)
     # Steps that may not be repeated split a segment; runs that are too short save nothing.
     groups = (
         (repeatable, list(run))
@@ -140,16 +143,45 @@ def choose_segments(
     ]
 
 
-def _crossing_bytes(steps: Sequence[Step], outputs: Sequence[str]) -> list[int]:
-    """Return for each index before a step the bytes that are made before and used after it."""
-    last_use = {name: index for index, step in enumerate(steps) for name in step.inputs}
-    last_use |= {name: len(steps) for name in outputs}
-    crossing = [0] * (len(steps) + 1)
-    for made, step in enumerate(steps):
-        for name in step.outputs:
-            for index in range(made + 1, last_use.get(name, made) + 1):
-                crossing[index] += step.output_bytes // len(step.outputs)
-    return crossing
+def _cheapest_cuts(steps: Sequence[Step], last: Sequence[int], most_bytes: float) -> list[int]:
+    """Return the bounds of segments of at most so many bytes for which least is paid.
+
+    Paid are the bytes that leave a segment, and what is computed again in it: a shortest path.
+
+    Args:
+        steps: in the order of execution.
+        last: the index of the last step that reads an output of each.
+        most_bytes: of the outputs of a segment's steps.
+    """
+    first = [len(steps)] * len(steps)
+    maker = {name: index for index, step in enumerate(steps) for name in step.outputs}
+    ending, beginning = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
+    for index, step in enumerate(steps):
+        for name in step.inputs:
+            if name in maker:
+                first[maker[name]] = min(first[maker[name]], index)
+    for index, step in enumerate(steps):
+        ending[last[index]].append(index)
+        if step.is_product:
+            beginning[first[index]].append(index)
+    best = [(0.0, 0), *[(math.inf, 0)] * len(steps)]
+    for start in range(len(steps)):
+        inside, leaving, again = 0, 0, 0.0
+        for index in range(start, len(steps)):
+            step = steps[index]
+            inside += step.output_bytes
+            if inside > most_bytes and index > start:
+                break
+            leaving += step.output_bytes
+            leaving -= sum(steps[i].output_bytes for i in ending[index] if i >= start)
+            again += 0.0 if step.is_product else step.price
+            again += sum(steps[i].price for i in beginning[index] if i >= start)
+            paid = leaving + again if index > start else step.output_bytes
+            best[index + 1] = min(best[index + 1], (best[start][0] + paid, start))
+    bounds = [len(steps)]
+    while bounds[-1]:
+        bounds.append(best[bounds[-1]][1])
+    return bounds[::-1]
 
 
 _NOTHING = (
@@ -177,7 +209,7 @@ def recomputed(
 
     Args:
         model: a functional model; its inference stays as it is.
-        recompute: `off`, `auto` for the number of segments that holds least, or a number.
+        recompute: `off`, `auto` for the number of segments that holds least, or about how many.
         seeds: where its random layers draw from, if they do.
 
     Yields:
@@ -217,7 +249,7 @@ class SegmentedRun:
 
     Args:
         network: the model.
-        recompute: into how many segments; not off.
+        recompute: into about how many segments; not off.
         seeds: where random layers draw from.
 
     Attributes:
@@ -322,13 +354,17 @@ def _step(
         tensor.dtype.is_floating and mask_of(tensor) is None for tensor in (*inputs, *outputs)
     )
     layers = (node.layer, *layers_of(node.layer))
+    sizes = [math.prod(size or 1 for size in output.shape[1:]) for output in outputs]
+    output_bytes = sum(o.dtype.size * size for o, size in zip(outputs, sizes, strict=True))
+    kernels = [math.prod(w.shape) for w in node.layer.weights if len(w.shape) > 1]
+    flops = 2 * sum(sizes) * sum(kernels) / (outputs[0].shape[-1] or 1)
+    linear = getattr(node.layer, "activation", None) in (None, keras.activations.linear)
     return Step(
         inputs=tuple(dict.fromkeys(map(str, node.flat_input_ids))),
         outputs=tuple(map(str, node.flat_output_ids)),
-        output_bytes=sum(
-            output.dtype.size * math.prod(size or 1 for size in output.shape[1:])
-            for output in outputs
-        ),
+        output_bytes=output_bytes,
+        price=max(flops / _FLOPS_PER_BYTE, output_bytes / _BYTES_PER_BYTE),
+        is_product=linear and len(kernels) == 1,
         repeatable=passed_on
         and all(_is_repeatable(layer, seeds, effects.get(layer, ())) for layer in layers),
     )
