@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import ModelError
-from shrink.model.scan import check_model_file
+from shrink.model.scan import _check_node, check_model_file
 from tests.attacks.hostile import ATTACKS
 from tests.attacks.parts import CANARY, archive, dense, sequential
 
@@ -71,3 +71,8 @@ def test_check_model_file_passes_the_frame_of_the_attacks(tmp_path: Path) -> Non
     """What the attacks change is what refuses them, not the file around it."""
     config = sequential(dense(), compile_config={"loss": "mse"})
     assert check_model_file(archive(tmp_path, config)).keras_version == "2.21.0"
+
+
+def test_a_node_of_a_graph_without_name_and_operator_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="the operator '' may act outside the graph"):
+        _check_node(memoryview(b""), "graph", frozenset(), frozenset({"Relu"}), tmp_path)

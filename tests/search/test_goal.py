@@ -13,7 +13,14 @@ from shrink.contract.report import Figures, GateResult
 from shrink.contract.search import Trial
 from shrink.recipe.search_config import SearchConfig
 from shrink.report.config import parse_gates
-from shrink.search.goal import Goal, goal_of, missed_gates, runs_in_micro, selection_bias
+from shrink.search.goal import (
+    Goal,
+    goal_of,
+    is_timed,
+    missed_gates,
+    runs_in_micro,
+    selection_bias,
+)
 
 BASELINE: Figures = {"accuracy": 0.98, "tflite_bytes": 200_000, "macs": 1000}
 SMALLEST = Goal("accuracy", max_drop=0.01, smallest=True)
@@ -152,3 +159,8 @@ def test_there_is_no_bias_without_a_choice_or_with_other_examples() -> None:
     assert selection_bias([trial_of(0, one)], {0: one}, None, plain) is None
     trials = [trial_of(0, one), trial_of(1, other)]
     assert selection_bias(trials, {0: one, 1: other}, None, plain) is None
+
+
+@pytest.mark.parametrize(("gate", "timed"), [("p50_ms", True), ("tflite_bytes", False)])
+def test_a_gate_on_the_latency_has_trials_timed(gate: str, timed: bool) -> None:
+    assert is_timed(SearchConfig(), parse_gates({gate: 5})) == timed

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.errors import StageError
 from shrink.distillation.losses import softened_bernoulli_kl
 from shrink.graph.groups import find_groups
 from shrink.stages.prune.config import PruneConfig
@@ -77,3 +78,13 @@ def test_only_classes_of_one_kind_have_a_teacher_by_default(
     assert why in choice.why
     by_hand = PruneConfig.model_validate({**settings, "teacher": None})
     assert with_teacher(by_hand, task) == (by_hand, ())
+
+
+def test_a_teacher_of_numbers_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = context_of(tmp_path, kind="prune", data={"source": "digits"})
+    monkeypatch.setattr(context, "task", lambda _: SimpleNamespace(detector=None, loss=NUMBERS))
+    config = PruneConfig(method="channels", ratio=0.5, teacher="self")
+    model = yes_or_no(4)
+    refused = pytest.raises(StageError, match="softened outputs are for classification")
+    with refused, fine_tuning(model, find_groups(model), config, context):
+        pass
