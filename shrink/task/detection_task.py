@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shrink.base.errors import DataError, RecipeError, hint_for
+from shrink.base.errors import DataError, RecipeError
 from shrink.base.losses import DETECTION
 from shrink.base.metrics import METRICS, metric_of
 from shrink.base.types import leaves
@@ -19,6 +19,7 @@ from shrink.detection.head import head_of
 from shrink.task.config import TaskConfig
 from shrink.task.detector import METRIC, Decoder, Detector
 from shrink.task.interface import Interface
+from shrink.task.output import class_number
 from shrink.task.task import OutputTask, Source, Task
 from shrink.task.user_detector import UserDetector
 
@@ -117,11 +118,5 @@ def _check_metrics(config: TaskConfig, classes: Sequence[str]) -> None:
                 hint="one of "
                 + ", ".join(name for name, info in METRICS.items() if "boxes" in info.kinds),
             )
-        wanted = str(metric.arguments.get("class", "0"))
-        is_number = wanted.isdecimal() and int(wanted) < len(classes)
-        if wanted not in classes and not is_number:
-            raise RecipeError(
-                f"metric {name}: there is no class {wanted!r} among the {len(classes)} of the data",
-                subject="task.metrics",
-                hint=hint_for(wanted, classes),
-            )
+        if (wanted := metric.arguments.get("class")) is not None:
+            class_number(str(wanted), classes, len(classes), name)

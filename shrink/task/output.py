@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shrink.base.errors import DataError, RecipeError, hint_for
+from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for
 from shrink.base.losses import kind_of_loss, takes_logits
+from shrink.base.metrics import METRICS
 from shrink.base.types import Array
 
 EPSILON = 1e-7
@@ -218,22 +219,30 @@ class Output:
         """Return the class number of each element that counts, int64 (m,)."""
         return self.numbers.reshape(self.count, -1)[self.valid]
 
-    def class_index(self, name: object, count: int) -> int:
-        """Return the number of a class that a recipe names.
 
-        Raises:
-            RecipeError: there is no such class.
-        """
-        text, names = str(name), list(self.classes)
-        if text in names:
-            return names.index(text)
-        if text.isdigit() and int(text) < count:
-            return int(text)
-        raise RecipeError(
-            f"there is no class {text!r} among the {count} of the model",
-            subject="task.metrics",
-            hint=hint_for(text, names) if names else f"classes are 0 to {count - 1}",
-        )
+def class_number(wanted: str, names: Sequence[str], count: int, key: str = "") -> int:
+    """Return the number of a class that a recipe names.
+
+    Args:
+        wanted: its name or number.
+        names: of the classes by number; empty where they have none.
+        count: how many there are.
+        key: of the metric, for messages: what is no metric is taken for a class of one.
+
+    Raises:
+        RecipeError: there is no such class.
+    """
+    if wanted in names:
+        return names.index(wanted)
+    if wanted.isdecimal() and int(wanted) < count:
+        return int(wanted)
+    hint = hint_for(wanted, names) or f"classes are 0 to {count - 1}"
+    near = None if wanted.isdecimal() or did_you_mean(wanted, names) else did_you_mean(key, METRICS)
+    raise RecipeError(
+        f"there is no class {wanted!r} among the {count} of the model",
+        subject=f"task.metrics {key}".rstrip(),
+        hint=f"did you mean the metric {near}? Of classes: {hint}" if near else hint,
+    )
 
 
 def output_of(

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from shrink.base.errors import ModelError, RecipeError, ReportWarning, did_you_mean, hint_for
+from shrink.base.errors import ModelError, RecipeError, ReportWarning, hint_for
 from shrink.base.figures import LOSS
 from shrink.base.functions import of_file
 from shrink.base.losses import Kind, ignored_class, is_function, kind_of_loss, loss_of, takes_logits
-from shrink.base.metrics import METRICS, measured_outputs, metric_of, without_slices
+from shrink.base.metrics import measured_outputs, metric_of, without_slices
 from shrink.base.types import Array, Tensors, leaves
 from shrink.base.user_metric import key_of_entry
 from shrink.data.dataset import Dataset
@@ -25,6 +25,7 @@ from shrink.model.output_kind import (
 )
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Ask, Interface, called, check_outputs, check_shapes
+from shrink.task.output import class_number
 from shrink.task.task import (
     OutputTask,
     Source,
@@ -371,24 +372,12 @@ def check_classes(
     for key in metrics:
         metric = metric_of(key)
         wanted = None if metric is None else metric.arguments.get("class")
-        if wanted is None or wanted in names:
+        if wanted is None:
             continue
         widths = [(shape or (1,))[-1] for shape in outputs]
         for index in measured_outputs(key, losses, widths):
             count = max(outputs[index][-1] or 0, 2) if outputs[index] else 2
-            if not str(wanted).isdigit() or int(wanted) >= count:
-                raise RecipeError(
-                    f"metric {key}: there is no class {wanted!r} among the {count} of the model",
-                    subject="task.metrics",
-                    hint=_class_hint(key, str(wanted), names, count),
-                )
-
-
-def _class_hint(key: str, wanted: str, names: Sequence[str], count: int) -> str:
-    """Return which metric or class may be meant: what is no metric is taken for a class of one."""
-    classes = hint_for(wanted, names) or f"classes are 0 to {count - 1}"
-    near = None if wanted.isdigit() or did_you_mean(wanted, names) else did_you_mean(key, METRICS)
-    return classes if near is None else f"did you mean the metric {near}? Of classes: {classes}"
+            class_number(str(wanted), names, count, key)
 
 
 def check_values(task: Task, dataset: Dataset, ask: Ask, scales: Sequence[float]) -> None:

@@ -72,7 +72,7 @@ def open_columns(
 
     Raises:
         DataError: missing arrays, shapes that do not fit together, values that are not finite,
-            negative labels, labels that training never sees, a single label.
+            negative labels, a single label.
     """
     stored = stored_arrays(path, names, config)
     inputs, wanted, suffixes = stored.inputs, stored.targets, stored.suffixes

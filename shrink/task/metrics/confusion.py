@@ -23,7 +23,7 @@ from shrink.task.metrics.rule import (
     divided,
     mean_where,
 )
-from shrink.task.output import Output
+from shrink.task.output import Output, class_number
 
 Average = Literal["macro", "micro", "weighted"]
 Ratio = Callable[[Array, Array, Array], tuple[Array, Array]]
@@ -64,7 +64,7 @@ class _Chosen:
         self.classes, self.single = decided.shape[1], output.is_single
         self.labels = output.several_labels
         if self.wanted is not None:
-            self.index = output.class_index(self.wanted, self.classes)
+            self.index = class_number(str(self.wanted), output.classes, self.classes)
         example, count = output.example, output.count
         per_example = [
             _by_example(values, example, count) for values in (decided * true, decided, true)

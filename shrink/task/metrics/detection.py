@@ -16,7 +16,7 @@ from shrink.detection import decode
 from shrink.detection.coco import ClassMatches, Size, matches
 from shrink.detection.precision import MeanPrecision
 from shrink.task.metrics.rule import MakeRule, Rows, Rule, Weighted
-from shrink.task.output import Output
+from shrink.task.output import Output, class_number
 
 UNDEFINED = "there is no such box to find"
 _FOUND = 1.0
@@ -73,7 +73,7 @@ def _average_precision(size: Size, overlaps: slice) -> MakeRule:
 
         def keep(output: Output) -> Rows:
             if wanted is not None and not label:
-                label.append(output.class_index(wanted, len(output.classes)))
+                label.append(class_number(str(wanted), output.classes, len(output.classes)))
             # Boxes and detections in rows of eight: what it is, four edges, and three numbers.
             targets = np.asarray(output.targets, np.float64)
             there = targets[..., boxes.CLASS] >= 0

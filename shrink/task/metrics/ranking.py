@@ -20,7 +20,7 @@ from shrink.task.metrics.rule import (
     Weighted,
     divided,
 )
-from shrink.task.output import Output, log_softmax
+from shrink.task.output import Output, class_number, log_softmax
 
 Area = Callable[[Array, Array], Array]
 """Weights of positives and of negatives by descending score, (b, g) each, equal scores together,
@@ -51,11 +51,12 @@ class _Ranked:
         """Return scores and truth of each element, (m, classes), or of the wanted class alone."""
         scores, truth = scores_and_truth(output)
         if self.wanted is not None:
+            count = 2 if output.is_single else scores.shape[1]
+            index = class_number(str(self.wanted), output.classes, count)
             if output.is_single:
-                sign = 1 if output.class_index(self.wanted, 2) else -1
+                sign = 1 if index else -1
                 scores, truth = sign * scores, truth if sign > 0 else ~truth
             else:
-                index = output.class_index(self.wanted, scores.shape[1])
                 scores, truth = scores[:, [index]], truth[:, [index]]
         return Rows(output.example, (scores, truth))
 
