@@ -21,7 +21,7 @@ from shrink.contract.report import Report
 from shrink.report.content import artifact_paths, errors_of, warnings_of
 from shrink.report.gate_lines import gate_lines
 from shrink.report.headline import ending, verdict
-from shrink.report.page import legal, template
+from shrink.report.page import template
 from shrink.report.sections import render_markdown
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
@@ -40,7 +40,7 @@ def render_junit(report: Report) -> str:
     # The schemas refuse the zone of a time.
     times = [stage.measured.at or "" for stage in report.stages if stage.measured]
     starts = [match[0] for time in times if (match := _TIME.match(time))]
-    return template("junit.xml", legal).render(
+    return template("junit.xml").render(
         report=report,
         errors={name: (message, hint) for name, message, hint in errors_of(report)},
         gates=gate_lines(report),

@@ -390,8 +390,6 @@ _LIST_MARK = re.compile(r"^(\s*\d*)([-+.)])(?=\s|$)")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _ZERO_WIDTH_SPACE = "\u200b"
 _CODE = re.compile(r"`([^`\n]+)`")
-_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, not even as an entity (Char, production 2)."""
 
 
 def to_markdown(page: Page) -> str:
@@ -421,19 +419,12 @@ def to_fragment(page: Page, link: str) -> str:
 
 
 def _printable(value: object) -> object:
-    """Return text without the characters that no HTML document may hold; markup stays as it is."""
+    """Return text without what no HTML or XML document may hold; markup stays as it is."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return "".join(
-        c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in value
+        c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in value
     )
-
-
-def legal(value: object) -> object:
-    """Return text without the characters that no XML document may hold."""
-    if not isinstance(value, str) or hasattr(value, "__html__"):
-        return value
-    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", value)
 
 
 def _as_markdown(value: object) -> Markup:
