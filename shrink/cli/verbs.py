@@ -64,10 +64,6 @@ class _Common:
     verbose: VerboseFlag = False
 
 
-VERBS = ("train", "distill", "prune", "cluster", "quantize", "compact", "evaluate")
-"""All but `evaluate` are a stage."""
-
-
 def command(name: str, words: Sequence[str]) -> Callable[..., None]:
     """Return a verb with a flag for each key of its stage and of the recipe's sections."""
     describe_fields()
