@@ -14,6 +14,7 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches
+from shrink.data.sources.none import no_examples
 from tests.data.images import write_folders
 
 
@@ -136,3 +137,10 @@ def test_evaluation_batches_name_the_bad_example_that_cannot_be_cached(
     train = open_dataset(config, seed=0).train
     with pytest.raises(DataError, match=r"dog/.*\.png: the file is empty"):
         evaluation_batches(train, 5)
+
+
+def test_open_dataset_refuses_to_open_no_data() -> None:
+    with pytest.raises(DataError, match="no data was named"):
+        open_dataset(DataConfig(source="none"), seed=0)
+    with pytest.raises(DataError, match="no data was named"):
+        no_examples().test.arrays(np.arange(1))
