@@ -91,7 +91,10 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
     except ModelError as error:
         return ArenaFigure(None, f"not measured: {error.message}")
     planned = planned_bytes(graphs[0], offsets)
-    run = _run_tflite_micro(path, graphs[0], planned, timeout_s)
+    limit = _LOOP_LIMIT_S if any(one.name == "WHILE" for one in graphs[0].operators) else 0
+    room = _with_headroom(planned, path)
+    request = ArenaRequest(str(path.resolve()), room, len(graphs[0].inputs), limit)
+    run = run_child(MODULE, request, ArenaAnswer, timeout_s=timeout_s)
     answer = run.answer or ArenaAnswer()
     if answer.smallest_bytes is None:
         return ArenaFigure(None, _why_nothing(run), planned, runs=answer.runs)
@@ -104,15 +107,6 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
     return ArenaFigure(
         answer.smallest_bytes, reason, planned, cmsis_nn, reference, answer.runs, fails
     )
-
-
-def _run_tflite_micro(
-    path: Path, graph: Subgraph, planned: int, timeout_s: float
-) -> ChildRun[ArenaAnswer]:
-    arena = _with_headroom(planned, path)
-    limit = _LOOP_LIMIT_S if any(one.name == "WHILE" for one in graph.operators) else 0
-    request = ArenaRequest(str(path.resolve()), arena, len(graph.inputs), limit)
-    return run_child(MODULE, request, ArenaAnswer, timeout_s=timeout_s)
 
 
 def roomy_arena_bytes(path: Path) -> int:
