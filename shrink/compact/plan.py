@@ -24,8 +24,6 @@ from shrink.tflite.model import Subgraph
 
 _ATTEMPTS_AN_ORDER = 60
 """An order in which blocks still find no place after so many is given up."""
-_AIMS = (0.0, 0.0, 0.25, 0.5, 0.75)
-"""Parts of the way from the bound to the best height so far, below which blocks are placed next."""
 _NEAR_FRONT = 4
 """A block without a place comes first, or among the first fourth."""
 _SEED = 0
@@ -107,9 +105,8 @@ class _Placement:
         for order in orders:
             self._attempt(self._height - ALIGNMENT_BYTES, order)
         while self._height > self._bound and self._attempts < attempts:
-            share = self._random.choice(_AIMS)
-            gap = int((self._height - self._bound) * share)
-            limit = min(aligned(self._bound + gap), self._height - ALIGNMENT_BYTES)
+            halfway = aligned((self._bound + self._height) // 2)
+            limit = min(halfway, self._height - ALIGNMENT_BYTES)
             self._repair(limit, list(self._random.choice(orders)))
         return self._height, self._best
 
