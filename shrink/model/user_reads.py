@@ -192,7 +192,8 @@ class _Recorder:
         """The thread in which this recorder itself reads."""
         self._running: list[_Code] = []
         self._codes: dict[str, _Code | None] = {}
-        self._new: dict[_Code, set[tuple[str, bool]]] = {}
+        self._new: set[tuple[_Code, str, bool]] = set()
+        """Who read what, and whether it was there; several threads add to it, each in one step."""
 
     @contextlib.contextmanager
     def running(self, entry: Path, module: ModuleType | None = None) -> Iterator[None]:
@@ -214,15 +215,20 @@ class _Recorder:
             if own is not None:
                 self._running.remove(own)
                 modules = _referred_to(module or sys.modules.get(module_name(entry)))
-                self._new.setdefault(own, set()).update((str(path), False) for path in modules)
+                self._new.update([(own, str(path), False) for path in modules])
             if not self._running:
                 self.save()
 
     def save(self) -> None:
         """Add what is new to the records."""
-        for (code, digest), found in list(self._new.items()):
+        found = list(self._new)  # in one step: other threads go on adding
+        for code, digest in {owner for owner, _, _ in found}:
             # What was there when it was read and is gone was temporary.
-            names = {n for n, was_there in found if not was_there or Path(_path(n)).exists()}
+            names = {
+                name
+                for owner, name, was_there in found
+                if owner == (code, digest) and (not was_there or Path(_path(name)).exists())
+            }
             folder = str(Path(code).parent)
             new = {_relative(name, folder) for name in names if _path(name) != code}
             if any(name.startswith("../") and name.endswith(".py") for name in new):
@@ -234,7 +240,7 @@ class _Recorder:
                     files.make_folder(path.parent)
                     with files.open_to_append(path) as stream:
                         stream.write(lines.encode("ascii"))
-        self._new.clear()
+        self._new.difference_update(found)
 
     def __call__(self, event: str, arguments: Sequence[object]) -> None:
         """Hear of an event of Python's."""
@@ -265,7 +271,7 @@ class _Recorder:
         name = f"{'' if text.startswith('/') else './'}{path}{end}"
         was_there = Path(path).exists()
         for owner in owners:
-            self._new.setdefault(owner, set()).add((name, was_there))
+            self._new.add((owner, name, was_there))
 
     def variable(self, key: str | bytes) -> None:
         """Record an environment variable that a user's file reads, not one that a library does."""
@@ -276,7 +282,7 @@ class _Recorder:
             frame = frame.f_back
         if frame is not None and self._code(frame.f_code.co_filename) is not None:
             for owner in self._owners(frame):
-                self._new.setdefault(owner, set()).add((f"${os.fsdecode(key)}", False))
+                self._new.add((owner, f"${os.fsdecode(key)}", False))
 
     def _owners(self, frame: FrameType | None) -> set[_Code]:
         owners = set(self._running)

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from shrink.base import packages as versions_module
 from shrink.base.errors import RecipeError
+from shrink.base.files import sha256
 from shrink.base.packages import COMPUTING_PACKAGES, versions
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
@@ -397,6 +399,28 @@ def test_keys_change_with_a_module_that_another_file_imported_first(
     changed = _train_key(second)
     (hidden / "helper_e.py").write_text("WIDTH = 64")
     assert len({before, changed, _train_key(second)}) == 3
+
+
+def test_files_that_several_threads_read_are_all_recorded(
+    tmp_path: Path, clean_modules: None, cache: Path
+) -> None:
+    from shrink.model.user_modules import function_of, imported
+
+    for number in range(200):
+        (tmp_path / f"{number}.txt").write_text("8")
+    text = "from pathlib import Path\ndef read(path):\n    return Path(path).read_text()\n"
+    entry = _builder(tmp_path / "a", text)
+    imported.cache_clear()
+    read, interval = function_of(entry, "read"), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            texts = list(threads.map(read, [tmp_path / f"{number}.txt" for number in range(200)]))
+    finally:
+        sys.setswitchinterval(interval)
+    assert texts == ["8"] * 200
+    record = next((cache / "user-code").glob(f"**/{sha256(entry)}*"))
+    assert len({line for line in record.read_text().splitlines() if ".txt" in line}) == 200
 
 
 @pytest.mark.parametrize("missing", ["helper", "record"])
