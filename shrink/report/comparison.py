@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -41,6 +41,7 @@ from shrink.report.content import (
     filled_table,
     metric_head,
 )
+from shrink.report.deltas import figure_delta
 from shrink.report.page import (
     NULL,
     Alert,
@@ -116,16 +117,19 @@ def ordered_rows(found: Comparison) -> Iterator[AnyRow]:
     yield from (row for row in found.rows if row.name not in shown)
 
 
+def _head(found: Comparison) -> str:
+    return "settings" if found.sweep else "run"
+
+
 def _columns(found: Comparison) -> Iterator[Column[AnyRow]]:
-    yield Column("settings" if found.sweep else "run", lambda row: _row_name(found, row))
+    yield Column(_head(found), lambda row: _row_name(found, row))
     yield Column("outcome", _outcome)
     if (name := found.metric) is not None:
         yield Column(metric_head(name), lambda row: _figure_text(row, name, interval=True))
         yield Column(f"{change_word(name)} [95 %]", lambda row: _change_text(row, name))
     rows = [row for row in ordered_rows(found) if row.figures]
     others = [one for one in _figure_names(found) if one != found.metric]
-    alike = {one for one in others if len({row.figures.get(one) for row in rows}) <= 1}
-    for one in sorted(others, key=lambda one: one != COSTS[0] and one in alike):
+    for one in sorted(others, key=lambda one: one != COSTS[0] and not _differs(rows, one)):
         yield Column(figure_head(one), functools.partial(_figure_text, name=one))
         if one == COSTS[0]:
             yield Column("ratio", _ratio_text)
@@ -183,6 +187,30 @@ def _change_text(row: AnyRow, name: str) -> str:
 def _ratio_text(row: AnyRow) -> str:
     delta = row.delta.get("tflite_bytes")
     return format_ratio(delta.ratio) if isinstance(delta, FigureDelta) else NULL
+
+
+def difference_table(found: Comparison) -> Table:
+    """Return the differences of every row to the first one, of figures that are not the same."""
+    rows = [row for row in found.rows if row.figures]
+    first = rows[0].figures if rows else {}
+    names = [name for name in _figure_names(found) if name in first and _differs(rows, name)]
+    cells = (
+        (row.name, *(_difference(name, row.figures.get(name), first[name]) for name in names))
+        for row in rows[1:]
+    )
+    return Table((_head(found), *map(figure_head, names)), tuple(cells) if names else ())
+
+
+def _differs(rows: Sequence[AnyRow], name: str) -> bool:
+    return len({row.figures.get(name) for row in rows}) > 1
+
+
+def _difference(name: str, value: float | None, first: float) -> str:
+    figure, delta = figure_of(name), figure_delta(value, first)
+    if delta is None or not delta.value:
+        return NULL if delta is None else "same"
+    ratio = "" if figure.group == "metrics" else f" ({format_ratio(delta.ratio)})"
+    return format_change(delta.value, figure.unit) + ratio
 
 
 def settings_table(found: Comparison) -> Table:
@@ -295,6 +323,8 @@ def _blocks(found: Comparison, medium: Medium) -> Iterator[tuple[str, Iterable[B
         rest = replace(shown.columns(_MOST_COLUMNS), caption="")
         others = [Fold("All other figures", (rest,))] if len(rest.heads) > 1 else []
         yield "Combinations" if found.sweep else "Runs", [kept, *others]
+        if not found.sweep and len(found.rows) > 1:
+            yield f"Differences to {found.rows[0].name}", [difference_table(found)]
         yield from _plots(found)
     else:
         yield "", [shown]

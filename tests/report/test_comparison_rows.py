@@ -26,6 +26,7 @@ from shrink.contract.result import StepResult
 from shrink.contract.slices import Slice, SliceTest, Slicing
 from shrink.report.comparison import (
     comparison_table,
+    difference_table,
     render_comparison,
 )
 from shrink.report.comparison_rows import (
@@ -117,6 +118,19 @@ def test_compare_runs_keeps_a_failed_run_with_its_reason() -> None:
     told = render_comparison(found)["compare.md"]
     assert "no operator for it (hint: another scheme)" in told
     assert "no such file" in told
+
+
+def test_a_page_of_runs_has_their_differences_to_the_first() -> None:
+    runs = [run("a", 97, 50_000), run("b", 95, 25_000), run("c", 97, 50_000)]
+    found = compare_runs(runs, Comparison(rows=(), title="3 runs"))
+    table = difference_table(found)
+    assert {row[0]: row[1:3] for row in table.rows} == {
+        "prune.sparsity = b": ("-2.00", "-25.0 KB (0.50x)"),
+        "prune.sparsity = c": ("same", "same"),
+    }
+    shown, sweep = (Page(render_comparison(one)["compare.html"]).text for one in (found, three()))
+    assert "Differences to prune.sparsity = a" in shown
+    assert "Differences to" not in sweep
 
 
 def test_front_points_are_those_that_nothing_beats() -> None:
