@@ -151,7 +151,7 @@ def run_of(plan: Plan, options: RunOptions, console: Console) -> Run:
     result = perform(plan, options, console)
     if isinstance(result, int):
         raise ResourceError(
-            "this machine is not the chief, which has the run",
+            "this machine is not the chief of the cluster, and the chief has the result",
             subject="TF_CONFIG",
             hint="use the command line on all machines: `shrink run RECIPE`",
         )

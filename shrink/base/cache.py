@@ -195,6 +195,13 @@ def remove(root: Path, going: Iterable[Entry]) -> int:
     return before - total_bytes(root)
 
 
+def freed_bytes(root: Path, going: Iterable[Entry]) -> int:
+    """Return the bytes that `remove` would free: what other entries share stays."""
+    removed = {entry.path for entry in going}
+    paths = [path for kind in KINDS for path in _children(root / kind)]
+    return bytes_of(paths) - bytes_of(path for path in paths if path not in removed)
+
+
 def remove_path(path: Path) -> None:
     """Remove a file, a link or a folder, if it is there."""
     if path.is_dir() and not path.is_symlink():

@@ -151,7 +151,8 @@ def _read(path: Path) -> bytes:
             raise RecipeError("no such recipe", subject=path, hint=hint) from error
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         message = f"the recipe cannot be read: {reason}"
-        raise RecipeError(message, subject=repr(str(path)), hint="name a .yaml file") from error
+        hint = f"chmod u+r {path}" if isinstance(error, PermissionError) else "name a .yaml file"
+        raise RecipeError(message, subject=repr(str(path)), hint=hint) from error
     if len(data) > MAX_BYTES:
         _refuse_size(str(path))
     return data

@@ -145,8 +145,9 @@ def _not_imported() -> None:
     pass
 
 
-app = build([*sys.argv[1:], *os.environ.get("COMP_WORDS", "").split()])
-"""For the words of the command line, or of the one that a shell completes."""
+_COMPLETED = f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}"
+app = build([*sys.argv[1:], *_COMPLETED.split()])
+"""For the words of the command line, or of the one that bash, or zsh or fish, completes."""
 
 
 def main() -> None:

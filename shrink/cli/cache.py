@@ -44,9 +44,9 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
         for flag, given in (("--json", json_), ("--quiet", quiet)):
             if given:
                 raise RecipeError(
-                    f"it does nothing before {command}",
+                    f"has no effect before {command}",
                     subject=flag,
-                    hint=f"write it behind: shrink cache {command} {flag}",
+                    hint=f"write it after the command: shrink cache {command} {flag}",
                 )
         return
     root, console = cache_root(), Console(as_json=json_, quiet=quiet)
@@ -135,8 +135,7 @@ def _remove(going: Sequence[Entry], *, dry_run: bool, json_: bool, quiet: bool) 
     root, console = cache_root(), Console(as_json=json_, quiet=quiet)
     try:
         with Store(root, console.warn).alone():
-            paths = (entry.path for entry in going)
-            freed = cache.bytes_of(paths) if dry_run else cache.remove(root, going)
+            freed = cache.freed_bytes(root, going) if dry_run else cache.remove(root, going)
     except BlockingIOError as error:
         raise ResourceError(
             "a run uses the cache", subject=root, hint="try again when it has ended"

@@ -18,10 +18,12 @@ T = TypeVar("T")
 
 
 def recipe_names(incomplete: str) -> list[str]:
-    """Return the bundled recipes that begin so; a shell completes names of files itself."""
+    """Return the bundled recipes and the recipe files that begin so."""
     from shrink.recipe.bundle import bundled_recipes
 
-    return [one.name for one in bundled_recipes() if one.name.startswith(incomplete)]
+    names = [one.name for one in bundled_recipes() if one.name.startswith(incomplete)]
+    files = map(str, Path(incomplete).parent.glob("*.yaml"))
+    return [*names, *(file for file in files if file.startswith(incomplete))]
 
 
 JsonFlag = Annotated[
@@ -202,7 +204,7 @@ _MEANT = {
 
 def meant(message: str) -> tuple[str, str | None]:
     """Return a parser's message about an unknown flag, and the flag that was meant, if known."""
-    if message.endswith(("(true)", "(false)")):
+    if message.endswith(("(true)", "(false)", "does not take a value")):
         return message, "a switch takes no value: write --FLAG, or --no-FLAG"
     plain, _, _ = message.partition(" (Possible options")
     if not plain.startswith("No such option"):

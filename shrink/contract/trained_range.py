@@ -42,17 +42,33 @@ class ModelMetadata:
     traits: tuple[str, ...] = ()
 
 
+def metadata_to_plain(imported: ModelMetadata) -> dict[str, Json]:
+    """Return it as JSON takes it."""
+    ranges = [[one.layer, one.before_activation, one.low, one.high] for one in imported.ranges]
+    return {"ranges": ranges, "traits": list(imported.traits)}
+
+
 def metadata_from_plain(value: Json) -> ModelMetadata:
     """Return what a file says, of anybody's making; what makes no sense is as if it were not there.
 
     Args:
         value: any JSON.
     """
-    try:
-        found = from_plain(ModelMetadata, value)
-    except ContractError:
+    if not isinstance(value, dict):
         return ModelMetadata()
+    ranges, traits = value.get("ranges"), value.get("traits")
+    found = [_range(item) for item in ranges] if isinstance(ranges, list) else []
+    named = traits if isinstance(traits, list) else []
     return ModelMetadata(
-        tuple(one for one in found.ranges if -math.inf < one.low < one.high < math.inf),
-        tuple(trait for trait in TRAITS if trait in found.traits),
+        tuple(one for one in found if one is not None),
+        tuple(trait for trait in TRAITS if trait in named),
     )
+
+
+def _range(item: Json) -> TrainedRange | None:
+    try:
+        row = from_plain(tuple[str, bool, float, float], item)
+    except ContractError:
+        return None
+    one = TrainedRange(*row)
+    return one if -math.inf < one.low < one.high < math.inf else None

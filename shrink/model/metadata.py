@@ -11,9 +11,8 @@ import zipfile
 from pathlib import Path
 
 from shrink.base import files
-from shrink.contract.codec import to_plain
 from shrink.contract.model_source import ModelSource
-from shrink.contract.trained_range import ModelMetadata, metadata_from_plain
+from shrink.contract.trained_range import ModelMetadata, metadata_from_plain, metadata_to_plain
 from shrink.model.scan_files import METADATA, check_archive
 
 _KEY = "shrink"
@@ -28,7 +27,9 @@ def read_metadata(path: Path) -> ModelMetadata:
     if path.suffix != ".keras" or not path.is_file():
         return ModelMetadata()
     metadata = check_archive(path)[0]
-    return metadata_from_plain(metadata.get(_KEY) if isinstance(metadata, dict) else None)
+    return (
+        metadata_from_plain(metadata.get(_KEY)) if isinstance(metadata, dict) else ModelMetadata()
+    )
 
 
 def metadata_of(source: ModelSource | None) -> ModelMetadata:
@@ -53,7 +54,7 @@ def write_metadata(path: Path, imported: ModelMetadata) -> None:
         for member in old.infolist():
             with old.open(member) as source, new.open(member.filename, "w") as target:
                 if member.filename == METADATA:
-                    metadata = {**json.load(source), _KEY: to_plain(imported)}
+                    metadata = {**json.load(source), _KEY: metadata_to_plain(imported)}
                     target.write(json.dumps(metadata).encode())
                 else:
                     shutil.copyfileobj(source, target)

@@ -74,6 +74,6 @@ def _place(
         raise error(
             f"no such file or folder: {path}",
             position=recipe.position(*keys),
-            hint="paths of a recipe start from its folder",
+            hint=f"relative paths start from {recipe.folder(*keys)}",
         )
     return path

@@ -70,7 +70,7 @@ def free_name(plan: Plan, runs: Path = RUNS) -> str:
 
     Two runs are alike when model, data, and the schemes or methods of their stages are the
     same; such a run replaces the earlier one. Any other gets a name with its last scheme or method,
-    where that differs, or with a hash.
+    where that differs, or else with a hash.
 
     Args:
         plan: of a single verb.
@@ -80,10 +80,10 @@ def free_name(plan: Plan, runs: Path = RUNS) -> str:
     there = _identity_in(runs / name)
     if there in (None, ours):
         return name
-    (*_, last), (*_, others) = ours, there
-    longer = f"{name}-{last.rpartition(':')[2]}"
-    if last != others and _identity_in(runs / longer) in (None, ours):
-        return longer
+    if ours[2:] and ours[-1] != there[-1]:
+        longer = f"{name}-{ours[-1].rpartition(':')[2]}"
+        if _identity_in(runs / longer) in (None, ours):
+            return longer
     return f"{name}-{hashlib.sha256(json.dumps(ours).encode()).hexdigest()[:6]}"
 
 

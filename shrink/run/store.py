@@ -179,8 +179,9 @@ class Store:
 
         Whatever is still in use stays.
         """
-        files.sweep(self.root / "work")
-        with contextlib.suppress(OSError), self.alone():
+        # Locks of folders are seen by this host alone, that of writers by every machine.
+        with contextlib.suppress(OSError, ResourceError), self.alone():
+            files.sweep(self.root / "work")
             for kind in cache.KINDS:
                 files.sweep(self.root / kind)
             for step in (self.root / "steps").iterdir():

@@ -53,7 +53,8 @@ def plan_verb(recipe: JsonObject, said: str, hint: str, console: Console | None 
         recipe: from `verb_recipe`.
         said: what stands for the recipe's file in errors, such as `shrink prune`.
         hint: of errors that have none.
-        console: given where the plan gets a name whose folder holds no other run; prints that name.
+        console: prints the other name that a plan gets where its folder holds another run; None to
+            keep its name.
 
     Raises:
         RecipeError: a key or a value is wrong.

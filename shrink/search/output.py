@@ -64,7 +64,7 @@ class Progress:
         elif self._goal.keeps(trial.drop_bound):
             verdict = "within the limits"
         else:
-            verdict = "within the limits, but the bound of the drop is not"
+            verdict = "within the limits, but the confidence bound of the drop is above its limit"
         left = ""
         if math.isfinite(self._deadline):
             left = f"; {max(0.0, self._deadline - time.monotonic()):.0f} s left"

@@ -209,7 +209,15 @@ class Trials:
         for one in self._frozen():
             attributes = one.user_attrs
             if _TRIAL in attributes:
-                found.append(from_plain(Trial, json.loads(attributes[_TRIAL])))
+                try:
+                    found.append(from_plain(Trial, json.loads(attributes[_TRIAL])))
+                except ValueError as error:
+                    raise RecipeError(
+                        f"another version of shrink wrote trial {one.number} of the journal: "
+                        f"{error}",
+                        subject=self._study.study_name,
+                        hint="begin anew with --force, or name another --output or --storage",
+                    ) from error
             elif one.state.is_finished() and _RECIPE in attributes:
                 settings = json.loads(attributes[_SETTINGS])
                 stopped = Trial(

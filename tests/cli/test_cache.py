@@ -51,6 +51,12 @@ def test_cache_removes_only_what_it_was_told_to(store: Path) -> None:
     assert list(labels.iterdir()) == []
 
 
+def test_a_dry_run_counts_no_file_that_another_entry_shares(store: Path) -> None:
+    (store / "teachers" / "shared.bin").hardlink_to(store / "labels" / "1.bin")
+    done = shrink("cache", "clear", "labels", "--dry-run", "--json", cwd=store, store=store)
+    assert json.loads(done.stdout)["freed_bytes"] == 80
+
+
 def test_cache_leaves_all_to_a_run_that_uses_it(store: Path) -> None:
     with Store(store, pytest.fail).in_use():
         done = shrink("cache", "clear", cwd=store, store=store, expect=5)

@@ -29,3 +29,14 @@ def test_shrink_completes_commands_and_flags(
     }
     done = shrink(cwd=tmp_path, store=tmp_path / "store", env=asked, fresh=True)
     assert done.stdout.split() == expected
+
+
+def test_zsh_and_fish_complete_flags_and_recipe_files(tmp_path: Path) -> None:
+    (tmp_path / "digits-mine.yaml").touch()
+    for typed, expected in (
+        ("shrink quantize m.keras --sch", "--scheme"),
+        ("shrink run digits-mi", "digits-mine.yaml"),
+    ):
+        asked = {"_SHRINK_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": typed}
+        done = shrink(cwd=tmp_path, store=tmp_path / "store", env=asked, fresh=True)
+        assert expected in done.stdout

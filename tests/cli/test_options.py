@@ -35,6 +35,7 @@ def test_switches_take_no_value(tmp_path: Path, words: list[str], told: str | No
         (["--batch-size=8"], "did you mean --global-batch-size?"),
         (["--sparse", "perhaps"], "unexpected extra argument"),
         (["--sparse", "true"], "a switch takes no value: write --FLAG, or --no-FLAG"),
+        (["--sparse=true"], "a switch takes no value: write --FLAG, or --no-FLAG"),
     ],
 )
 def test_flags_of_other_tools_are_told_what_is_meant(

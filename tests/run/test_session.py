@@ -74,6 +74,16 @@ def test_free_name_tells_another_thing_apart_by_what_differs(
     assert free_name(plan, runs) == name
 
 
+def test_free_name_of_an_evaluation_on_other_data_is_a_name(folder: Path) -> None:
+    def evaluation(data: str) -> Plan:
+        value = single_recipe("evaluate", "m.keras", data, [], Sections(), folder)
+        return build_plan(recipe_from_mapping(value, "shrink evaluate"))
+
+    runs = folder / "runs"
+    run(evaluation("toy.npz"), runs, "evaluate-m")
+    assert re.fullmatch("evaluate-m-[0-9a-f]{6}", free_name(evaluation("more.npz"), runs))
+
+
 def test_free_name_never_takes_a_third_things_folder(folder: Path) -> None:
     runs = folder / "runs"
     run(plan_of(folder, "m.keras"), runs, "quantize-m")

@@ -119,6 +119,17 @@ def test_sweep_removes_dead_work_and_keeps_live_work(store: Store) -> None:
     assert list((store.root / "work").iterdir()) == []
 
 
+def test_sweep_leaves_work_alone_while_another_machine_writes(store: Store) -> None:
+    # A lock of a folder is not seen by other machines: those hold the lock of writers.
+    theirs = store.root / "work" / f"{files.TEMPORARY_PREFIX}theirs"
+    theirs.mkdir()
+    with store.in_use():
+        store.sweep()
+        assert theirs.is_dir()
+    store.sweep()
+    assert not theirs.exists()
+
+
 def _count_up(root: Path, rounds: int) -> None:
     store = Store(root, lambda text: None)
     counter = root / "counter"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,16 @@ def test_a_kill_at_any_moment_loses_no_trial_and_ends_none_twice(
     else:
         assert resumed.trials() == []
         assert resumed.ask().settings == FIRST[0]
+
+
+def test_a_trial_of_another_version_is_refused_with_a_way_out(tmp_path: Path) -> None:
+    trials = shared(tmp_path)
+    asked = trials.ask(FIRST[0])
+    trials.register(asked, "a")
+    asked.trial.set_user_attr("trial", json.dumps({"number": 0, "status": "pruned"}))
+    with pytest.raises(RecipeError, match="another version of shrink wrote trial 0") as caught:
+        trials.trials()
+    assert "--force" in str(caught.value.hint)
 
 
 def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:

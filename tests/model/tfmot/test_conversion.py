@@ -108,11 +108,22 @@ def test_write_brought_leaves_a_model_that_keras_loads(tmp_path: Path) -> None:
         None,
         [],
         {"ranges": 3, "traits": "sparsity"},
-        {"ranges": [{"layer": "a", "before_activation": False, "low": 0.0}]},
-        {"ranges": [{"layer": "a", "before_activation": False, "low": 1.0, "high": 0.0}]},
-        {"ranges": [{"layer": "a", "before_activation": 1, "low": 0.0, "high": 1.0}]},
-        {"traits": ["own"]},
+        {
+            "ranges": [
+                ["a", False, 0.0],
+                ["a", 1, 0.0, 1.0],
+                ["a", False, 1.0, 0.0],
+                [3, False, 0, 1],
+            ]
+        },
+        {"ranges": [["a", False, float("nan"), 1.0], ["a", False, "0", 1]], "traits": ["own"]},
     ],
 )
 def test_brought_from_plain_leaves_out_what_makes_no_sense(value: object) -> None:
     assert metadata_from_plain(value) == ModelMetadata()
+
+
+def test_one_damaged_range_leaves_the_others_and_the_traits() -> None:
+    value = {"ranges": [["a", False, -1.0, 1.0], ["b", False, 1.0]], "traits": ["sparsity"]}
+    expected = ModelMetadata((TrainedRange("a", False, -1.0, 1.0),), ("sparsity",))
+    assert metadata_from_plain(value) == expected
