@@ -13,6 +13,7 @@ from tflite_micro import runtime
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
 from shrink.compact.compact import compact
+from shrink.compact.decode.choice import _choices, _Option
 from shrink.compact.decode.kernels import kernels, with_decode
 from shrink.compact.graph import write_graph
 from shrink.compact.read import read_graph
@@ -256,6 +257,16 @@ def test_without_an_arena_to_meet_flash_must_pay_for_it(pruned: bytes) -> None:
     narrow, kept = decode(pruned, found.arena_before)
     assert narrow.content == pruned
     assert "allow more arena with arena_bytes" in kept.reason
+
+
+@pytest.mark.parametrize(("limit", "count"), [(None, 1), (1000, 4), (210, 1), (200, 0)])
+def test_below_a_limit_the_kernel_that_saves_most_comes_first(
+    limit: int | None, count: int
+) -> None:
+    options = {index: [_Option(1, 100, 0, 210)] for index in range(1, 10)}
+    found = _choices({**options, 0: [_Option(1, 50_000, 0, 210)]}, 10_000, limit)
+    assert [len(one.parts) for one in found] == [count] * (count > 0)
+    assert all(0 in one.parts and one.growth == 210 * count for one in found)
 
 
 def test_compact_says_what_became_of_arena_and_flash(pruned: bytes) -> None:

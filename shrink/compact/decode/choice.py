@@ -2,13 +2,15 @@
 
 A kernel saves flash and costs arena: its dense bytes, of which fewer are needed at once the more
 parts it is cut into, and what TFLite Micro keeps for each operator. For every height of the arena
-each kernel takes the parts that save most flash below it. Where an arena is to be met, the height
-is the one that saves most within it. Where none is, a byte of arena counts as four of flash:
+each kernel takes the parts that save most flash below it. Where an arena is to be met, kernels are
+stored in the order of the flash that they save for each byte that lasts, as long as they fit, and
+the height is the one that saves most. Where none is, a byte of arena counts as four of flash:
 microcontrollers have about four times as much flash as memory.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -140,10 +142,9 @@ def _choices(
         peak: bytes that activations take while all kernels are dense.
         limit: by which the arena may grow; None where a byte of it counts as four of flash.
     """
-    rate = FLASH_OF_ARENA if limit is None else 0
-    choices = {}
+    rate, choices = FLASH_OF_ARENA if limit is None else 0, {}
     for height in sorted({max(peak, one.need) for several in options.values() for one in several}):
-        taken = {
+        best = {
             index: max(
                 (one for one in several if one.need <= height),
                 key=lambda one: one.saved - rate * one.tail,
@@ -151,15 +152,21 @@ def _choices(
             )
             for index, several in options.items()
         }
-        taken = {i: one for i, one in taken.items() if one.saved - rate * one.tail > 0}
+        taken, left = dict[int, _Option](), math.inf if limit is None else limit
+        left -= max(height - peak, 0)
+        for index in sorted(best, key=lambda i: best[i].tail / max(best[i].saved, 1)):
+            one = best[index]
+            if one.saved > rate * one.tail and one.tail <= left:
+                taken[index] = one
+                left -= one.tail
         need = max((one.need for one in taken.values()), default=0)
         growth = max(need - peak, 0) + sum(one.tail for one in taken.values())
         choice = _Choice(
-            {index: one.parts for index, one in taken.items()},
+            {index: taken[index].parts for index in sorted(taken)},
             sum(one.saved for one in taken.values()),
             growth,
         )
-        if taken and (choice.saved > rate * growth if limit is None else growth <= limit):
+        if taken and (limit is not None or choice.saved > rate * growth):
             choices[tuple(choice.parts.items())] = choice
     return sorted(choices.values(), key=lambda one: (rate * one.growth - one.saved, one.growth))
 
