@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeAlias
@@ -76,7 +77,8 @@ def _quantized_range(graph: Graph, index: int) -> tuple[float, float] | None:
     for operator in graph.operators:
         if operator.name == "QUANTIZE" and operator.inputs[0] == index:
             to = graph.tensors[operator.outputs[0]]
-            if to.dtype in ("INT8", "UINT8", "INT16") and len(to.scales) == 1:
+            single = len(to.scales) == len(to.zero_points) == 1 and math.isfinite(to.scales[0])
+            if to.dtype in ("INT8", "UINT8", "INT16") and single:
                 limits, zero = np.iinfo(to.dtype.lower()), to.zero_points[0]
                 return to.scales[0] * (limits.min - zero), to.scales[0] * (limits.max - zero)
     return None

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
+from shrink.base.errors import StageError
 from shrink.compact.graph import write_graph
 from shrink.compact.plan import plan
 from shrink.compact.read import read_graph
 from shrink.compact.verify import compare, examples_for, random_examples
+from shrink.tflite.model import packed, unpacked
 from shrink.tflite.runtime import MICRO
 from tests.compact.toys import Net, chain, with_float_borders
 
@@ -49,6 +51,22 @@ def test_floats_are_drawn_from_all_that_the_file_quantizes_them_to() -> None:
     low, high = 0.37 * (-128 + 5), 0.37 * (127 + 5)
     assert values.dtype == np.float32
     assert low <= values.min() < 0.9 * low < 0.9 * high < values.max() <= high
+
+
+@pytest.mark.parametrize(("scale", "zero_points"), [(np.inf, [-5]), (0.37, None)])
+def test_a_quantization_without_a_range_is_left_to_the_runtimes(
+    scale: float, zero_points: list[int] | None
+) -> None:
+    model = unpacked(with_float_borders())
+    inner = model.subgraphs[0]
+    quantization = inner.tensors[inner.operators[0].outputs[0]].quantization
+    quantization.scale, quantization.zeroPoint = [scale], zero_points
+    content = packed(model)
+    examples = random_examples(read_graph(content), 2)
+    assert 0.9 < examples[0].std() < 1.1
+    if zero_points:
+        with pytest.raises(StageError, match="a runtime cannot run the file"):
+            compare(content, [content], examples)
 
 
 def test_tflite_micro_has_room_for_activations_that_are_far_larger_than_the_input() -> None:
