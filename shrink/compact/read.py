@@ -61,7 +61,7 @@ _FORMS: Mapping[str, _Form] = {
     "MAX_POOL_2D": _Form(schema.Pool2DOptionsT, 1, (4,)),
     "CONCATENATION": _Form(schema.ConcatenationOptionsT),
     "TRANSPOSE_CONV": _Form(schema.TransposeConvOptionsT, 3, (1, 4, 4)),
-    "FULLY_CONNECTED": _Form(inputs=2, ranks=(None, 2)),
+    "FULLY_CONNECTED": _Form(schema.FullyConnectedOptionsT, 2, (None, 2)),
     "PAD": _Form(inputs=2, numbers=1),
     "RESIZE_BILINEAR": _Form(schema.ResizeBilinearOptionsT, 2, (4,), numbers=1),
     "RESIZE_NEAREST_NEIGHBOR": _Form(schema.ResizeNearestNeighborOptionsT, 2, (4,), numbers=1),

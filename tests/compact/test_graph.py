@@ -12,7 +12,7 @@ from shrink.compact.plan import plan
 from shrink.compact.read import read_graph
 from shrink.tflite.model import PLAN_ENTRY, packed, read_metadata, unpacked
 from tests.compact.runs import outputs_of
-from tests.compact.toys import as_of_2020, chain, random_net
+from tests.compact.toys import Net, as_of_2020, chain, random_net
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -35,10 +35,16 @@ def test_biases_with_the_dimension_of_their_kernels_are_written_so_that_litert_r
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
-    [("metadata", "a buffer that is not there"), ("options", "CONV_2D")],
+    [
+        ("metadata", "a buffer that is not there"),
+        ("CONV_2D", "options of operator 0 .CONV_2D"),
+        ("FULLY_CONNECTED", "options of operator 0 .FULLY_CONNECTED"),
+    ],
 )
 def test_tables_that_do_not_belong_to_what_names_them_are_refused(wrong: str, words: str) -> None:
-    model = unpacked(chain())
+    net = Net((1, 8))
+    dense = net.file(net.dense(net.input, np.ones((4, 8), np.int8)))
+    model = unpacked(dense if wrong == "FULLY_CONNECTED" else chain())
     if wrong == "metadata":
         model.metadata = [schema.MetadataT()]
         model.metadata[0].name, model.metadata[0].buffer = b"notes", 99
