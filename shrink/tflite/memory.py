@@ -234,8 +234,8 @@ def _numbers(graph: Subgraph, index: int) -> list[int]:
 
 _VERSION, _HEADER = 1, 3
 _MOST_BYTES = (1 << 31) - 1
-_MOST_CHECKED_BYTES, _MOST_WRITTEN_BYTES = 1 << 26, 1 << 28
-"""Of an arena, and of all tensors and all that is written; no microcontroller has as many."""
+_MOST_CHECKED_BYTES, _MOST_LIVE_BYTES = 1 << 26, 1 << 28
+"""Of an arena, and of the tensors that are live at once; no microcontroller has as many."""
 _MOST_BYTES_READ, _STEP_BYTES = 1 << 32, 1 << 10
 """By a check, each read and write counting some more; plans that need more are refused."""
 _AGAIN = "remove the plan (any edit by shrink does), or make the file again"
@@ -349,7 +349,7 @@ class _Arena:
     """The number of the written byte that lies at each byte of the arena while operators run.
 
     Every writing numbers its bytes on from those before; copies keep the numbers. `_numbers` are
-    those that belong to each tensor.
+    those that belong to each tensor that is still to be read.
     """
 
     def __init__(self, graph: Subgraph, offsets: Sequence[int]) -> None:
@@ -357,10 +357,14 @@ class _Arena:
         self._sizes = [tensor.size_bytes for tensor in graph.tensors]
         placed = [index for index, offset in enumerate(offsets) if offset != ONLINE]
         size = max((offsets[index] + self._sizes[index] for index in placed), default=0)
-        placed += [index for operator in graph.operators for index in operator.outputs]
-        written = sum(self._sizes[index] for index in placed)
-        if size > _MOST_CHECKED_BYTES or written > _MOST_WRITTEN_BYTES:
-            raise _wrong(f"it lays out {size:,} bytes for {written:,}, more than can be checked")
+        spans, steps = lifetimes(graph), len(graph.operators)
+        cells = [(0, self._sizes[index], *spans[index]) for index in placed if index in spans]
+        live = max(live_bytes(cells, steps))
+        if size > _MOST_CHECKED_BYTES or live > _MOST_LIVE_BYTES:
+            raise _wrong(f"it lays out {size:,} bytes for {live:,}, more than can be checked")
+        self._unread = [list[int]() for _ in range(steps + 1)]  # after each step
+        for index in set(placed) & spans.keys() - set(graph.outputs):
+            self._unread[spans[index][1]].append(index)
         self._owner = np.full(size, -1, np.int32)
         self._numbers: dict[int, Array] = {}
         self._firsts: list[int] = []  # number of each writing's first byte
@@ -376,6 +380,8 @@ class _Arena:
             self._read(index, 0, self._sizes[index], "the first operator")
         for number, operator in enumerate(self._graph.operators):
             self._step(operator, f"operator {number} ({operator.name})")
+            for index in self._unread[number + 1]:
+                self._numbers.pop(index, None)
         for index in self._placed(self._graph.outputs):
             self._read(index, 0, self._sizes[index], "the application")
 
@@ -425,13 +431,13 @@ class _Arena:
         """Return the numbers of an output's bytes: of copies of inputs' bytes, or new ones."""
         if pieces is None:
             return self._new(output, self._sizes[output], who)
-        copies = [
+        copies = [  # of whole tensors too, so that none is kept for a piece of it
             self._numbers[index][start:end]
             if index in self._numbers
             else self._new(index, end - start, who)
             for index, start, end in pieces
         ]
-        return copies[0] if len(copies) == 1 else np.concatenate(copies)
+        return np.concatenate(copies)
 
     def _placed(self, indices: Iterable[int]) -> list[int]:
         return [
@@ -447,6 +453,8 @@ class _Arena:
         self._writers.append(f"{self._name(index)} of {who}")
         self._firsts.append(self._next)
         self._next += size
+        if self._next > _MOST_BYTES:
+            raise _wrong("its operators write more bytes than can be checked")
         return np.arange(self._firsts[-1], self._next, dtype=np.int32)
 
     def _write(self, index: int, numbers: Array) -> None:

@@ -178,6 +178,19 @@ def test_check_plan_refuses_offsets_that_do_not_suit() -> None:
     assert "lies at 2,147,483,6" in refusal(graph, {0: 2**31 - 16})
 
 
+def test_check_plan_counts_bytes_that_are_live_at_once() -> None:
+    net, last = Net(1 << 20), 0
+    for _ in range(36):
+        last = net.add("RELU", [last], 1, 1 << 20, 4)
+    places = {index: index % 2 << 22 for index in range(37)}
+    checked(net.graph(last), places)
+    assert "overwritten" in refusal(net.graph(0, last), places)
+    every = Net(*[1 << 20] * 65)
+    every.add("ADD", every.inputs, 1, 1, 4)
+    found = refusal(every.graph(), dict.fromkeys(range(66), 0))
+    assert "272,629,764, more than can be checked" in found
+
+
 def test_check_plan_leaves_the_work_memory_of_a_compiled_operator_to_its_compiler() -> None:
     net = Net(4)
     net.tensors.append(tensor(64))
