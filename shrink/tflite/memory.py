@@ -393,6 +393,7 @@ class _Arena:
         for index, (start, end) in read.items():
             self._read(index, start, end, who)
         for position, output in enumerate(outputs):
+            self._spend(_STEP_BYTES * (position + len(read) * len(pieces or (0,))))
             over = {other: (0, self._sizes[other]) for other in outputs[:position]}
             over |= {
                 other: part

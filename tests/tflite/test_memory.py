@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -189,6 +190,18 @@ def test_check_plan_counts_bytes_that_are_live_at_once() -> None:
     every.add("ADD", every.inputs, 1, 1, 4)
     found = refusal(every.graph(), dict.fromkeys(range(66), 0))
     assert "272,629,764, more than can be checked" in found
+
+
+def test_check_plan_refuses_what_would_take_too_long() -> None:
+    net, start = Net(1), time.monotonic()
+    parts = [net.add("CONV_2D", [0], 1, 1, 1) for _ in range(6_000)]
+    net.operators = [Operator("SPLIT", False, (0,), tuple(parts))]
+    graph = net.graph()
+    assert "too many bytes" in refusal(graph, {part: part for part in parts})
+    net.operators = [Operator("CONCATENATION", False, tuple(parts), (0,))]
+    net.tensors[0] = tensor(6_000)
+    assert "too many bytes" in refusal(net.graph(), {0: 6_001, **{part: part for part in parts}})
+    assert time.monotonic() - start < 3
 
 
 def test_check_plan_leaves_the_work_memory_of_a_compiled_operator_to_its_compiler() -> None:
