@@ -103,6 +103,17 @@ def compact(
     macs, kinds = graph_macs(graph), {o.name for o in graph.operators}
     planned = bool(version.plan.offsets)
     equality = _equality(graph, bordered, version, examples_for(macs))
+    if equality.different and kernels is not None and kernels.changed:
+        kernels = dataclasses.replace(
+            kernels,
+            changed=False,
+            reason=f"stored kernels give other outputs in {', '.join(equality.different)}",
+            file_bytes=kernels.file_bytes_before,
+            arena_after=kernels.arena_before,
+            layers=(),
+        )
+        if tiled is not None:  # the rest of the work may stay
+            version, equality = tiled, _equality(graph, bordered, tiled, examples_for(macs))
     if planned and MICRO not in equality.runtimes:
         raise does_not_run()
     if equality.different:
@@ -112,7 +123,8 @@ def compact(
             raise StageError(
                 f"cannot fit the model into {arena_bytes:,} bytes (original: {before:,}): {why}"
             )
-        return _unchanged(model, Bordered(graph, left=bordered.left), before, why)
+        kernels = kernels if tiled is None else None  # they were stored in a file that is dropped
+        return _unchanged(model, Bordered(graph, left=bordered.left), before, why, kernels)
     return Compacted(
         content=version.content,
         changed=True,

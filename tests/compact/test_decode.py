@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from tflite_micro import runtime
 
 from shrink.base.errors import ModelError
 from shrink.base.types import Array
+from shrink.compact import compact as whole_module
 from shrink.compact.compact import compact
 from shrink.compact.decode.choice import _choices, _Option
 from shrink.compact.decode.kernels import kernels, with_decode
@@ -23,6 +26,7 @@ from shrink.graph.macs import macs_figure
 from shrink.tflite.interpreter import load
 from shrink.tflite.litert_twin import DECODE, dense_twin, has_decode
 from shrink.tflite.model import packed, read, unpacked
+from shrink.tflite.runtime import MICRO
 from shrink.tflite.weights import nonzero_parameters, parameters
 from tests.compact.runs import allocates, outputs_of
 from tests.compact.toys import Net
@@ -346,3 +350,40 @@ def test_tiles_and_stored_kernels_go_together() -> None:
     assert both.arena_after <= 1.05 * both.bound_bytes
     assert in_micro(both.content) == outputs_of(content)[3]
     assert len(set(in_micro(both.content))) == 2
+
+
+@pytest.mark.slow
+def test_stored_kernels_with_other_outputs_leave_the_rest_of_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = deep()
+    fits = compact(content).arena_after + 12_000
+    tiled, compared = compact(content, arena_bytes=fits), whole_module._equality
+    assert tiled.changed
+    assert decode(content, fits)[1].changed
+
+    def different_where_kernels_are_stored(graph: Any, bordered: Any, version: Any, n: int) -> Any:
+        found = compared(graph, bordered, version, n)
+        return replace(found, different=(MICRO,)) if has_decode(version.content) else found
+
+    monkeypatch.setattr(whole_module, "_equality", different_where_kernels_are_stored)
+    found, kept = decode(content, fits)
+    assert (found.changed, found.content) == (True, tiled.content)
+    assert not kept.changed
+    assert kept.reason == "stored kernels give other outputs in TFLite Micro"
+    assert kept.file_bytes == kept.file_bytes_before == len(tiled.content)
+    assert kept.arena_after == kept.arena_before == tiled.arena_after
+    assert not any("bytes, " in line for line in found.done)
+
+
+def test_stored_kernels_with_other_outputs_are_the_reason_for_a_file_as_it_was(
+    pruned: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = whole_module._equality
+    monkeypatch.setattr(
+        whole_module, "_equality", lambda *given: replace(compared(*given), different=(MICRO,))
+    )
+    found, kept = decode(pruned, 60_000)
+    assert (found.changed, found.content) == (False, pruned)
+    assert kept.reason == "stored kernels give other outputs in TFLite Micro"
+    assert kept.file_bytes == kept.file_bytes_before == len(pruned)
