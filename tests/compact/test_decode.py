@@ -250,17 +250,26 @@ def test_noise_comes_back_as_it_is() -> None:
     found, kept = decode(content, 1_000_000)
     assert not found.changed
     assert found.content == content
-    assert "prune or cluster" in kept.reason
+    assert kept.reason == (
+        "storing kernels saves less than 1% of the file: prune or cluster before quantize"
+    )
     assert kept.reason in found.reason
+    assert kept.layers[0].form == "dense: storing it saves too little"
+
+
+def test_small_kernels_are_no_reason_to_prune() -> None:
+    net = Net((1, 16))
+    content = net.file(net.dense(net.input, sparse((10, 16))))
+    assert decode(content)[1].reason == "no int8 kernel is large enough to be stored otherwise"
 
 
 def test_without_an_arena_to_meet_flash_must_pay_for_it(pruned: bytes) -> None:
     found, kept = decode(pruned)
     assert found.content == pruned
-    assert "4 bytes of flash for each byte" in kept.reason  # it has zeros enough
+    assert "4 bytes of flash for each byte of arena" in kept.reason  # it has zeros enough
     narrow, kept = decode(pruned, found.arena_before)
     assert narrow.content == pruned
-    assert "allow more arena with arena_bytes" in kept.reason
+    assert kept.reason == ("storing kernels does not fit arena_bytes: allow a larger arena")
 
 
 @pytest.mark.parametrize(("limit", "count"), [(None, 1), (1000, 4), (210, 1), (200, 0)])

@@ -103,7 +103,7 @@ def store_kernels(given: Version, arena_bytes: int | None) -> tuple[StoredKernel
     live = live_bytes(cells, len(graph.operators))
     options = {kernel.index: list(_options(graph, kernel, live)) for kernel in found}
     limit = None if arena_bytes is None else arena_bytes - before
-    made, parts = given, dict[int, int]()
+    made, parts, why = given, dict[int, int](), _why_none([*options.values()], len(content), limit)
     for choice in _choices(options, max(live, default=0), limit)[:_TRIES]:
         changed = with_decode(graph, found, choice.parts)
         planned = plan(changed, _PLAN_ATTEMPTS)
@@ -116,7 +116,7 @@ def store_kernels(given: Version, arena_bytes: int | None) -> tuple[StoredKernel
             break
     return StoredKernels(
         changed=made is not given,
-        reason="" if made is not given else _NO_GAIN,
+        reason="" if made is not given else why,
         file_bytes_before=len(content),
         file_bytes=len(made.content),
         arena_before=before,
@@ -125,11 +125,22 @@ def store_kernels(given: Version, arena_bytes: int | None) -> tuple[StoredKernel
     ), made
 
 
-_NO_GAIN = (
-    "no int8 kernel saves enough flash for the arena that it would cost: prune or cluster before "
-    f"quantize, or allow more arena with arena_bytes (without it, {FLASH_OF_ARENA} bytes of flash "
-    "for each byte)"
-)
+def _why_none(options: Sequence[Sequence[_Option]], size: int, limit: int | None) -> str:
+    """Return why no kernel of a file of so many bytes is stored."""
+    if not options:
+        return "no int8 kernel is large enough to be stored otherwise"
+    most = sum(max(0, *(one.saved for one in several)) for several in options)
+    if most < _LEAST_GAIN * size:
+        return (
+            f"storing kernels saves less than {_LEAST_GAIN:.0%} of the file: prune or cluster "
+            "before quantize"
+        )
+    if limit is None:
+        return (
+            f"storing kernels saves less than {FLASH_OF_ARENA} bytes of flash for each byte of "
+            "arena that it takes: set arena_bytes to allow more arena"
+        )
+    return "storing kernels does not fit arena_bytes: allow a larger arena"
 
 
 def _choices(
@@ -215,7 +226,7 @@ def _layers(
 def _layer(graph: Graph, kernel: Kernel, parts: int) -> StoredKernel:
     name, before = shown_name(graph, kernel), kernel.values.nbytes
     if not parts:
-        return _dense(name, "smaller so, all in all", before)
+        return _dense(name, "storing it saves too little", before)
     forms = [kernel.form(*span) for span in bounds(len(kernel.values), parts)]
     kinds = list(dict.fromkeys(one.form for one in forms))
     return StoredKernel(
