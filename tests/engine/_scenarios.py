@@ -73,6 +73,7 @@ def run_all(replicas: int) -> dict[str, Any]:
     """Return the results of all scenarios on that many replicas."""
     devices = _devices(replicas)
     return {
+        "plain_fit": {"difference": plain_fit(devices) if replicas > 1 else None},
         "masked": masked(devices),
         "out_of_memory": out_of_memory(devices),
         "larger": larger(devices),
@@ -125,6 +126,21 @@ def larger(devices: Devices) -> dict[str, Any]:
         "peak": record.peaks["training_peak_bytes"].value,
         "uint8": objective.dtypes == {"uint8"},
     }
+
+
+def plain_fit(devices: Devices) -> float:
+    """Return how far Keras' own fit is from one big batch with an uneven last batch."""
+    data = examples(COUNT)
+    reference = small_model()
+    start = reference.get_weights()
+    train_by_hand(reference, OPTIMIZERS["sgd"](), data, BATCH_SIZE, EPOCHS)
+    with devices.scope():
+        model = small_model()
+        model.set_weights(start)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(OPTIMIZERS["sgd"](), loss)
+    model.fit(tf.data.Dataset.from_tensor_slices(data).batch(BATCH_SIZE), epochs=EPOCHS, verbose=0)
+    return difference(model, reference)
 
 
 class MaskHook:

@@ -79,6 +79,10 @@ def test_train_step_metrics_are_equal_however_the_batch_is_split() -> None:
     assert two["accuracy"] == pytest.approx(one["accuracy"], abs=1e-6)
 
 
+def test_plain_fit_differs_from_one_big_batch_when_shares_are_uneven() -> None:
+    assert scenarios(2)["plain_fit"]["difference"] > 1e-4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("replicas", [1, 2, 4])
 @pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])

@@ -191,6 +191,18 @@ def test_train_claims_no_exactness_where_draws_were_not_continued(
         assert record.inexact_because == (f"own: {why}",)
 
 
+def test_train_draws_the_same_dropout_when_cut_short(
+    undisturbed: tuple[Any, TrainingRecord], tmp_path: Path
+) -> None:
+    whole = run(None, dropout=0.5)
+    with pytest.raises(Cut):
+        run(tmp_path, cut_before=4, dropout=0.5)
+    model, record, _ = run(tmp_path, dropout=0.5)
+    check_equal(model, record, whole[:2])
+    without, _ = undisturbed
+    assert np.abs(model.get_weights()[0] - without.get_weights()[0]).max() > 1e-3
+
+
 def test_train_gets_the_same_images_of_a_users_function_when_cut_short(
     undisturbed: tuple[Any, TrainingRecord], tmp_path: Path
 ) -> None:
