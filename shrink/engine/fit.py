@@ -103,7 +103,10 @@ def train(
     )
     size = config.global_batch_size
     if extra is not None and len(extra.examples):
-        trainer.after_evaluation = lambda: extra.measure(lambda x: trainer(x, training=False), size)
+        # The size is read when it measures: a smaller one may follow an out-of-memory error.
+        trainer.after_evaluation = lambda: extra.measure(
+            lambda x: trainer(x, training=False), trainer.micro_batch_size
+        )
     progress = ProgressCallback(
         on_progress,
         stage=stage,

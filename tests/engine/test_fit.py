@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import plan_batches
 from shrink.engine.record import TrainingRecord
 from shrink.engine.trainer import build_trainer
+from shrink.engine.whole_split import Outputs, WholeSplit
 from tests.engine._scenarios import ArrayExamples, dataset
 
 TRAINING_KEYS = {
@@ -200,6 +202,44 @@ def test_a_trained_model_validates_to_the_same_numbers_in_micro_batches() -> Non
     assert parts["accuracy"] == pytest.approx(whole["accuracy"], abs=1e-6)
     assert record.history["val_loss"][-1] == pytest.approx(whole["loss"], rel=1e-6)
     assert record.history["val_loss"][0] != record.history["val_loss"][1]
+
+
+class Counting(keras.layers.Layer):
+    """Notes how many examples each forward pass gets."""
+
+    counts: ClassVar[list[int]] = []
+
+    def call(self, inputs: Any) -> Any:
+        def note(x: Any) -> Any:
+            self.counts.append(len(x))
+            return x
+
+        outputs = tf.numpy_function(note, [inputs], inputs.dtype, stateful=True)
+        outputs.set_shape(inputs.shape)
+        return outputs + 0 * inputs
+
+
+def test_train_measures_the_whole_split_in_micro_batches() -> None:
+    Counting.counts.clear()
+    inputs = keras.layers.Input((6, 6, 2))
+    hidden = keras.layers.Dense(5)(keras.layers.Flatten()(inputs))
+    model = keras.Model(inputs, Counting()(hidden))
+    config = TrainingConfig(global_batch_size=24, micro_batch_size=4)
+    data = dataset()
+
+    def score(batches: Iterator[Outputs]) -> dict[str, float | None]:
+        return {"roc_auc": float(sum(len(outputs[0]) for outputs, _, _ in batches))}
+
+    setup = TrainingSetup(
+        model,
+        SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
+        config,
+        open_devices(config),
+        epoch_metrics=WholeSplit(data.validation, score, outputs=1, names=("roc_auc",)),
+    )
+    record = train(setup, data, epochs=1, monitor="roc_auc")
+    assert record.history["val_roc_auc"] == [10]
+    assert max(Counting.counts) == 4
 
 
 def test_train_scales_the_loss_when_in_mixed_float16() -> None:
