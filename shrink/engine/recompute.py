@@ -85,7 +85,7 @@ class Step:
         output_bytes: of all outputs, for one example.
         repeatable: whether it may be computed twice.
         price: of computing it again, in kept bytes.
-        is_product: whether its gradient does without its output.
+        is_product: whether its gradient does not need its output.
     """
 
     inputs: tuple[str, ...]
@@ -103,8 +103,8 @@ def choose_segments(
 
     Args:
         steps: in the order of execution.
-        number: the largest segment has one of so many parts of all bytes; None for the number of
-            parts that holds least.
+        number: each segment holds at most 1/number of all output bytes, or more if that gives a
+            number of segments nearer to it; None for the number that holds least.
         outputs: names of tensors that are needed after the last step.
 
     Returns:
@@ -126,9 +126,20 @@ def choose_segments(
             kept += sum(steps[i].output_bytes for i in range(start, stop) if last[i] >= stop)
         return most
 
-    numbers = _PARTS if number is None else [number]
-    bounds = min((_cheapest_cuts(steps, last, before[-1] / n) for n in numbers), key=held)
-    # Steps that may not be repeated split a segment; runs that are too short save nothing.
+    if number is None:
+        cuts = (_cheapest_cuts(steps, last, before[-1] / n) for n in _PARTS)
+        return _repeatable_runs(steps, min(cuts, key=held))
+    best: list[range] = []
+    n = min(number, len(steps) // _FEWEST_STEPS)
+    while n > len(best):  # with too many parts, only single steps remain
+        found = _repeatable_runs(steps, _cheapest_cuts(steps, last, before[-1] / n))
+        best = min(best, found, key=lambda runs: abs(len(runs) - number) if runs else math.inf)
+        n -= 1
+    return best
+
+
+def _repeatable_runs(steps: Sequence[Step], bounds: Sequence[int]) -> list[range]:
+    """Split segments at steps that may not be repeated; runs that are too short save nothing."""
     groups = (
         (repeatable, list(run))
         for start, stop in itertools.pairwise(bounds)
@@ -144,9 +155,9 @@ def choose_segments(
 
 
 def _cheapest_cuts(steps: Sequence[Step], last: Sequence[int], most_bytes: float) -> list[int]:
-    """Return the bounds of segments of at most so many bytes for which least is paid.
+    """Return the bounds of segments with the least cost: a shortest path.
 
-    Paid are the bytes that leave a segment, and what is computed again in it: a shortest path.
+    Costs are bytes that leave a segment plus recomputed work.
 
     Args:
         steps: in the order of execution.
@@ -188,6 +199,7 @@ _NOTHING = (
     "training.recompute: no segment of the model can be recomputed; segments with masks, integers, "
     "state or random numbers cannot"
 )
+_TOO_SHORT = "training.recompute: nothing is recomputed: the model has too few layers for segments"
 
 
 class _Replaying(threading.local):
@@ -233,7 +245,7 @@ def recomputed(
     network = max(networks, key=lambda network: len(nodes_of(network)), default=None)
     run = None if network is None else SegmentedRun(network, recompute, seeds)
     if network is None or run is None or not run.segments:
-        yield [_NOTHING]
+        yield [_TOO_SHORT if run is not None and run.has_repeatable_pair() else _NOTHING]
         return
 
     def in_first_pass(add_update: Method) -> Method:
@@ -269,6 +281,12 @@ class SegmentedRun:
         self._steps = [_step(node, seeds, effects) for node in self.nodes]
         number = None if recompute == "auto" else int(recompute)
         self.segments = choose_segments(self._steps, number, self._kept)
+
+    def has_repeatable_pair(self) -> bool:
+        """Whether two neighbouring calls may be computed twice."""
+        return any(
+            one.repeatable and two.repeatable for one, two in itertools.pairwise(self._steps)
+        )
 
     def __call__(
         self, inputs: Tensors, training: bool | None = None, mask: Tensors = None

@@ -255,6 +255,39 @@ def test_choose_segments_leaves_out_what_may_not_be_repeated() -> None:
     assert segments == [range(2), range(4, 8)]
 
 
+def small_cnn() -> Any:
+    layers = keras.layers
+    hidden = inputs = layers.Input((16, 16, 3))
+    for filters in (8, 16, 32):
+        hidden = layers.Conv2D(filters, 3, padding="same")(hidden)
+        hidden = layers.ReLU()(layers.BatchNormalization()(hidden))
+        hidden = layers.MaxPooling2D()(hidden)
+    return keras.Model(inputs, layers.Dense(5)(layers.GlobalAveragePooling2D()(hidden)))
+
+
+def small_mlp(depth: int = 9) -> Any:
+    hidden = inputs = keras.layers.Input((64,))
+    for _ in range(depth - 1):
+        hidden = keras.layers.Dense(64, activation="relu")(hidden)
+    return keras.Model(inputs, keras.layers.Dense(5)(hidden))
+
+
+@pytest.mark.parametrize("model", [small_cnn(), small_mlp()], ids=["cnn", "mlp"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 6, 8, 16, 100])
+def test_recompute_makes_about_as_many_segments_as_requested(model: Any, number: int) -> None:
+    # The CNN's first activations are so large that it splits into 3 segments at most.
+    found = len(SegmentedRun(model, number, None).segments)
+    assert min(number, 3) <= found <= number + 1
+    with recomputed(model, number, None) as notes:
+        assert notes == []
+
+
+def test_recomputed_says_when_a_model_has_too_few_layers() -> None:
+    for depth in (1, 3):
+        with recomputed(small_mlp(depth), 8, None) as notes:
+            assert ["too few layers" in note for note in notes] == [depth > 1]
+
+
 def test_choose_segments_finds_none_in_a_short_network() -> None:
     assert choose_segments(chain([1] * 3), None) == []
 
