@@ -25,15 +25,15 @@ def macs_figure(content: bytes) -> Measured[int]:
 
     Counted are convolutions (plain, depthwise, transposed, 3-D), fully connected layers, batch
     matrix products and the matrices of recurrent layers; padding counts as computed, as kernels
-    and the literature have it. Additions, activations and means are not. What stands in a loop
-    counts once for each of its iterations, if it counts up to a constant.
+    and the literature have it. Additions, activations and means are not. Operators in a loop are
+    multiplied by its iterations, if it counts up or down to a constant.
 
     Args:
         content: a .tflite file; where it is made for a batch above 1, the count is divided by it.
 
     Returns:
-        None, with the reason, where an operator's work cannot be told: of a loop that ends by
-        what it computes, of branches that differ, of custom operators.
+        None, with the reason, where an operator's work cannot be told: of a loop that
+        counts to no constant, of branches that differ, of custom operators.
 
     Raises:
         ModelError: the content is no TFLite model.
@@ -81,7 +81,8 @@ class MacsCounter:
     def _operator(self, index: int, operator: Operator, callers: tuple[int, ...]) -> int:
         if operator.name == "WHILE" and operator.subgraphs:
             body = self._graph(operator.subgraphs[1], callers)
-            return body * self._turns(index, operator) if body else 0
+            test = self.graphs[operator.subgraphs[0]].outputs[0]
+            return body * self._turns(index, operator, test) if body else 0
         if operator.name == "IF" and operator.subgraphs:
             counts = {self._graph(branch, callers) for branch in operator.subgraphs}
             if len(counts) > 1:
@@ -89,20 +90,42 @@ class MacsCounter:
             return counts.pop()
         return operator_macs(self.graphs[index], operator)
 
-    def _turns(self, index: int, loop: Operator) -> int:
-        """Return how often a loop turns that counts up to a constant, as those of Keras do."""
+    def _turns(self, index: int, loop: Operator, tensor: int) -> int:
+        """Return the iterations of a loop that counts to a constant, as those of Keras do.
+
+        Args:
+            index: of the subgraph with the loop.
+            loop: the operator WHILE.
+            tensor: of its condition: the loop goes on while it is true.
+        """
         condition, body = (self.graphs[i] for i in loop.subgraphs)
-        test = _maker(condition, condition.outputs[0])
-        if test is not None and test.name == "LESS" and test.inputs[0] in condition.inputs:
+        test = _maker(condition, tensor)
+        if test is not None and test.name == "LOGICAL_AND":
+            return min(self._turns(index, loop, i) for i in test.inputs)
+        if test is not None and test.name in _COUNTED and test.inputs[0] in condition.inputs:
+            sign, inclusive = _COUNTED[test.name]
             place = condition.inputs.index(test.inputs[0])
             start = _integer(self.graphs[index], loop.inputs[place])
             limit = _integer(condition, test.inputs[1])
-            step, counter = _maker(body, body.outputs[place]), body.inputs[place]
-            if step is not None and step.name == "ADD" and counter in step.inputs:
-                by = next((n for i in step.inputs if (n := _integer(body, i)) is not None), 0)
-                if start is not None and limit is not None and by > 0:
-                    return max(0, -((start - limit) // by))
-        raise UnknownMacsError("how often a loop turns depends on what it computes")
+            by = sign * _increment(body, body.inputs[place], body.outputs[place])
+            if start is not None and limit is not None and by > 0:
+                return max(0, -((sign * (start - limit) - inclusive) // by))
+        raise UnknownMacsError("how often a loop turns is known only if it counts to a constant")
+
+
+_COUNTED = {"LESS": (1, 0), "LESS_EQUAL": (1, 1), "GREATER": (-1, 0), "GREATER_EQUAL": (-1, 1)}
+"""Tests of a loop's counter: its direction, and 1 if the loop runs at the limit, too."""
+
+
+def _increment(body: Subgraph, before: int, after: int) -> int:
+    """Return the constant that a loop's body adds to its counter; 0 if it adds none."""
+    step = _maker(body, after)
+    if step is None or before not in step.inputs:
+        return 0
+    if step.name == "SUB" and step.inputs[0] == before:
+        return -(_integer(body, step.inputs[1]) or 0)
+    added = (_integer(body, i) for i in step.inputs if step.name == "ADD")
+    return next((number for number in added if number is not None), 0)
 
 
 def _maker(graph: Subgraph, tensor: int) -> Operator | None:

@@ -95,6 +95,49 @@ def test_count_macs_follows_the_counter_of_a_loop() -> None:
     assert count_macs(looped(lambda count, x: count < 10)) == 5 * 36
 
 
+MATRIX = tf.constant(np.eye(6, dtype=np.float32) / 2)
+
+
+def in_loop(kind: str, x: tf.Tensor) -> tf.Tensor:
+    rows = tf.transpose(x, (1, 0, 2))
+    if kind == "map_fn":
+        return tf.map_fn(lambda row: row @ MATRIX, rows)
+    if kind == "scan":
+        return tf.scan(lambda state, row: (state + row) @ MATRIX, rows, rows[0])
+    test, by, start, most = {
+        "maximum_iterations": (lambda count, x: count < 100, 1, 0, 5),
+        "up to a limit": (lambda count, x: count <= 6, 2, 0, None),
+        "down": (lambda count, x: count > 0, -2, 7, None),
+        "down to a limit": (lambda count, x: count >= 0, -3, 7, None),
+    }[kind]
+
+    def body(count: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return (count + by if by > 0 else count - -by), x @ MATRIX
+
+    return tf.while_loop(test, body, (start, rows[0]), maximum_iterations=most)[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "turns"),
+    [
+        ("map_fn", 11),
+        ("scan", 11),
+        ("maximum_iterations", 5),
+        ("up to a limit", 4),  # 0, 2, 4, 6
+        ("down", 4),  # 7, 5, 3, 1
+        ("down to a limit", 3),  # 7, 4, 1
+    ],
+)
+def test_count_macs_multiplies_by_the_iterations_of_a_loop(kind: str, turns: int) -> None:
+    @tf.function(input_signature=[tf.TensorSpec((1, 11, 6), tf.float32)])
+    def model(x: tf.Tensor) -> tf.Tensor:
+        return in_loop(kind, x)
+
+    function = model.get_concrete_function()
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], model)
+    assert count_macs(bytes(converter.convert())) == turns * 36
+
+
 @pytest.mark.parametrize(
     "turns",
     [
