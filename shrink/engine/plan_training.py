@@ -41,7 +41,7 @@ def plan_step(step: TrainingStep, limit: int | None) -> MicroBatchPlan:
     rows, within = step.plan.most_rows, None if limit is None else usable(limit, step.margin)
     least = step.static_bytes + step.gradient_bytes
     if limit is not None and within is not None and least > within:
-        raise cannot_fit(limit, least, step.margin)
+        raise cannot_fit(limit, least, step.config, step.margin)
     # A batch that is one micro-batch needs no loop: its peak is another curve, below this one.
     largest = 1 << max(0, (rows - 1).bit_length() - 1) if step.never_empty else rows
     probed = search(step.looped_peak, largest, within, tolerance=step.tolerance)
@@ -50,7 +50,7 @@ def plan_step(step: TrainingStep, limit: int | None) -> MicroBatchPlan:
         plan = _plan_whole(step, within, predict(probed, rows)) or plan
     if plan is None:
         least = min(probed.values(), default=least)
-        raise cannot_fit(limit or 0, least, step.margin)
+        raise cannot_fit(limit or 0, least, step.config, step.margin)
     return plan
 
 

@@ -141,20 +141,29 @@ def largest_that_fits(probed: Mapping[int, int], limit: int) -> int:
     return best + max(0, min(1 << 30, int(free / max(slope, 1.0))))
 
 
-def cannot_fit(limit: int, needed: int, margin: float = MARGIN) -> ResourceError:
+def cannot_fit(
+    limit: int, needed: int, config: TrainingConfig, margin: float = MARGIN
+) -> ResourceError:
     """Return the error for a limit that no micro-batch fits.
 
     Args:
         limit: bytes.
         needed: bytes that a micro-batch of one example takes, at least.
+        config: the hint leaves out the settings that already save memory.
         margin: fraction of the limit that stays free.
     """
     enough = -(-needed // (1 - margin)) / 1e6
+    savings = [
+        ("recompute to auto", config.recompute == "off"),
+        ("precision to mixed_bfloat16", config.precision == "float32"),
+        ("optimizer.name to sgd", config.optimizer.name != "sgd"),
+    ]
+    changes = [f"training.{change}" for change, helps in savings if helps]
     return ResourceError(
         f"even a micro-batch of one example needs {needed / 1e6:.1f} MB, and the limit is "
         f"{limit / 1e6:.1f} MB" + (f", of which {margin:.0%} stays free" if margin else ""),
         subject="training.memory_limit",
-        hint=f"set training.memory_limit to {enough + 0.1:.1f}MB; or set training.precision to "
-        "mixed_bfloat16, training.optimizer.name to sgd, or a smaller training.global_batch_size; "
+        hint=f"set training.memory_limit to {enough + 0.1:.1f}MB; or set "
+        f"{', '.join(changes)}{', or ' if changes else ''}a smaller training.global_batch_size; "
         "or use a smaller model",
     )

@@ -72,6 +72,7 @@ class TrainingStep:
     def __init__(
         self, setup: TrainingSetup, examples: Examples, *, never_empty: bool = True
     ) -> None:
+        self.config = setup.config
         self.devices = devices = setup.devices
         self.plan = plan_batches(setup.config, devices.replicas, len(examples), 0)
         self.never_empty = never_empty

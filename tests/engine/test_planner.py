@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from shrink.base.errors import ResourceError
+from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.planner import (
     MARGIN,
     cannot_fit,
@@ -135,11 +136,23 @@ def test_largest_that_fits_is_a_measured_size_where_a_larger_one_did_not_fit() -
 
 
 def test_cannot_fit_says_how_much_would_be_enough() -> None:
-    error = cannot_fit(10_000_000, 19_000_000)
+    error = cannot_fit(10_000_000, 19_000_000, TrainingConfig())
     assert error.exit_code == 5
     assert error.hint is not None
     enough = float(error.hint.removeprefix("set training.memory_limit to ").partition("MB")[0])
     assert enough * 1e6 * (1 - MARGIN) >= 19_000_000
+
+
+def test_cannot_fit_suggests_only_settings_that_are_not_set() -> None:
+    suggested = ("training.recompute to auto", "mixed_bfloat16", "sgd")
+    hint = cannot_fit(10, 19, TrainingConfig()).hint or ""
+    assert all(setting in hint for setting in suggested)
+    thrifty = TrainingConfig(
+        recompute="auto", precision="mixed_bfloat16", optimizer=OptimizerConfig(name="sgd")
+    )
+    hint = cannot_fit(10, 19, thrifty).hint or ""
+    assert not any(setting in hint for setting in suggested)
+    assert "set a smaller training.global_batch_size" in hint
 
 
 LIMIT = 24_000_000
