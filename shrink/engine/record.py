@@ -161,15 +161,29 @@ class MemoryTimeline(keras.callbacks.Callback):
             name: [] for name in ("update", "time_s", "device_bytes", "host_bytes")
         }
         self._memory = memory
-        self._update = first_update
-        self._stride = max(1, math.ceil((last_update - first_update) / MOST_POINTS))
+        self._update = self._first_update = first_update
+        self._stride = max(1, math.ceil((last_update - first_update) / (MOST_POINTS - 1)))
         self._began = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         """Take a sample if one is due."""
         self._update += 1
         if self._update % self._stride == 0:
-            elapsed = time.perf_counter() - self._began
-            row = (self._update, elapsed, self._memory.window(), host_resident_bytes())
-            for column, value in zip(self.columns.values(), row, strict=True):
-                column.append(value)
+            self._sample()
+
+    def on_train_end(self, logs: Logs | None = None) -> None:
+        """Take a last sample, of the last updates and the last validation."""
+        if self.columns["update"][-1:] == [self._update]:
+            before = self.columns["device_bytes"][-1]
+            for column in self.columns.values():
+                column.pop()
+            self._sample(before)
+        elif self._update > self._first_update:
+            self._sample()
+
+    def _sample(self, before: int | None = None) -> None:
+        elapsed = time.perf_counter() - self._began
+        held = [peak for peak in (before, self._memory.window()) if peak is not None]
+        row = (self._update, elapsed, max(held, default=None), host_resident_bytes())
+        for column, value in zip(self.columns.values(), row, strict=True):
+            column.append(value)

@@ -23,10 +23,36 @@ def test_timeline_stays_short_and_keeps_the_peak() -> None:
     for _ in range(5_000):
         timeline.on_train_batch_end(0)
     columns = timeline.columns
-    assert columns["update"] == list(range(42, 5_005, 42))
+    assert columns["update"] == list(range(43, 5_005, 43))
     assert len(columns["update"]) <= MOST_POINTS
     assert columns["device_bytes"][76] == max(columns["device_bytes"]) == 9_000_000
     assert min(columns["host_bytes"]) > 1_000_000
+
+
+def test_timeline_ends_with_the_last_update_and_its_validation() -> None:
+    class Last(Peaks):
+        def window(self) -> int | None:
+            super().window()
+            return 1_000_000 * self.windows
+
+    timeline = MemoryTimeline(Last(), first_update=0, last_update=MOST_POINTS + 1)
+    for _ in range(MOST_POINTS + 1):
+        timeline.on_train_batch_end(0)
+    timeline.on_train_end()
+    columns = timeline.columns
+    assert columns["update"] == [*range(2, MOST_POINTS + 1, 2), MOST_POINTS + 1]
+    timeline.on_train_end()
+    assert columns["update"][-2:] == [MOST_POINTS, MOST_POINTS + 1]
+    assert columns["device_bytes"][-1] == 62_000_000
+
+
+def test_timeline_of_the_most_updates_per_row_stays_short() -> None:
+    timeline = MemoryTimeline(Peaks(), first_update=0, last_update=MOST_POINTS * 7 - 1)
+    for _ in range(MOST_POINTS * 7 - 1):
+        timeline.on_train_batch_end(0)
+    timeline.on_train_end()
+    assert timeline.columns["update"][-1] == MOST_POINTS * 7 - 1
+    assert len(timeline.columns["update"]) <= MOST_POINTS
 
 
 def test_a_history_that_json_does_not_know_is_null_with_its_reason() -> None:
