@@ -95,7 +95,7 @@ class TrainingConfig(Config):
     """Batch normalisation statistics: of each micro-batch, the stored ones unchanged, or those of
     all replicas' micro-batches together (synchronized)."""
     recompute: Literal["off", "auto"] | Count = "off"
-    """Segments whose activations are computed twice, about so many; auto: as many as hold least."""
+    """Approximate number of segments to recompute; auto: the number that holds least memory."""
     class_weights: ClassWeights | None = None
     """Factor of the loss by class, {cat: 2} or {"3": 2}; balanced: rare classes count more."""
     restore_best: bool = False

@@ -301,7 +301,8 @@ def check_same(masked: keras.Model, rebuilt: keras.Model, x: Sequence[np.ndarray
         raise StageError(
             f"the rebuilt model's outputs differ from the masked one's by {difference:.1e}",
             subject="prune",
-            hint="exclude layers of your own (prune.exclude), and please report this",
+            hint="exclude layers one by one with prune.exclude to find the layer, "
+            "and please report this",
         )
     return difference
 
