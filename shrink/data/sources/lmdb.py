@@ -26,14 +26,15 @@ class LmdbRecords(Records):
     """The values of some keys, by number.
 
     Args:
-        path: of the file or folder, for messages.
+        path: of the file or folder.
         environment: lmdb's, opened for reading.
         keys: sorted, object array (n,).
     """
 
     def __init__(self, path: Path, environment: lmdb.Environment, keys: np.ndarray) -> None:
-        super().__init__((str(path),), np.zeros(len(keys), np.int32))
-        self._file = os.path.realpath(path / "data.mdb" if path.is_dir() else path)
+        file = path / "data.mdb" if path.is_dir() else path
+        super().__init__((str(file),), np.zeros(len(keys), np.int32))
+        self._file = os.path.realpath(file)
         self._environment = environment
         self._keys = keys
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,20 +27,20 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
 
 
-def _write(path: Path, key: Callable[[int], str]) -> Path:
+def _write(path: Path, key: Callable[[int], str], labels: np.ndarray = Y) -> Path:
     with (
         lmdb.open(str(path), subdir=False, map_size=1 << 20) as environment,
         environment.begin(write=True) as transaction,
     ):
         transaction.put(b"__len__", b"30")
         for row in range(30):
-            transaction.put(key(row).encode(), _example(row))
+            transaction.put(key(row).encode(), _example(row, int(labels[row])))
     return path
 
 
-def _example(row: int) -> bytes:
+def _example(row: int, label: int) -> bytes:
     x = tf.train.Feature(float_list=tf.train.FloatList(value=X[row].tolist()))
-    y = tf.train.Feature(int64_list=tf.train.Int64List(value=[int(Y[row])]))
+    y = tf.train.Feature(int64_list=tf.train.Int64List(value=[label]))
     example = tf.train.Example(features=tf.train.Features(feature={"x": x, "y": y}))
     return bytes(example.SerializeToString())
 
@@ -51,6 +52,10 @@ def _config(path: Path) -> DataConfig:
 
 def _open(path: Path) -> Dataset:
     return open_dataset(_config(path), seed=0)
+
+
+def _labels(dataset: Dataset) -> set[int]:
+    return set(np.asarray(dataset.train.labels).tolist())
 
 
 def test_pages_of_the_file_are_not_kept(tmp_path: Path) -> None:
@@ -96,6 +101,15 @@ def test_open_dataset_takes_parts_from_keys(tmp_path: Path) -> None:
     x, y = test.arrays(np.arange(10))
     np.testing.assert_array_equal(x, X[20:])
     np.testing.assert_array_equal(y, Y[20:])
+
+
+def test_labels_of_a_folder_follow_its_file(tmp_path: Path) -> None:
+    for folder, label in (("data", 0), ("new", 1)):
+        (tmp_path / folder).mkdir()
+        _write(tmp_path / folder / "data.mdb", "{:05d}".format, Y ^ label)
+    before = _labels(_open(tmp_path / "data"))
+    shutil.copyfile(tmp_path / "new/data.mdb", tmp_path / "data/data.mdb")
+    assert (before, _labels(_open(tmp_path / "data"))) == ({0, 1, 2}, {0, 1, 3})
 
 
 def test_fingerprint_depends_on_the_content(tmp_path: Path) -> None:
