@@ -55,7 +55,7 @@ def spooled(
         names: of the arrays of an example, in order.
 
     Raises:
-        DataError: no examples, or examples of different shapes or dtypes.
+        DataError: no examples, examples of different shapes or dtypes, or a name occurs twice.
         ResourceError: the disk is full.
     """
     folder = entry_path("spool", key())
@@ -88,6 +88,10 @@ def _write(
     folder: Path, examples: Iterable[Example], names: Sequence[str]
 ) -> dict[str, tuple[tuple[int, ...], str]]:
     """Write a file of raw rows for each array; return shape and dtype of each by name."""
+    if len(set(names)) < len(names):
+        raise DataError(
+            "a name occurs twice", subject=", ".join(names), hint="give each array its own name"
+        )
     folder.mkdir()
     first: Example = []
     rows = 0

@@ -51,6 +51,12 @@ def test_open_dataset_keeps_digits_as_stored() -> None:
     assert np.array_equal(y, labels)
 
 
+def test_spooled_refuses_a_name_that_occurs_twice() -> None:
+    examples = [[np.zeros(2), np.ones(1), np.zeros(2)]]
+    with pytest.raises(DataError, match="x, y, x: a name occurs twice"):
+        cached.spooled(lambda: "key", lambda: {"all": examples}, ("x", "y", "x"))
+
+
 def test_arrays_equals_load() -> None:
     test = _digits(normalize={"scale": 1 / 3, "offset": -0.7}).test
     indices = np.array([5, 0, 359, 5])

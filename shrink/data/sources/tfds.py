@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import fingerprint
+from shrink.data.masks import resized_mask
 from shrink.data.shards import prepared_folder
 from shrink.data.sources.columns import open_spooled
 
@@ -39,7 +40,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     folder = prepared_folder(Path(config.path or "").expanduser().absolute())
     builder = _builder(folder)
     inputs, targets = _names(folder, builder.info.supervised_keys, config)
-    names, size = (*inputs, *targets), config.image_size
+    names, size = tuple(dict.fromkeys((*inputs, *targets))), config.image_size
     for name in names:
         _check_feature(folder, builder.info.features, name, size)
     splits = [
@@ -54,14 +55,15 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
             hint="read it with source: python",
         )
     key = key_of(fingerprint(config), json.dumps(versions()), str(size), *names)
-    spools = spooled(
-        lambda: key,
-        lambda: {split: _examples(builder, split, names, size) for split in splits},
-        names,
-    )
+    with tf.device("CPU:0"):  # here the examples are read: accelerators are for training
+        spools = spooled(
+            lambda: key,
+            lambda: {split: _examples(builder, split, inputs, names, size) for split in splits},
+            names,
+        )
     section = config.model_copy(update={"inputs": inputs, "targets": targets or None})
     dataset = open_spooled(folder, spools, section, seed)
-    words = tuple(getattr(builder.info.features[names[-1]], "names", None) or ())
+    words = tuple(getattr(builder.info.features[(targets or names)[-1]], "names", None) or ())
     if not words or not dataset.num_classes:
         return dataset
     return replace(dataset, class_names=words, num_classes=len(words))
@@ -70,31 +72,38 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
 def _examples(
     builder: tfds.core.DatasetBuilder,
     split: str,
+    inputs: tuple[str, ...],
     names: tuple[str, ...],
     size: tuple[int, int] | None,
 ) -> Iterator[Example]:
-    """Yield the named features of each example of a split, in the order of the files."""
+    """Yield the named features of each example of a split, in the order of the files.
+
+    Images are resized; targets, such as masks, without interpolation.
+    """
+    images = {name for name in names if size and _is_image(builder.info.features[name])}
+    for example in _stored(builder, split, names):
+        arrays = {name: np.asarray(example[name]) for name in names}
+        for name in images:
+            resize = _resized if name in inputs else resized_mask
+            arrays[name] = resize(arrays[name], *size)
+        yield list(arrays.values())
+
+
+def _stored(
+    builder: tfds.core.DatasetBuilder, split: str, names: tuple[str, ...]
+) -> Iterator[Mapping[str, object]]:
     import tensorflow_datasets as tfds
 
     if builder.info.file_format.value == "array_record":
-        examples = iter(builder.as_data_source(split))
-    else:
-        decoders = tfds.decode.PartialDecoding(dict.fromkeys(names, True))
-        in_order = tfds.ReadConfig(interleave_cycle_length=1)
-        data = builder.as_dataset(split, decoders=decoders, read_config=in_order)
-        examples = data.as_numpy_iterator()
-    with tf.device("CPU:0"):
-        for example in examples:
-            yield [
-                _resized(np.asarray(example[name]), size)
-                if size is not None and _is_image(builder.info.features[name])
-                else np.asarray(example[name])
-                for name in names
-            ]
+        return iter(builder.as_data_source(split))
+    decoders = tfds.decode.PartialDecoding(dict.fromkeys(names, True))
+    in_order = tfds.ReadConfig(interleave_cycle_length=1)
+    data = builder.as_dataset(split, decoders=decoders, read_config=in_order)
+    return data.as_numpy_iterator()
 
 
-def _resized(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    resized = tf.image.resize(image, size, method="bilinear", antialias=True).numpy()
+def _resized(image: np.ndarray, height: int, width: int) -> np.ndarray:
+    resized = tf.image.resize(image, (height, width), method="bilinear", antialias=True).numpy()
     return np.asarray(resized if image.dtype.kind == "f" else np.round(resized), image.dtype)
 
 

@@ -38,6 +38,7 @@ def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     features = {
         "image": tfds.features.Image(shape=SHAPE),
         "sized": tfds.features.Image(shape=(None, None, 3)),
+        "mask": tfds.features.Image(shape=(None, None, 1)),
         "label": tfds.features.ClassLabel(names=["cat", "dog", "emu"]),
         "age": tfds.features.Scalar(np.float32),
         "name": tfds.features.Text(),
@@ -61,6 +62,7 @@ def _example(number: int) -> dict[str, Any]:
     return {
         "image": np.full(SHAPE, number, np.uint8),
         "sized": np.full((4 + number % 3, 7, 3), number, np.uint8),
+        "mask": np.array([[[0], [7]]], np.uint8),
         "label": number % 3,
         "age": np.float32(number),
         "name": str(number),
@@ -101,6 +103,21 @@ def test_open_dataset_takes_several_features_and_resizes_images(prepared: Path) 
     np.testing.assert_array_equal(image[:, 3, 3, 0], age)
     np.testing.assert_array_equal(y, age[:, None])
     assert train.labels is None
+
+
+@needs_tfds
+def test_open_dataset_resizes_targets_without_interpolation(prepared: Path) -> None:
+    masks = _open(prepared, targets=["mask"], image_size=[4, 6]).train
+    _, y = masks.arrays(np.arange(2))
+    np.testing.assert_array_equal(y[..., 0], np.full((2, 4, 6), [0, 0, 0, 7, 7, 7]))
+
+
+@needs_tfds
+def test_feature_may_be_input_and_target(prepared: Path) -> None:
+    dataset = _open(prepared, inputs=["age"], targets=["age", "label"])
+    x, (age, label) = dataset.train.arrays(np.arange(20))
+    np.testing.assert_array_equal(age[:, 0], x)
+    np.testing.assert_array_equal(label, x % 3)
 
 
 @needs_tfds
