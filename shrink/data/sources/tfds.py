@@ -17,6 +17,7 @@ from shrink.base.packages import extra_hint, versions
 from shrink.data.cache import Example, spooled
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
+from shrink.data.decoding import reason
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import fingerprint
 from shrink.data.masks import resized_mask
@@ -25,6 +26,8 @@ from shrink.data.sources.columns import open_spooled
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
+
+_UNREADABLE = (tf.errors.OpError, RuntimeError, ValueError, OSError)
 
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
@@ -58,7 +61,9 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     with tf.device("CPU:0"):  # here the examples are read: accelerators are for training
         spools = spooled(
             lambda: key,
-            lambda: {split: _examples(builder, split, inputs, names, size) for split in splits},
+            lambda: {
+                split: _examples(folder, builder, split, inputs, names, size) for split in splits
+            },
             names,
         )
     section = config.model_copy(update={"inputs": inputs, "targets": targets or None})
@@ -70,6 +75,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
 
 
 def _examples(
+    folder: Path,
     builder: tfds.core.DatasetBuilder,
     split: str,
     inputs: tuple[str, ...],
@@ -79,14 +85,26 @@ def _examples(
     """Yield the named features of each example of a split, in the order of the files.
 
     Images are resized; targets, such as masks, without interpolation.
+
+    Raises:
+        DataError: a file is missing or damaged.
     """
-    images = {name for name in names if size and _is_image(builder.info.features[name])}
-    for example in _stored(builder, split, names):
-        arrays = {name: np.asarray(example[name]) for name in names}
-        for name in images:
-            resize = _resized if name in inputs else resized_mask
-            arrays[name] = resize(arrays[name], *size)
-        yield list(arrays.values())
+    images = {name for name in names if _is_image(builder.info.features[name])}
+    try:
+        for example in _stored(builder, split, names):
+            arrays = {name: np.asarray(example[name]) for name in names}
+            if size is not None:
+                for name in images:
+                    resize = _resized if name in inputs else resized_mask
+                    arrays[name] = resize(arrays[name], *size)
+            yield list(arrays.values())
+    except _UNREADABLE as error:
+        raise DataError(
+            f"the split {split} cannot be read: "
+            f"{reason(error) if isinstance(error, tf.errors.OpError) else error}",
+            subject=folder,
+            hint="prepare the data set again",
+        ) from error
 
 
 def _stored(

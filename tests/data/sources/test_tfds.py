@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,23 @@ def test_feature_may_be_input_and_target(prepared: Path) -> None:
     x, (age, label) = dataset.train.arrays(np.arange(20))
     np.testing.assert_array_equal(age[:, 0], x)
     np.testing.assert_array_equal(label, x % 3)
+
+
+@needs_tfds
+@pytest.mark.parametrize("damage", ["missing", "cut short"])
+def test_open_dataset_raises_data_error_when_a_shard_is_damaged(
+    prepared: Path, tmp_path: Path, damage: str
+) -> None:
+    folder = tmp_path / "toy" / "1.0.0"
+    shutil.copytree(prepared, folder)
+    shard = next(folder.glob("toy-train*"))
+    if damage == "missing":
+        shard.unlink()
+    else:
+        shard.write_bytes(shard.read_bytes()[:500])
+    with pytest.raises(DataError, match="the split train cannot be read: ") as caught:
+        _open(folder)
+    assert caught.value.hint == "prepare the data set again"
 
 
 @needs_tfds
