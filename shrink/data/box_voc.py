@@ -76,13 +76,15 @@ def _objects(path: Path) -> tuple[str, list[Element]]:
     """Return the picture's name, and the objects in it."""
     try:
         root = ElementTree.parse(path).getroot()
-    except (OSError, ElementTree.ParseError) as error:
+    except (OSError, LookupError, ValueError, ElementTree.ParseError) as error:
         raise DataError(f"cannot be read: {error}", subject=shown(path)) from error
-    return _text(root, "filename") or f"{path.stem}.jpg", root.findall("object")
+    return _text(root, "filename") or f"{path.stem}.jpg", root.findall("{*}object")
 
 
 def _text(element: Element, place: str) -> str:
-    return (element.findtext(place) or "").strip()
+    """Return the text below an element, in any namespace."""
+    anywhere = "/".join(f"{{*}}{tag}" for tag in place.split("/"))
+    return (element.findtext(anywhere) or "").strip()
 
 
 def _annotated(

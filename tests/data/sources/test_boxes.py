@@ -122,6 +122,15 @@ def test_boxes_are_read_from_every_form(form: str, tmp_path: Path) -> None:
         assert np.all(rows[len(own) :, 4] == -1)
 
 
+def test_objects_of_voc_are_read_in_any_namespace(tmp_path: Path) -> None:
+    path = voc(tmp_path / "data")
+    plain = read_boxes(path, None)
+    for file in (path / "Annotations").iterdir():
+        text = file.read_text().replace("<annotation>", "<annotation xmlns='http://voc.example'>")
+        file.write_text(text)
+    assert read_boxes(path, None) == plain
+
+
 def test_boxes_are_scaled_with_their_pictures(tmp_path: Path) -> None:
     dataset = opened(coco(tmp_path / "data"), image_size=(40, 20))
     rows = every(dataset)[0]
@@ -201,6 +210,16 @@ def test_fingerprint_follows_boxes_and_not_the_place(form: str, tmp_path: Path) 
         ("voc", "Annotations/p00.xml", ("p00.png", "gone.png"), "no picture", "p00.xml"),
         ("voc", "Annotations/p00.xml", ("ymin", "top"), "no bndbox", "p00.xml: object 1"),
         ("voc", "Annotations/p00.xml", ("</object>", ""), "cannot be read", "p00.xml"),
+        *(
+            (
+                "voc",
+                "Annotations/p00.xml",
+                ("<annotation>", f"<?xml version='1.0' encoding='{encoding}'?><annotation>"),
+                "cannot be read: .*encoding",
+                "p00.xml",
+            )
+            for encoding in ("nobody", "shift_jis")
+        ),
         (
             "voc",
             "Annotations/p00.xml",
