@@ -188,7 +188,7 @@ def _row_spec(array: Rows) -> Spec:
 
 
 _CHUNK_BYTES = 1 << 24
-_REAL_HINT = "number classes from 0, or store real targets as floating point numbers"
+REAL_HINT = "number classes from 0, or store real targets as floating point numbers"
 
 
 def check_inputs(path: Path, name: str, x: Rows) -> None:
@@ -253,7 +253,7 @@ def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int, notes: l
             index = int(np.argmax(flat == wrong))
             kind = "negative" if wrong < 0 else "out of range"
             raise DataError(
-                f"{name}[{index}] is {wrong}: a {kind} label", subject=path, hint=_REAL_HINT
+                f"{name}[{index}] is {wrong}: a {kind} label", subject=path, hint=REAL_HINT
             )
         return flat.astype(np.int64)
     check_finite(path, name, single)
@@ -304,7 +304,7 @@ def check_same_targets(path: Path, name: str, y: Rows, other: str, train: Rows) 
     if are_labels(y) != are_labels(train):
         kinds = [f"{'labels' if are_labels(a) else 'real targets'} ({a.dtype})" for a in (y, train)]
         raise DataError(
-            f"{name} holds {kinds[0]} and {other} holds {kinds[1]}", subject=path, hint=_REAL_HINT
+            f"{name} holds {kinds[0]} and {other} holds {kinds[1]}", subject=path, hint=REAL_HINT
         )
     _check_same_shape(path, name, y.shape, other, train.shape)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from shrink.base.errors import DataError
 from shrink.base.file_hashes import place
-from shrink.data.arrays import ArrayExamples, Rows, Several
+from shrink.data.arrays import REAL_HINT, ArrayExamples, Rows, Several, are_labels
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
@@ -67,9 +68,12 @@ class SourceTable:
         """Return the data set; the seed decides the splits that the source does not give.
 
         Raises:
-            DataError: too few rows for the splits, or no split train.
+            DataError: too few rows for the splits, no split train, or a label that training lacks.
         """
         rows = divided_rows(self.splits, self.y, seed, config, self.path)
+        if config.target == "label" and are_labels(self.y):
+            for split in sorted(self.splits.keys() - {ALL, "train"}):
+                self._check_labels(split, self.y[self.splits[split]], self.y[self.splits["train"]])
         contents = self.contents
         if contents is None and self.names:
             contents = file_contents(self.root, self.names, self.path)
@@ -102,3 +106,23 @@ class SourceTable:
                 split: {by: one[own] for by, one in values.items()} for split, own in rows.items()
             },
         )
+
+    def _check_labels(self, split: str, labels: np.ndarray, trained: np.ndarray) -> None:
+        """Raise `DataError` for a label that training lacks, of texts or of numbered classes.
+
+        Numbers with a gap may be anything, such as ages to be predicted.
+        """
+        unseen = np.flatnonzero(~np.isin(labels, trained))
+        if not unseen.size:
+            return
+        label, highest = int(labels[unseen[0]]), int(trained.max())
+        if self.identified_by == "text":
+            message = f"no training text has the label {self.class_names[label]!r}"
+            raise DataError(message, subject=self.path, hint="add some, or remove it")
+        if all(map(str.isdecimal, self.class_names)) and len(np.unique(trained)) == highest + 1:
+            raise DataError(
+                f"y_{split}[{unseen[0]}] is {label}, out of range: the training labels are 0 to "
+                f"{highest}",
+                subject=self.path,
+                hint=REAL_HINT,
+            )

@@ -133,6 +133,7 @@ def test_open_dataset_needs_no_targets_for_an_autoencoder(tmp_path: Path) -> Non
         ({"y_train": np.full(20, np.nan)}, r"y_train\[0\] is nan"),
         ({"y_train": np.arange(20) - 1}, r"y_train\[0\] is -1: a negative label"),
         ({"y_train": np.full(20, 2**40)}, "out of range label"),
+        ({"y_test": np.arange(8) % 7}, r"y_test\[4\] is 4, out of range: .* 0 to 3"),
         ({"y_train": np.zeros(19, int)}, "x_train has 20 examples and y_train has 19"),
         ({"y_train": np.array(3)}, "x_train has 20 examples and y_train has 1"),
         ({"x_train": np.zeros((0, 3, 2)), "y_train": np.zeros(0, int)}, "x_train is empty"),

@@ -102,6 +102,17 @@ def test_a_class_of_a_table_may_be_called_nan_or_inf(tmp_path: Path) -> None:
         opened(gap)
 
 
+def test_open_dataset_refuses_a_label_that_training_lacks(tmp_path: Path) -> None:
+    names = ("train", "test", "train", "train")
+
+    def row(i: int) -> str:
+        return f"{i},{5 if i == 9 else i // 4 % 2},{names[i % 4]}"
+
+    path = table(tmp_path, "x,y,split", row)
+    with pytest.raises(DataError, match=r"y_test\[2\] is 5, out of range: .* 0 to 1"):
+        opened(path)
+
+
 def test_open_dataset_keeps_the_split_that_a_table_gives(tmp_path: Path) -> None:
     names = ("train", "val", "test", "train")
     path = table(tmp_path, "x,y,split", lambda i: f"{i},{i // 4 % 2},{names[i % 4]}")

@@ -153,6 +153,11 @@ def test_slices_go_by_a_column(tmp_path: Path) -> None:
         ("text,label\nx,0\n,1\n", {}, "text in line 3 is empty"),
         ("text,label\nx,0\ny,0\nz,0\nu,0\n", {}, "all labels in the training split are 0"),
         ("text\nx\n", {}, "cannot infer the target column"),
+        (
+            "text,label,split\n" + "x,a,train\ny,b,train\n" * 8 + "z,c,test\n",
+            {},
+            "no training text has the label 'c'",
+        ),
     ],
 )
 def test_open_source_refuses_what_is_no_table_of_texts(

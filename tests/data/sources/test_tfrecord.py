@@ -109,6 +109,13 @@ def test_names_decide_splits_in_folders_and_patterns(
     np.testing.assert_array_equal(test.arrays(np.arange(len(test)))[0], X[20:])
 
 
+def test_a_label_that_training_lacks_is_refused(tmp_path: Path) -> None:
+    _write(tmp_path / "train.tfrecord")
+    _write(tmp_path / "test.tfrecord", range(5), y=lambda i: i)
+    with pytest.raises(DataError, match=r"y_test\[3\] is 3, out of range: .* 0 to 2"):
+        _open(tmp_path)
+
+
 def test_a_pattern_of_one_split_is_divided(tmp_path: Path) -> None:
     _write(tmp_path / "data" / "train-0.tfrec", range(20))
     _write(tmp_path / "data" / "test-0.tfrec", range(20, 30))
