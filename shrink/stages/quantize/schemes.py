@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal
 
@@ -31,7 +31,7 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.noise import noise
 from shrink.tflite.convert import Conversion, Precision, convert
 from shrink.tflite.edit import with_exact_constants, without_constant_names
-from shrink.tflite.model import read
+from shrink.tflite.model import Subgraph, read
 from shrink.tflite.suitability import check_runs
 from shrink.tflite.weights import float_operators
 
@@ -141,9 +141,14 @@ def _by_converter(
     types = (config.artifact_input_type, config.artifact_output_type)
     measured: Ranges = {}
     if source.floats:
-        # It would calibrate a tensor that is masked in place with the mask in it.
-        found = tensor_values(source.float32.content, calibration.batches(_BLOCK_EXAMPLES))
-        measured = extremes_of({n: a[a > MASKED] for n, a in each.items()} for each in found)
+        # It would calibrate a tensor that is masked in place with the mask in it, and give what is
+        # masked and the result one scale.
+        near = _read_or_written(read(source.float32.content)[0], source.floats)
+        found = tensor_values(source.float32.content, calibration.batches())
+        measured = extremes_of(
+            {n: a[a > MASKED] if n in source.floats else a for n, a in each.items() if n in near}
+            for each in found
+        )
     made = convert(
         source.model,
         precision,
@@ -156,6 +161,16 @@ def _by_converter(
     with tempfile.TemporaryDirectory(prefix="shrink-convert-") as folder:
         check_runs(made.content, Path(folder) / "converted.tflite")  # some kernels abort
     return made
+
+
+def _read_or_written(graph: Subgraph, floats: Collection[str]) -> set[str]:
+    """Return the names of the tensors that float operators read or write."""
+    return {
+        graph.tensors[i].name
+        for one in graph.operators
+        if any(graph.tensors[i].name in floats for i in one.outputs)
+        for i in (*one.inputs, *one.outputs)
+    }
 
 
 def _by_quantizer(

@@ -232,3 +232,22 @@ def test_float16_keeps_the_statistics_of_a_normalization() -> None:
     np.testing.assert_allclose(load(made.content).predict(x)[0], wanted, atol=0.01)
     assert {t.dtype for t in read(made.content)[0].tensors if t.shape == (4, 3)} >= {"FLOAT16"}
     assert any("too coarse: 2" in note for note in made.notes)
+
+
+def test_the_converter_calibrates_on_all_examples_beside_a_masked_softmax() -> None:
+    keras.utils.set_random_seed(0)
+    inputs = L.Input((6, 5), name="x")
+    score = L.Dense(5, name="score")(inputs)
+    mask = np.where(np.tril(np.ones((6, 5), bool)), 0, -1e9).astype(np.float32)
+    head = L.Dense(3, name="head")(L.ReLU()(L.Dense(4)(inputs)))
+    model = keras.Model(inputs, [head, L.Softmax(name="masked")(score + mask)])
+    x = np.random.default_rng(0).normal(size=(400, 6, 5)).astype(np.float32)
+    calibration = CalibrationExamples(UnlabelledExamples(x), 400, 0)
+    of_blocks = next(iter(calibration.batches(100)))
+    rare = np.setdiff1d(np.arange(400), calibration.indices[::4])
+    x[rare] *= 5
+    assert np.ptp(of_blocks["x"]) < 0.5 * np.ptp(x)
+    config = QuantizeConfig(input_type="uint8", output_type="uint8")  # for the converter alone
+    runner = load(static.static_int8(FloatModel(model), calibration, config).content)
+    for found, wanted in zip(runner.predict(x), model.predict(x, verbose=0), strict=True):
+        assert np.abs(found - wanted).max() < 0.1 * np.ptp(wanted)
