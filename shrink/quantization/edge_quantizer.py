@@ -151,6 +151,7 @@ def quantize(
     float_borders: tuple[bool, bool] = (False, False),
     dense_per_tensor: bool = False,
     floats: Collection[str] = (),
+    integer_outputs: bool = False,
 ) -> bytes:
     """Quantize a float model with scales from each channel's largest weight.
 
@@ -163,6 +164,7 @@ def quantize(
         float_borders: whether inputs and outputs stay float32, for `static`.
         dense_per_tensor: whether each dense layer's weights share one scale, for `static`.
         floats: names of the output tensors of operators that stay float, for `static`.
+        integer_outputs: whether outputs of the model that are among `floats` become integers.
 
     Raises:
         StageError: ai-edge-quantizer refuses the model.
@@ -186,6 +188,8 @@ def quantize(
     for name in floats:
         scope = f"^{re.escape(name)};?$"
         recipe.add_quantization_config(scope, _ALL, algorithm_key=AlgorithmName.NO_QUANTIZE)
+        if integer_outputs:
+            _add(recipe, scope, qtyping.TFLOperationName.OUTPUT, mode, 8, activation_bits)
     for border, keep_float in zip(("INPUT", "OUTPUT"), float_borders, strict=True):
         if keep_float:
             operation = qtyping.TFLOperationName(border)

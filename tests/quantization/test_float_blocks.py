@@ -17,8 +17,9 @@ from shrink.quantization.float_blocks import coarse_blocks
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.mixed import mixed_artifact
-from shrink.stages.quantize.schemes import static_int8
+from shrink.stages.quantize.schemes import SCHEMES, static_int8
 from shrink.tflite.interpreter import load
+from shrink.tflite.model import read
 
 ROWS, WIDTH = 6, 5
 CAUSAL = np.tril(np.ones((ROWS, WIDTH), bool))
@@ -114,6 +115,27 @@ def test_the_tflite_converter_keeps_masks_float_too(masked: Any) -> None:
     assert np.sqrt(np.mean(difference**2)) < 0.02
     assert found[:, ~CAUSAL].max() <= 1 / 255
     assert any("mask" in note for note in made.notes)
+
+
+@pytest.mark.parametrize("masked", [added_by_hand, in_their_place])
+@pytest.mark.parametrize("scheme", ["static_wi8_ai8", "static_wi8_ai16"])
+def test_a_masked_softmax_has_the_output_type_that_the_recipe_names(
+    masked: Callable[[Scores], Scores], scheme: str
+) -> None:
+    model, x = model_of(masked), scores_of()
+    wide = "int8" if scheme == "static_wi8_ai8" else "int16"
+
+    def types(**keys: Any) -> list[str]:
+        config = QuantizeConfig.model_validate({"scheme": scheme, **keys})
+        made = SCHEMES[scheme](FloatModel(model), calibrated_on(x), config)
+        found = load(made.content).predict({"scores": x})[0] - model.predict(x, verbose=0)
+        assert np.abs(found).max() < 0.12
+        graph = read(made.content)[0]
+        return [graph.tensors[i].dtype.lower() for i in (*graph.inputs, *graph.outputs)]
+
+    assert types() == [wide, "float32"]
+    assert types(output_type=wide) == [wide, wide]
+    assert types(input_type="float32", output_type=wide) == ["float32", wide]
 
 
 def test_mixed_precision_keeps_masks_float_too() -> None:

@@ -147,6 +147,11 @@ class QuantizeConfig(StageConfig):
         return self.output_type or self.legal_types[0]
 
     @property
+    def integer_outputs(self) -> bool:
+        """Whether the recipe asks for integer outputs, even of operators that stay float."""
+        return self.output_type not in (None, "float32")
+
+    @property
     def needs_examples(self) -> str | None:
         """What it does with examples; some schemes need none."""
         return f"calibrates {self.scheme} on them" if self.traits.calibrates else None

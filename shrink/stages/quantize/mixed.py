@@ -92,7 +92,13 @@ def mixed_artifact(
         ranges = float_ranges() if rounded is content else extreme_ranges(rounded, batches)
         ranges = {**ranges, **source.bounds}
         return edge_quantizer.quantize(
-            rounded, mode, bits, ranges=ranges, float_borders=borders, floats=source.floats
+            rounded,
+            mode,
+            bits,
+            ranges=ranges,
+            float_borders=borders,
+            floats=source.floats,
+            integer_outputs=config.integer_outputs,
         )
 
     if config.file_bytes is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -172,6 +172,7 @@ _FINE_NOISE = 10**-2.5
 """Noise of the outputs, as a part of their variance, that no operator is blamed for: 25 dB."""
 _LEAST_GAIN = 0.5
 """Noise with floats, as a part of that without, that is worth them: 3 dB less."""
+_FLOAT_OUTPUTS = "outputs become float32"
 _FINER_HINT = "try scheme static_wi8_ai16 or dynamic_wi8_afp32, or rewrite the layer"
 _COARSE_INPUT_HINT = (
     "let the model begin with a Normalization layer, adapted to the training examples, and train "
@@ -356,6 +357,10 @@ def _converted(
                 while found := keep_float_for_micro(source, conversion, example):
                     kept_float += found
                     conversion, choices = with_best_scales(source, calibration, config)
+    if config.artifact_output_type != "float32" and not any(
+        _FLOAT_OUTPUTS in n for n in kept_float
+    ):
+        kept_float += _float_outputs(conversion.content, source.floats)
     conversion = Conversion(
         _in_order_of(source, conversion.content), (*conversion.notes, *kept_float)
     )
@@ -402,7 +407,7 @@ def keep_islands_float(
     graph = read(source.float32.content)[0]
     borders = {graph.tensors[index].name for index in graph.outputs}
     found = coarse_islands(conversion.content, source.float32.content, next(iter(few)))
-    if config.output_type not in (None, "float32"):
+    if config.integer_outputs:
         found = [island for island in found if borders.isdisjoint(island.outputs)]
     if not found:
         return ()
@@ -424,7 +429,7 @@ def keep_islands_float(
     written = borders & {name for island in found for name in island.outputs}
     return (
         f"int8 is too coarse for {texts}, so it stays float; SNR of the outputs: {decibels}"
-        + (", outputs become float32" if written else ""),
+        + (f", {_FLOAT_OUTPUTS}" if written else ""),
     )
 
 
@@ -449,6 +454,14 @@ def keep_float_for_micro(
         texts = ", ".join(map(str, found))
         return (f"stays float, as TFLite Micro has no integer kernel of {kind}: {texts}",)
     return ()
+
+
+def _float_outputs(content: bytes, floats: Collection[str]) -> tuple[str, ...]:
+    """Return a note if outputs of an artifact are float32 because their operators are."""
+    graph = read(content)[0]
+    outputs = [graph.tensors[i] for i in graph.outputs]
+    names = [one.name for one in outputs if one.dtype == "FLOAT32" and one.name in floats]
+    return (f"{_FLOAT_OUTPUTS}: {', '.join(names)}",) if names else ()
 
 
 def _with_interface(content: bytes, config: QuantizeConfig, context: StageContext) -> bytes:

@@ -205,6 +205,7 @@ def _by_quantizer(
             float_borders=(types[0] == "float32", types[1] == "float32"),
             dense_per_tensor=config.dense_scales == "tensor",
             floats=source.floats,
+            integer_outputs=config.integer_outputs,
         )
     except StageError as error:
         return error

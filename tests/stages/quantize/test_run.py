@@ -30,6 +30,7 @@ from shrink.tflite.model import packed, read, read_metadata, unpacked
 from shrink.tflite.sparse import with_sparse_constants
 from shrink.tflite.weights import float_operators
 from tests.jobs import context_of
+from tests.quantization.test_float_blocks import ROWS, WIDTH, added_by_hand, scores_of
 
 L = keras.layers
 
@@ -219,6 +220,23 @@ def test_run_refuses_a_tflite_file_that_is_quantized_already(trained: Path, tmp_
     (tmp_path / "model.tflite").write_bytes(content or b"")
     with pytest.raises(ModelError, match="quantized already"):
         quantized(tmp_path, tmp_path, "tflite")
+
+
+@pytest.mark.parametrize(("keys", "noted"), [({}, True), ({"output_type": "int8"}, False)])
+def test_outputs_that_become_float_with_a_masked_softmax_are_noted(
+    tmp_path: Path, keys: dict[str, Any], noted: bool
+) -> None:
+    scores = keras.Input((ROWS, WIDTH), name="scores")
+    keras.Model(scores, added_by_hand(L.ReLU()(scores))).save(tmp_path / "model.keras")
+    np.savez(tmp_path / "x.npz", x=scores_of())
+    context = context_of(
+        tmp_path,
+        kind="quantize",
+        inputs={"model": ModelSource("keras", tmp_path / "model.keras")},
+        data={"source": "npz", "path": str(tmp_path / "x.npz"), "target": "none"},
+    )
+    notes = run(QuantizeConfig(**keys), context).notes
+    assert any(note.startswith("outputs become float32") for note in notes) is noted
 
 
 def test_a_conversion_on_which_a_kernel_aborts_is_an_error_that_names_the_operator(
