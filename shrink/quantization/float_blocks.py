@@ -31,7 +31,7 @@ _CHUNK = 16
 
 
 def coarse_blocks(
-    content: bytes, batches: Batches, bits: Literal[8, 16]
+    content: bytes, batches: Batches, bits: Literal[8, 16], trained: Collection[str] = ()
 ) -> tuple[frozenset[str], list[str]]:
     """Return the output tensors of the operators that should stay float, and a note for each block.
 
@@ -39,16 +39,23 @@ def coarse_blocks(
         content: a float .tflite model.
         batches: examples, by the names of the model's inputs, on which variances are measured.
         bits: of the activations; 16 hold normalisations as they are.
+        trained: names of the tensors with trained ranges: blocks around them are left as they are.
     """
     graph = read(content)[0]
+    settled = {index for index, one in enumerate(graph.tensors) if one.name in trained}
     made = {index: o for o in graph.operators for index in o.outputs}
     names, notes = set[str](), list[str]()
     for operator in graph.operators:
-        if operator.name == "SOFTMAX" and (block := _masked_softmax(graph, made, operator)):
+        block = _masked_softmax(graph, made, operator) if operator.name == "SOFTMAX" else set[int]()
+        if block and not settled & _inside(graph, block):
             names |= {graph.tensors[i].name for i in block}
             notes.append(f"{graph.tensors[operator.outputs[0]].name} stays float32 with its mask")
     roots = [o for o in graph.operators if o.name == "RSQRT"] if bits == 8 else []
-    norms = {o.inputs[0]: block for o in roots if (block := _normalisation(graph, made, o))}
+    norms = {
+        root.inputs[0]: block
+        for root in roots
+        if (block := _normalisation(graph, made, root)) and not settled & _inside(graph, block)
+    }
     for shifted, ratio in _variance_ratios(content, list(norms), batches).items():
         if ratio > _WIDEST:
             names |= {graph.tensors[i].name for i in norms[shifted]}
@@ -57,6 +64,11 @@ def coarse_blocks(
                 f"differ by a factor of {ratio:,.0f}"
             )
     return frozenset(names), notes
+
+
+def _inside(graph: Subgraph, block: set[int]) -> set[int]:
+    """Return the tensors of a block that it reads itself; its result may have a trained range."""
+    return block & {i for o in graph.operators if block & {*o.outputs} for i in o.inputs}
 
 
 def _masked_softmax(graph: Subgraph, made: Mapping[int, Operator], softmax: Operator) -> set[int]:

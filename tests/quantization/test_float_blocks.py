@@ -20,6 +20,7 @@ from shrink.stages.quantize.mixed import mixed_artifact
 from shrink.stages.quantize.schemes import SCHEMES, static_int8
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
+from shrink.tflite.weights import float_operators
 
 ROWS, WIDTH = 6, 5
 CAUSAL = np.tril(np.ones((ROWS, WIDTH), bool))
@@ -207,3 +208,28 @@ def test_a_normalisation_stays_float_where_variances_differ_much(
     if is_coarse:
         variances = x.astype(np.float64).var(axis=-1) + EPSILON
         assert f"{variances.max() / variances.min():,.0f}" in notes[0]
+
+
+def test_a_normalisation_whose_ranges_were_trained_is_left_alone() -> None:
+    model, x = normalising(), positions(60, 1e-3)
+    inner, result = (f"{model.name}/norm/batchnorm/{name}" for name in ("Rsqrt", "add_1"))
+
+    def stays_float(name: str) -> bool:
+        source = FloatModel(model)
+        source.ranges = {name: (-9.0, 1000.0)}
+        made = static_int8(source, calibrated_on(x), QuantizeConfig())
+        is_float = "RSQRT" in float_operators(made.content)
+        assert is_float is any("normalisation" in note for note in made.notes)
+        return is_float
+
+    assert stays_float("serving_default_x:0")
+    assert stays_float(result)  # what reads it has the trained range
+    assert not stays_float(inner)
+
+
+def test_a_masked_softmax_whose_scores_have_a_trained_range_is_left_alone() -> None:
+    content = FloatModel(model_of(in_their_place)).float32.content
+    graph, batches = read(content)[0], [{"scores": scores_of()}]
+    scores, shares = (graph.tensors[o.outputs[0]].name for o in graph.operators[-2:])
+    assert coarse_blocks(content, batches, 8, {shares})[0] == {scores, shares}
+    assert coarse_blocks(content, batches, 8, {scores}) == (frozenset(), [])

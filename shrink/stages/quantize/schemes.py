@@ -88,7 +88,7 @@ def keep_blocks_float(
 ) -> tuple[str, ...]:
     """Add blocks that integers are too coarse for to the `floats` of a model; return notes."""
     content, batches = source.float32.content, calibration.batches(_BLOCK_EXAMPLES)
-    names, notes = coarse_blocks(content, batches, bits)
+    names, notes = coarse_blocks(content, batches, bits, source.ranges)
     source.floats |= names
     return tuple(notes)
 
