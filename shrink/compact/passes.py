@@ -201,15 +201,15 @@ class Pass(NamedTuple):
 PASSES = (
     Pass(
         with_static_shapes,
-        "{} computed shapes made constants, so that LiteRT may give their operators to XNNPACK, "
-        "which rounds in its own way",
+        "computed shapes made constants, so that LiteRT may give their operators to XNNPACK, "
+        "which rounds in its own way: {}",
     ),
     Pass(
         with_merged_reshapes,
-        "{} operators read their input without a RESHAPE before them",
+        "operators that read their input without a RESHAPE before them: {}",
     ),
-    Pass(without_unread, "{} operators left out that no output depends on"),
-    Pass(with_folded_pads, "{} PADs folded into the convolutions that read them"),
+    Pass(without_unread, "operators left out that no output depends on: {}"),
+    Pass(with_folded_pads, "PADs folded into the convolutions that read them: {}"),
     Pass(in_best_order, "operators in another order"),
 )
 """In the order in which they run."""
