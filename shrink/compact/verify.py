@@ -68,8 +68,7 @@ def random_examples(graph: Graph, count: int) -> list[Array]:
             drawn = rng.uniform(low, high, shape) if low < high else rng.normal(size=shape)
             found.append(drawn.astype(tensor.dtype.lower()))
         else:
-            name = {"INT4": "int8", "UINT4": "uint8", "STRING": "int8"}.get(tensor.dtype)
-            found.append(random_values(rng, shape, np.dtype(name or tensor.dtype.lower())))
+            found.append(random_values(rng, shape, np.dtype(tensor.dtype.lower())))
     return found
 
 
