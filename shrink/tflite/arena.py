@@ -226,7 +226,8 @@ def predict_in_micro(
             f"TFLite Micro cannot run the artifact: {why}",
             subject=_first_written(content, refused_operator(why)),
             hint="replace that layer (GELU by relu or swish, say), take scheme static_wi8_ai8, for "
-            "which TFLite Micro has most kernels, or run it in LiteRT only (target: litert)",
+            "which TFLite Micro has most kernels, or run it in LiteRT only (quantize with target: "
+            "litert)",
         )
     # TFLite Micro gives them in the file's order, which need not be the model's.
     stacked = [found[MICRO][position] for position in runner.output_positions]
