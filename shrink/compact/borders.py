@@ -58,8 +58,8 @@ def _as_given(border: Int8Border, values: Array) -> Array:
 def with_int8_borders(graph: Graph) -> Bordered:
     """Return the graph with int8 in place of uint8 and float32 at inputs and outputs.
 
-    An output keeps its type where int8 values are not what the file quantizes or dequantizes, or
-    differ from its own by more than 128; an input likewise.
+    An input or output keeps its type unless one QUANTIZE or DEQUANTIZE separates it from an int8
+    tensor; uint8 also needs the same scale and a zero point 128 higher.
     """
     found = Bordered(graph)
     for side, ends in (("input", graph.inputs), ("output", graph.outputs)):

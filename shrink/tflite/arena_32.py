@@ -18,7 +18,7 @@ class Kernels:
     """The kernels of a build for 32 bits.
 
     Attributes:
-        operators: what an operator of a kind takes less of what lasts than in the wheel, in bytes.
+        operators: persistent bytes that an operator saves compared with the host build, by kind.
         scratch: buffers that a kernel takes while it runs.
     """
 
