@@ -282,6 +282,17 @@ def test_below_a_limit_the_kernel_that_saves_most_comes_first(
     assert all(0 in one.parts and one.growth == 210 * count for one in found)
 
 
+def test_an_arena_that_was_estimated_too_low_is_no_reason_to_store_nothing() -> None:
+    net = Net((1, 128))
+    end = net.input
+    for seed in range(8):
+        end = net.dense(end, sparse((128, 128), seed, 0.6 + 0.04 * seed))
+    found, kept = decode(net.file(end), 15_872)
+    assert kept.changed
+    assert found.arena_after <= 15_872
+    assert kept.file_bytes < 0.75 * kept.file_bytes_before
+
+
 def test_compact_says_what_became_of_arena_and_flash(pruned: bytes) -> None:
     found = compact(pruned, arena_bytes=60_000, decode=True)
     assert found.changed

@@ -104,7 +104,12 @@ def store_kernels(given: Version, arena_bytes: int | None) -> tuple[StoredKernel
     options = {kernel.index: list(_options(graph, kernel, live)) for kernel in found}
     limit = None if arena_bytes is None else arena_bytes - before
     made, parts, why = given, dict[int, int](), _why_none([*options.values()], len(content), limit)
-    for choice in _choices(options, max(live, default=0), limit)[:_TRIES]:
+    peak = max(live, default=0)
+    choices = _choices(options, peak, limit)
+    for _ in range(_TRIES):
+        if not choices:
+            break
+        choice = choices.pop(0)
         changed = with_decode(graph, found, choice.parts)
         planned = plan(changed, _PLAN_ATTEMPTS)
         stored = write_graph(changed, planned.offsets)
@@ -114,6 +119,8 @@ def store_kernels(given: Version, arena_bytes: int | None) -> tuple[StoredKernel
         if saved > FLASH_OF_ARENA * (arena - before) if limit is None else arena - before <= limit:
             made, parts = Version(changed, planned, stored, arena, given.done), choice.parts
             break
+        if limit is not None:  # its growth was estimated too low
+            choices = _choices(options, peak, choice.growth - (arena - before - limit))
     return StoredKernels(
         changed=made is not given,
         reason="" if made is not given else why,
