@@ -171,6 +171,11 @@ def are_labels(y: object) -> TypeGuard[np.ndarray]:
     return isinstance(y, np.ndarray) and y.ndim == 1 and y.dtype == np.int64
 
 
+def number_names(classes: int) -> tuple[str, ...]:
+    """Return the names of classes that have only numbers; none for more than 10,000 classes."""
+    return tuple(map(str, range(classes))) if classes <= _MOST_NAMES else ()
+
+
 def row_bytes(array: Rows) -> int:
     """Return the size of one row."""
     return int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
@@ -188,6 +193,9 @@ def _row_spec(array: Rows) -> Spec:
 
 
 _CHUNK_BYTES = 1 << 24
+_MOST_NAMES = 10_000
+LABEL_LIMIT = 2**31
+"""Labels are smaller."""
 REAL_HINT = "number classes from 0, or store real targets as floating point numbers"
 
 
@@ -248,7 +256,7 @@ def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int, notes: l
     if y.dtype.kind in "biu":
         flat = np.asarray(single).reshape(len(single))
         lowest, highest = int(flat.min()), int(flat.max())
-        if lowest < 0 or highest >= 2**31:
+        if lowest < 0 or highest >= LABEL_LIMIT:
             wrong = lowest if lowest < 0 else highest
             index = int(np.argmax(flat == wrong))
             kind = "negative" if wrong < 0 else "out of range"

@@ -22,6 +22,7 @@ from shrink.data.arrays import (
     fed_dtype,
     fed_target_dtype,
     joined,
+    number_names,
     targets_of,
     unmapped,
 )
@@ -32,8 +33,6 @@ from shrink.data.examples import single
 from shrink.data.folders import ALL, class_order
 from shrink.data.slices import column_values
 from shrink.data.source_table import SourceTable
-
-_MOST_NAMES = 10_000
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def open_columns(
     y = _joined([split.y for split in splits.values()], fed_target_dtype)
     classes = len(words) or (int(y.max()) + 1 if are_labels(y) else None)
     extremes = tuple(one for name, split in splits.items() for one in _extremes(name, split))
-    counted = tuple(map(str, range(classes))) if classes and classes <= _MOST_NAMES else ()
+    counted = number_names(classes or 0)
     dataset = SourceTable(
         path,
         {split: np.arange(*starts[at : at + 2]) for at, split in enumerate(splits)},

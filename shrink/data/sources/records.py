@@ -17,7 +17,7 @@ from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
 from shrink.base.packages import versions
 from shrink.base.types import Spec, Specs
-from shrink.data.arrays import are_labels
+from shrink.data.arrays import LABEL_LIMIT, are_labels, number_names
 from shrink.data.config import DataConfig, FeatureConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import decoded, reason
@@ -287,18 +287,23 @@ def open_records(
         path,
         splits,
         labels,
-        class_names=tuple(map(str, range(classes))),
+        class_names=number_names(classes),
         records=records,
         parser=parser,
     ).open(config, seed)
-    return replace(dataset, input_names=tuple(parser.inputs), target_names=tuple(parser.targets))
+    return replace(
+        dataset,
+        num_classes=classes or None,
+        input_names=tuple(parser.inputs),
+        target_names=tuple(parser.targets),
+    )
 
 
 def scanned_labels(records: Records, parser: ExampleParser) -> np.ndarray:
     """Return the label of each record, int64 (n,), from the cache folder after the first time.
 
     Raises:
-        DataError: a record is damaged, or has no such label, or a negative one.
+        DataError: a record is damaged, or has no such label, a negative one, or one out of range.
     """
     described = [str(parser.label), parser.label_feature, json.dumps(versions())]
     for path in records.paths:
@@ -317,5 +322,11 @@ def scanned_labels(records: Records, parser: ExampleParser) -> np.ndarray:
     if len(labels) != len(records) or labels.min() < 0:
         wrong = "a negative label" if len(labels) == len(records) else "fewer labels than records"
         raise DataError(wrong, subject=records.paths[0], hint="labels are whole numbers from 0")
+    if labels.max() >= LABEL_LIMIT:
+        raise DataError(
+            f"the label {labels.max()} is out of range",
+            subject=records.paths[0],
+            hint="labels are whole numbers from 0 to 2147483647",
+        )
     keep(memory, labels.tobytes())
     return labels

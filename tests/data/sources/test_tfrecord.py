@@ -116,6 +116,16 @@ def test_a_label_that_training_lacks_is_refused(tmp_path: Path) -> None:
         _open(tmp_path)
 
 
+def test_labels_that_are_too_large_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=f"the label {2**40} is out of range"):
+        _open(_write(tmp_path / "a.tfrecord", y=lambda i: 2**40 if i == 3 else i % 3))
+
+
+def test_many_classes_have_no_names(tmp_path: Path) -> None:
+    dataset = _open(_write(tmp_path / "a.tfrecord", y=lambda i: 10**4 if i == 3 else i % 3))
+    assert (dataset.class_names, dataset.num_classes) == ((), 10**4 + 1)
+
+
 def test_a_pattern_of_one_split_is_divided(tmp_path: Path) -> None:
     _write(tmp_path / "data" / "train-0.tfrec", range(20))
     _write(tmp_path / "data" / "test-0.tfrec", range(20, 30))
