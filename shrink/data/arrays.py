@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import mmap
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar
@@ -98,6 +99,7 @@ def unmapped(array: np.memmap) -> LazyRows:
         array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
         return values
 
+    weakref.finalize(by_position, os.close, descriptor)
     read = by_position if array.flags.c_contiguous else by_pages
     return LazyRows(read, array.shape, array.dtype)
 

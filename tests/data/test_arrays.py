@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from shrink.data.arrays import unmapped
 from shrink.data.examples import aligned_copy, in_host_memory
 from shrink.measure.memory import AllocatorPeak
 
@@ -39,3 +42,19 @@ def test_in_host_memory_keeps_batches_out_of_the_allocator() -> None:
     assert [float(x[3, -1]) for x, _ in batches] == [0.0, 1.0, 2.0]
     assert batches[0][0].shape == counted[0][0].shape
     assert batches[0][1]["name"].numpy().tolist() == [b"a"] * 4
+
+
+def test_unmapped_closes_its_file_with_the_last_reference(tmp_path: Path) -> None:
+    file = tmp_path / "x.bin"
+    np.arange(6.0).tofile(file)
+    array = np.memmap(file, float, "r", shape=(3, 2))
+
+    def descriptors() -> int:
+        return sum(one.resolve() == file.resolve() for one in Path("/proc/self/fd").iterdir())
+
+    before = descriptors()
+    for mapped in (array, array.T):
+        rows = unmapped(mapped)
+        np.testing.assert_array_equal(rows[np.array([1])], mapped[1:2])
+        del rows
+    assert descriptors() == before
