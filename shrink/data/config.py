@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -145,9 +146,15 @@ def existing(path: Path) -> Path:
 
 
 def existing_file(path: Path) -> Path:
-    """Return a path; raise `DataError` if it is no file."""
+    """Return a path; raise `DataError` if it is no file, or may not be read."""
     if not existing(path).is_file():
-        raise DataError("this is not a file", subject=shown(path))
+        raise DataError(
+            "this is not a file", subject=shown(path), hint="source: images takes folders"
+        )
+    if not os.access(path, os.R_OK):
+        raise DataError(
+            "no permission to read the file", subject=shown(path), hint=f"chmod u+r {shown(path)}"
+        )
     return path
 
 

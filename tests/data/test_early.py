@@ -136,6 +136,23 @@ print(heavy())
 """
 
 
+def test_check_early_says_how_to_make_a_file_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez(tmp_path / "x.npz", x=X, y=Y)
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may read every file
+    with pytest.raises(DataError, match="no permission to read the file") as caught:
+        check_early(_config(tmp_path / "x.npz"))
+    assert caught.value.hint == f"chmod u+r {tmp_path / 'x.npz'}"
+
+
+def test_check_early_names_the_source_of_folders(tmp_path: Path) -> None:
+    (tmp_path / "x.npz").mkdir()
+    with pytest.raises(DataError, match="this is not a file") as caught:
+        check_early(_config(tmp_path / "x.npz"))
+    assert caught.value.hint == "source: images takes folders"
+
+
 def test_check_early_needs_no_tensorflow(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=X, y=Y)
     (tmp_path / "x.csv").write_text("a,y\n1,0\n2,1\n3,0\n4,1\n5,0\n")
