@@ -1,4 +1,4 @@
-"""What a source gives: a row for each example; here rows become the splits of a data set."""
+"""Table of examples, and its division into splits."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SourceTable:
         columns: a text or a number for each row by name, which `data.slices` may name.
         contents: what identifies each row, uint64 (rows,); by default that of its file, else the
             values of its inputs.
-        identified_by: what that is.
+        identified_by: the kind of `contents`: file, text, window or record.
     """
 
     path: Path

@@ -84,7 +84,7 @@ def divided_rows(
             not give is taken from train or `all`.
         targets: of all rows; labels, int64 (rows,), are stratified by.
         seed: decides what is taken.
-        config: says the fractions.
+        config: holds the fractions.
         path: of the data, for messages.
 
     Raises:

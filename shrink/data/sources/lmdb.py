@@ -44,12 +44,12 @@ class LmdbRecords(Records):
         with self._environment.begin() as transaction:
             for index, number in enumerate(numbers):
                 contents[index] = transaction.get(self._keys[number]) or b""
-        _give_back_pages(self._file)
+        _release_pages(self._file)
         return contents
 
 
-def _give_back_pages(file: str) -> None:
-    """Let go of the pages of a mapped file, which count as this process's memory once touched.
+def _release_pages(file: str) -> None:
+    """Release the resident pages of a mapped file, which count as this process's memory.
 
     They stay in the kernel's cache, and what is read again is mapped again.
     """
