@@ -18,6 +18,7 @@ from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.mixed import mixed_artifact
 from shrink.stages.quantize.schemes import SCHEMES, static_int8
+from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
 from shrink.tflite.weights import float_operators
@@ -233,3 +234,55 @@ def test_a_masked_softmax_whose_scores_have_a_trained_range_is_left_alone() -> N
     scores, shares = (graph.tensors[o.outputs[0]].name for o in graph.operators[-2:])
     assert coarse_blocks(content, batches, 8, {shares})[0] == {scores, shares}
     assert coarse_blocks(content, batches, 8, {scores}) == (frozenset(), [])
+
+
+def written_out(axes: tuple[int, int]) -> keras.Model:
+    """Return the operators of a layer normalisation, its means over these axes."""
+    x = keras.Input((CHANNELS, CHANNELS), batch_size=1, name="x")
+    mean = tf.reduce_mean(x, axis=axes[0], keepdims=True)
+    variance = tf.reduce_mean(tf.math.squared_difference(x, mean), axis=axes[1], keepdims=True)
+    gamma, beta = np.random.default_rng(0).uniform(0.5, 2, (2, CHANNELS)).astype(np.float32)
+    gain = tf.math.rsqrt(variance + EPSILON) * gamma
+    return keras.Model(x, x * gain + (beta - mean * gain))
+
+
+@pytest.mark.parametrize("axes", [(2, 2), (1, 1), (2, 1)])
+def test_a_normalisation_over_any_axes_is_near_in_int8(axes: tuple[int, int]) -> None:
+    sizes = np.where(np.arange(CHANNELS) % 2, 1, 0.1)  # small and large along both axes
+    x = np.random.default_rng(0).normal(size=(60, CHANNELS, CHANNELS))
+    x = (x * np.minimum.outer(sizes, sizes)).astype(np.float32)
+    source = FloatModel(written_out(axes))
+    made = static_int8(source, calibrated_on(x), QuantizeConfig())
+    step = np.ptp(x) / 255
+    exact, rounded = (
+        load(source.float32.content).predict({"x": each})[0]
+        for each in (x, step * np.rint(x / step))
+    )
+    found = load(made.content).predict({"x": x})[0]
+    assert snr_db(exact, found) > snr_db(exact, rounded) - 2
+
+
+def test_a_normalisation_whose_variance_others_read_is_near_in_int8() -> None:
+    x = keras.Input((6, CHANNELS), name="x")
+    mean, variance = tf.nn.moments(x, -1, keepdims=True)
+    ones = np.ones(CHANNELS, np.float32)
+    norm = tf.nn.batch_normalization(x, mean, variance, 0 * ones, ones, EPSILON)
+    model, given = keras.Model(x, [norm, variance + EPSILON]), positions(60, 0.1)
+    made = static_int8(FloatModel(model), calibrated_on(given), QuantizeConfig())
+    step = np.ptp(given) / 255
+    exact, variances = model.predict(given, verbose=0)
+    rounded, _ = model.predict(step * np.rint(given / step), verbose=0)
+    found, others = load(made.content).predict(given)
+    assert snr_db(exact, found) > snr_db(exact, rounded) - 2
+    assert np.abs(others - variances).max() < 0.02 * np.ptp(variances)
+
+
+def test_float_blocks_run_in_tflite_micro() -> None:
+    config = QuantizeConfig(target="tflm")
+    x, y = scores_of(60), positions(60, 0.1)
+    for model, given in ((model_of(added_by_hand), x), (normalising(), y)):
+        made = static_int8(FloatModel(model), calibrated_on(given), config)
+        assert made.notes
+        (found,) = predict_in_micro(made.content, given[:20])
+        (wanted,) = load(made.content).predict(given[:20])
+        assert np.abs(found - wanted).max() <= 0.02 * np.ptp(wanted)
