@@ -33,14 +33,17 @@ def fork(tmp_path_factory: pytest.TempPathFactory) -> Fork:
 
 
 def _model(names: tuple[str, str] = ("a", "b")) -> keras.Model:
-    """Two inputs of one shape, the second a hundred times as large."""
+    """Two inputs of one shape, the second a hundred times as large.
+
+    All have names of their own: counted ones are bytes of files, and one byte more from 9 to 10.
+    """
     keras.utils.set_random_seed(0)
     one, other = (layers.Input((6,), name=name) for name in names)
-    small = layers.Rescaling(1 / 100)(other)
-    joined = layers.Concatenate()([one, small])
-    x = layers.Dense(16, activation="relu")(joined)
+    small = layers.Rescaling(1 / 100, name="small")(other)
+    joined = layers.Concatenate(name="joined")([one, small])
+    x = layers.Dense(16, activation="relu", name="hidden")(joined)
     outputs = layers.Dense(CLASSES, kernel_initializer="random_normal", name="kind")(x)
-    model = keras.Model([one, other], outputs)
+    model = keras.Model([one, other], outputs, name="two_inputs")
     kernel, bias = model.get_layer("kind").get_weights()
     model.get_layer("kind").set_weights([kernel * 40, bias])
     return model
