@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import NamedTuple
 
-from shrink.base import files
 from shrink.base.errors import StageError
 from shrink.compact.graph import Graph, write_graph
 from shrink.compact.plan import Plan
-from shrink.tflite.arena import ArenaFigure, arena_bytes
+from shrink.tflite.arena import arena_of
 
 
 class Version(NamedTuple):
@@ -25,14 +22,6 @@ class Version(NamedTuple):
     content: bytes
     arena: int
     done: tuple[str, ...] = ()
-
-
-def arena_of(content: bytes) -> ArenaFigure:
-    """Return TFLite Micro's arena of a .tflite file; see `shrink.tflite.arena.arena_bytes`."""
-    with tempfile.TemporaryDirectory(prefix="shrink-compact-") as folder:
-        path = Path(folder) / "model.tflite"
-        files.write_bytes(path, content)
-        return arena_bytes(path)
 
 
 def allocated_bytes(content: bytes) -> int:

@@ -11,9 +11,10 @@ with the operators from which to which they are needed.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Container, Mapping, Sequence
-from typing import NamedTuple
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from shrink.compact.cost import scratch_bytes
 from shrink.tflite.memory import (
@@ -51,6 +52,19 @@ class _Source(NamedTuple):
     end: int
     origin: int
     origin_start: int
+
+
+_Need: TypeAlias = tuple[int, int, int, int]
+"""First and last step; the tensor where the content was first written, and how many bytes further
+from its start it lies there than here."""
+
+
+class _Bytes(NamedTuple):
+    """Bytes [start, end) of a block, and the contents that are needed there."""
+
+    start: int
+    end: int
+    needs: Sequence[_Need]
 
 
 def writes_in_place(graph: Subgraph, operator: Operator) -> bool:
@@ -98,7 +112,7 @@ class _Blocks:
         }
         self._block_of = {index: index for index in self._life}
         self._blocks = {index: {index: 0} for index in self._life}
-        self._cells = {index: self._cells_of({index: 0}) or [] for index in self._life}
+        self._bytes = {index: list(self._bytes_of(index)) for index in self._life}
 
     def blocks(self) -> list[Block]:
         """Return the blocks, after all tensors that can lie in others were placed there."""
@@ -131,9 +145,14 @@ class _Blocks:
     def _block(self, root: int) -> Block:
         start = min(self._blocks[root].values())
         places = {index: place - start for index, place in self._blocks[root].items()}
-        cells = [(a - start, b - start, first, last) for a, b, first, last in self._cells[root]]
+        in_place = self._written_over(places)
+        cells = [
+            (a - start, b - start, first, last)
+            for a, b, needs in self._bytes[root]
+            for first, last in _united(needs, in_place) or ()
+        ]
         whole = [(p, p + aligned(self._sizes[i]), *self._life[i]) for i, p in places.items()]
-        return Block(places, cells, whole)
+        return Block(places, _neighbours_joined(cells), whole)
 
     def _join(self, one: int, other: int, distance: int) -> None:
         """Join two tensors' blocks, unless bytes that are needed would be overwritten.
@@ -151,42 +170,45 @@ class _Blocks:
             return
         moved = {index: place + shift for index, place in self._blocks[gone].items()}
         together = self._blocks[root] | moved
-        cells = self._cells_of(together)
-        if cells is not None:
-            self._blocks[root], self._cells[root] = together, cells
-            del self._blocks[gone], self._cells[gone]
+        own = self._bytes[root]
+        added = [
+            _Bytes(a + shift, b + shift, [(u, v, origin, by - shift) for u, v, origin, by in needs])
+            for a, b, needs in self._bytes[gone]
+        ]
+        first = bisect_right(own, added[0].start, key=lambda one: one.end)
+        last = bisect_left(own, added[-1].end, key=lambda one: one.start)
+        united = _overlaid(own[first:last], added)
+        in_place = self._written_over(together)
+        if all(_united(one.needs, in_place) is not None for one in united):
+            own[first:last] = united
+            self._blocks[root] = together
+            del self._blocks[gone], self._bytes[gone]
             self._block_of.update(dict.fromkeys(moved, root))
 
-    def _cells_of(self, places: Mapping[int, int]) -> list[Cell] | None:
-        """Return the cells of tensors at these places; None where they would overwrite another."""
-        cuts: set[int] = set()
-        for index, place in places.items():
-            cuts.update((place, place + self._sizes[index]))
-            cuts.update(place + edge for read in self._reads[index] for edge in read[:2])
-            cuts.update(place + source.start for source in self._sources[index])
-        edges = sorted(cuts)
-        needs: list[list[tuple[int, int, int, int]]] = [[] for _ in edges]
-        for index, place in places.items():
-            first, last = self._life[index]
-            for start, end, origin, origin_start in self._sources[index]:
-                begin = bisect_left(edges, place + start)
-                for number in range(begin, bisect_left(edges, place + end)):
-                    byte = edges[number] - place
-                    uses = [step for low, high, step in self._reads[index] if low <= byte < high]
-                    until = last if index in self._graph.outputs else max([first, *uses])
-                    needs[number].append((first, until, origin, byte - start + origin_start))
-        in_place = {
+    def _written_over(self, places: Mapping[int, int]) -> set[int]:
+        """Return the steps that write over what they read, of tensors at these places."""
+        return {
             step
             for step, (source, output) in self._in_place.items()
             if source in places and places.get(output) == places[source]
         }
-        cells: list[Cell] = []
-        for start, end, need in zip(edges, edges[1:], needs, strict=False):
-            times = _united(sorted(need), in_place)
-            if times is None:
-                return None
-            cells += [(start, end, first, last) for first, last in times]
-        return _neighbours_joined(cells)
+
+    def _bytes_of(self, index: int) -> Iterator[_Bytes]:
+        """Yield the bytes of a tensor, cut where another source or another reader begins."""
+        reads, sources = self._reads[index], self._sources[index]
+        edges = {0, self._sizes[index], *(source.start for source in sources)}
+        for low, high, _ in reads:
+            edges |= {low, high}
+        first, last = self._life[index]
+        number = 0
+        for start, end in itertools.pairwise(sorted(edges)):
+            until = last
+            if index not in self._graph.outputs:
+                until = max([first, *(step for low, high, step in reads if low <= start < high)])
+            number += start >= sources[number].end
+            source = sources[number]
+            by = source.origin_start - source.start
+            yield _Bytes(start, end, [(first, until, source.origin, by)])
 
     def _all_reads(self) -> dict[int, list[tuple[int, int, int]]]:
         """Return, for each tensor, bytes [start, end) and a step that reads them."""
@@ -218,13 +240,22 @@ class _Blocks:
         return found
 
 
-def _united(
-    needs: Sequence[tuple[int, int, int, int]], in_place: Container[int]
-) -> list[tuple[int, int]] | None:
+def _overlaid(one: Sequence[_Bytes], other: Sequence[_Bytes]) -> list[_Bytes]:
+    """Return the bytes of two blocks, cut at the edges of both, with the needs of both."""
+    edges = sorted({edge for each in (*one, *other) for edge in each[:2]})
+    needs: list[list[_Need]] = [[] for _ in edges]
+    for start, end, needed in (*one, *other):
+        for number in range(bisect_left(edges, start), bisect_left(edges, end)):
+            needs[number] += needed
+    pairs = zip(itertools.pairwise(edges), needs, strict=False)
+    return [_Bytes(start, end, sorted(needed)) for (start, end), needed in pairs if needed]
+
+
+def _united(needs: Sequence[_Need], in_place: Container[int]) -> list[tuple[int, int]] | None:
     """Return the times in which a byte is needed; None where two contents want it at once.
 
     Args:
-        needs: first step, last step and where the content was first written, sorted.
+        needs: sorted.
         in_place: steps that read a byte last, and then write it anew.
     """
     found: list[tuple[int, int]] = []

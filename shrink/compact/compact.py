@@ -47,7 +47,7 @@ _LEAST_GAIN = 0.01
 def compact(
     model: bytes,
     *,
-    arena_bytes: int | None = None,
+    arena: int | None = None,
     max_extra_macs: float = DEFAULT_EXTRA_MACS,
     int8_io: bool = False,
     decode: bool = False,
@@ -56,7 +56,7 @@ def compact(
 
     Args:
         model: a .tflite file.
-        arena_bytes: the arena that it shall fit, with as little extra work as is found; None for
+        arena: bytes of the one that it shall fit, with as little extra work as is found; None for
             the smallest that is found.
         max_extra_macs: the share of multiply-accumulates that may come to those of the file, where
             no arena is given.
@@ -77,25 +77,25 @@ def compact(
         why = "it has no operators"
     elif why := wrong_shapes(graph):
         bordered = Bordered(graph, left=bordered.left)
-    elif arena_bytes is not None and before <= arena_bytes and not bordered.borders:
-        why = f"it fits {arena_bytes:,} bytes already"
+    elif arena is not None and before <= arena and not bordered.borders:
+        why = f"it fits {arena:,} bytes already"
     else:
-        shares = _shares(max_extra_macs) if arena_bytes is None else _SHARES
-        tiled = _best(bordered.graph, shares, arena_bytes)
-        if arena_bytes is not None and tiled.arena > arena_bytes:
+        shares = _shares(max_extra_macs) if arena is None else _SHARES
+        tiled = _best(bordered.graph, shares, arena)
+        if arena is not None and tiled.arena > arena:
             possible = min(tiled.arena, before)
             raise StageError(
-                f"cannot fit the model into {arena_bytes:,} bytes (smallest arena found: "
+                f"cannot fit the model into {arena:,} bytes (smallest arena found: "
                 f"{possible:,}, original: {before:,})",
                 hint=f"--arena-bytes {possible}, or a smaller model",
             )
-        little = arena_bytes is None and _is_little(tiled.arena, before)
+        little = arena is None and _is_little(tiled.arena, before)
         if little and not bordered.borders:
             why, tiled = _no_gain(tiled, before), None
     version, kernels = tiled, None
     if decode:
         given = tiled or Version(bordered.graph, _UNPLANNED, model, before)
-        kernels, stored = store_kernels(given, arena_bytes)
+        kernels, stored = store_kernels(given, arena)
         version = stored if kernels.changed else tiled
         why = f"{why}; {kernels.reason}"
     if version is None:
@@ -119,9 +119,9 @@ def compact(
     if equality.different:
         runtimes = ", ".join(equality.different)
         why = f"the rewritten file does not give the same outputs in {runtimes}"
-        if arena_bytes is not None and before > arena_bytes:
+        if arena is not None and before > arena:
             raise StageError(
-                f"cannot fit the model into {arena_bytes:,} bytes (original: {before:,}): {why}"
+                f"cannot fit the model into {arena:,} bytes (original: {before:,}): {why}"
             )
         kernels = kernels if tiled is None else None  # they were stored in a file that is dropped
         return _unchanged(model, Bordered(graph, left=bordered.left), before, why, kernels)
@@ -144,16 +144,16 @@ def compact(
     )
 
 
-def _best(graph: Graph, shares: Sequence[float], arena_bytes: int | None) -> Version:
+def _best(graph: Graph, shares: Sequence[float], arena: int | None) -> Version:
     """Return the version with the smallest arena, or the first that fits the one that is given.
 
     Where none can fit, it is the smallest with the most work that any may take.
     """
     versions = _versions(graph, shares)
     best = next(versions)
-    if arena_bytes is not None and _least(best) > arena_bytes:
+    if arena is not None and _least(best) > arena:
         return _best(graph, shares[-1:], None)
-    while arena_bytes is None or best.arena > arena_bytes:
+    while arena is None or best.arena > arena:
         if (version := next(versions, None)) is None:
             break
         best = min(best, version, key=lambda one: one.arena)

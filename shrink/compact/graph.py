@@ -72,10 +72,10 @@ def write_graph(graph: Graph, offsets: Mapping[int, int] | None = None) -> bytes
     Raises:
         ModelError: the plan is wrong; see `shrink.tflite.memory`.
     """
-    content = packed(_Writer(graph).model())
+    model = _Writer(graph).model()
     if offsets is None:
-        return content
-    return with_plan(content, [offsets.get(index, ONLINE) for index in graph.used()])
+        return packed(model)
+    return with_plan(model, [offsets.get(index, ONLINE) for index in graph.used()])
 
 
 class _Writer:

@@ -50,7 +50,7 @@ class Planned(NamedTuple):
 
     graph: Graph
     plan: Plan
-    arena_bytes: int
+    arena: int
 
 
 def plan(graph: Subgraph, attempts: int) -> Plan:

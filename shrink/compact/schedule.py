@@ -170,13 +170,12 @@ class Schedule:
         self._parts: dict[int, list[Tile]] = {t: [] for t in segment.exits}
         self._window: dict[int, Tile] = {}
         self._slices: dict[tuple[int, int, int], Tile] = {}
-        self._done = self._nothing_done()
-        rows = list(itertools.pairwise((0, *tiling.cuts, segment.rows)))
-        tiles = [self._needs(*each) for each in (rows[::-1] if tiling.upward else rows)]
+        rows, computed = list(itertools.pairwise((0, *tiling.cuts, segment.rows))), self._edges()
+        tiles = [self._needs(*each, computed) for each in (rows[::-1] if tiling.upward else rows)]
         self._macs = self._least_macs(made for _, made in tiles)
         if most_macs is not None and self._macs > most_macs:
             raise ImpossibleError
-        self._done = self._nothing_done()
+        self._computed = self._edges()
         later = _needed_later([needed for needed, _ in tiles])
         for (needed, made), again in zip(tiles, later, strict=True):
             for number, output in enumerate(segment.outputs):
@@ -197,8 +196,15 @@ class Schedule:
         """The tile that is an output of the segment, by tensor."""
         return {tensor: parts[0] for tensor, parts in self._parts.items()}
 
-    def _needs(self, first: int, last: int) -> tuple[dict[int, Rows], dict[int, Rows]]:
-        """Return which rows of each tensor a tile needs, and which of them it computes."""
+    def _needs(
+        self, first: int, last: int, computed: dict[int, int]
+    ) -> tuple[dict[int, Rows], dict[int, Rows]]:
+        """Return which rows of each tensor a tile needs, and which of them it computes.
+
+        Args:
+            first, last: rows of the segment's output.
+            computed: see `_edges`; of kept tensors it moves on behind this tile.
+        """
         segment, height, kept = self._segment, self._segment.rows, self._tiling.kept
         needed: dict[int, Rows] = {}
         made: dict[int, Rows] = {}
@@ -213,10 +219,10 @@ class Schedule:
                 continue
             low, high = needed[output]
             if output in kept:
-                low, high = self._fresh(output, low, high)
+                low, high = self._fresh(low, high, computed[output])
                 if low >= high:
                     continue
-                self._done[output] = low if self._tiling.upward else high
+                computed[output] = low if self._tiling.upward else high
             made[output] = (low, high)
             start, end, _, _ = segment.rules[number].window(low, high)
             for tensor in segment.by_rows[number]:
@@ -241,7 +247,7 @@ class Schedule:
         segment, upward = self._segment, self._tiling.upward
         output = segment.outputs[number]
         inputs, first, last = self._inputs(number, made)
-        fresh = self._fresh(output, *made)
+        fresh = self._fresh(*made, self._computed[output])
         in_exit = joins = False
         rest, whole = made, made
         if output in self._tiling.kept:
@@ -265,27 +271,29 @@ class Schedule:
         if fresh[0] < fresh[1]:
             if output in self._parts:
                 self._add_part(new, fresh, apart=joins)
-            self._done[output] = fresh[0] if upward else fresh[1]
+            self._computed[output] = fresh[0] if upward else fresh[1]
         self._window[output] = window
 
-    def _nothing_done(self) -> dict[int, int]:
-        """Return the row of each output behind which, or before which, all are computed."""
+    def _edges(self) -> dict[int, int]:
+        """Return the row of each output up to which, or from which on, rows are computed: none."""
         segment = self._segment
         return {t: segment.height[t] if self._tiling.upward else 0 for t in segment.outputs}
 
-    def _fresh(self, tensor: int, first: int, last: int) -> Rows:
+    def _fresh(self, first: int, last: int, computed: int) -> Rows:
         """Return those rows that no tile before computed."""
-        done = self._done[tensor]
-        return (first, min(last, done)) if self._tiling.upward else (max(first, done), last)
+        return (first, min(last, computed)) if self._tiling.upward else (max(first, computed), last)
 
     def _keep(self, tensor: int, again: Rows) -> None:
         """Copy the rows that the next tile that reads any reads again, so that the rest is free."""
         window = self._window.get(tensor)
         if window is None:
             return
-        done = self._done[tensor]
         start, end = max(again[0], window.start), min(again[1], window.end)
-        start, end = (max(start, done), end) if self._tiling.upward else (start, min(end, done))
+        computed = self._computed[tensor]
+        if self._tiling.upward:
+            start = max(start, computed)
+        else:
+            end = min(end, computed)
         if start < end and not (window.no_alias and (start, end) == (window.start, window.end)):
             kept = self._tile(tensor, start, end)._replace(no_alias=True)
             self._emit(SLICE, (window,), kept, (start, end))

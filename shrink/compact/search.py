@@ -69,7 +69,7 @@ class Candidate(NamedTuple):
     macs: int
 
     @property
-    def arena_bytes(self) -> int:
+    def arena(self) -> int:
         """What no arena is below."""
         return self.peak_bytes + self.tail_bytes
 
@@ -78,7 +78,7 @@ class Found(NamedTuple):
     """A choice of tilings, and its arena: by its plan, or without one its bound."""
 
     candidate: Candidate
-    arena_bytes: int
+    arena: int
     planned: Planned | None = None
 
 
@@ -105,7 +105,7 @@ class Search:
         """Return the choice that takes the least arena, with its plan; None where none is found."""
         with _no_garbage_collection():
             paths = self._paths(self._edges())[:_STARTS]
-            starts = [self._improved(Found(path, path.arena_bytes), _bound) for path in paths]
+            starts = [self._improved(Found(path, path.arena), _bound) for path in paths]
             choices = [start.candidate for start in starts if start.candidate.tilings]
             planned = [self._planned(candidate, _UNLIMITED) for candidate in choices]
             found = [self._improved(one, self._planned) for one in planned if one is not None]
@@ -121,7 +121,7 @@ class Search:
         pairs = [(self._segment(one.start, one.end), self._schedule(one)) for one in tilings]
         graph = tiled(self._info.graph, [(s, schedule) for s, schedule in pairs if s is not None])
         planned = self._plan(graph, limit)
-        return None if planned is None else Found(candidate, planned.arena_bytes, planned)
+        return None if planned is None else Found(candidate, planned.arena, planned)
 
     def _improved(self, start: Found, judge: Callable[[Candidate, int], Found | None]) -> Found:
         """Return the best choice after changes of one thing at a time."""
@@ -134,8 +134,8 @@ class Search:
             if changed is None or not changed.tilings or changed == current.candidate:
                 continue
             worse = 1 + _WORSE_NOW_AND_THEN * (tries % _NOW_AND_THEN == 0)
-            limit = int(worse * current.arena_bytes) + 1
-            if changed.arena_bytes >= limit:
+            limit = int(worse * current.arena) + 1
+            if changed.arena >= limit:
                 continue
             changes += self._weight(changed)
             if (found := judge(changed, limit)) is not None:
@@ -337,12 +337,12 @@ class Search:
 
 
 def _arena(found: Found) -> int:
-    return found.arena_bytes
+    return found.arena
 
 
 def _bound(candidate: Candidate, _: int) -> Found:
     """Judge a choice without a plan."""
-    return Found(candidate, candidate.arena_bytes)
+    return Found(candidate, candidate.arena)
 
 
 @contextlib.contextmanager
@@ -376,4 +376,4 @@ def _front(edges: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _best_labels(labels: Sequence[Candidate]) -> list[Candidate]:
-    return sorted(_front(labels), key=lambda one: one.arena_bytes)[:_MOST_LABELS]
+    return sorted(_front(labels), key=lambda one: one.arena)[:_MOST_LABELS]

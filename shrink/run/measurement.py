@@ -42,7 +42,7 @@ from shrink.task.artifact import (
 )
 from shrink.task.interface import artifact_interface
 from shrink.task.resolve import check_values
-from shrink.tflite.arena import arena_bytes
+from shrink.tflite.arena import arena_of
 from shrink.tflite.interpreter import load
 from shrink.tflite.lazy import keras
 from shrink.tflite.model import read, read_file
@@ -120,7 +120,7 @@ def _figures(
             notes=as_notes([f"metrics: not measured, as {why}", f"task: none, as {why}"])
         )
     size = measure_sizes(artifact, tflite, outcome.model)
-    memory: dict[str, Measured[int]] = {**arena_bytes(tflite).figures}
+    memory: dict[str, Measured[int]] = {**arena_of(tflite).figures}
     times: dict[str, Measured[float]] = {}
     about: Figures = {}
     if on_test or job.timed:

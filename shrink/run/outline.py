@@ -32,7 +32,7 @@ from shrink.run.execute import run_stage, save_artifact
 from shrink.run.measurement import figure_values
 from shrink.stages import find_stage
 from shrink.stages.context import StageContext, StageResult
-from shrink.tflite.arena import arena_bytes
+from shrink.tflite.arena import arena_of
 from shrink.tflite.convert import convert
 
 _CALIBRATED_ON = 32
@@ -110,7 +110,7 @@ def _figures(
         tflite = artifact.with_name("float32.tflite")
         files.write_bytes(tflite, convert(outcome.model, "float32").content)
     sizes = measure_sizes(artifact, tflite, outcome.model)
-    return figure_values({**sizes, **arena_bytes(tflite).figures})
+    return figure_values({**sizes, **arena_of(tflite).figures})
 
 
 def _source(source: ModelSource, made: dict[str, Path]) -> ModelSource:

@@ -38,7 +38,7 @@ _ALARM = "died by SIGALRM"
 _HEADROOM_BYTES = 4 << 20
 
 
-_NO_ESTIMATE: Measured[int] = Measured(None, "estimated from arena_bytes, which was not measured")
+_NO_ESTIMATE: Measured[int] = Measured(None, "estimated from the arena, which was not measured")
 
 
 @dataclass(frozen=True)
@@ -76,24 +76,29 @@ class ArenaFigure(Measured[int]):
         }
 
 
-def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
+def arena_of(file: Path | bytes, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
     """Return the tensor arena of a .tflite file, in bytes.
 
     TFLite Micro runs in a child process, which tries arenas of several sizes. Nothing is raised
     where it cannot run the model, dies, or takes too long.
 
     Args:
-        path: the artifact.
+        file: where it is, or its content.
         timeout_s: seconds that TFLite Micro may take.
     """
+    if isinstance(file, bytes):
+        with tempfile.TemporaryDirectory(prefix="shrink-arena-") as folder:
+            path = Path(folder) / "model.tflite"
+            files.write_bytes(path, file)
+            return arena_of(path, timeout_s)
     try:
-        graphs, offsets = _graphs_and_plan(path)
+        graphs, offsets = _graphs_and_plan(file)
     except ModelError as error:
         return ArenaFigure(None, f"not measured: {error.message}")
     planned = planned_bytes(graphs[0], offsets)
     limit = _LOOP_LIMIT_S if any(one.name == "WHILE" for one in graphs[0].operators) else 0
-    room = _with_headroom(planned, path)
-    request = ArenaRequest(str(path.resolve()), room, len(graphs[0].inputs), limit)
+    room = _with_headroom(planned, file)
+    request = ArenaRequest(str(file.resolve()), room, len(graphs[0].inputs), limit)
     run = run_child(MODULE, request, ArenaAnswer, timeout_s=timeout_s)
     answer = run.answer or ArenaAnswer()
     if answer.smallest_bytes is None:
@@ -109,7 +114,7 @@ def arena_bytes(path: Path, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
     )
 
 
-def roomy_arena_bytes(path: Path) -> int:
+def roomy_arena(path: Path) -> int:
     """Return the size of an arena that is large enough to try a model in, in bytes."""
     graphs, offsets = _graphs_and_plan(path)
     return _with_headroom(planned_bytes(graphs[0], offsets), path)
@@ -189,7 +194,7 @@ def run_in_runtimes(
         files.write_bytes(path, content)
         np.savez(given, **{f"input_{i}": one for i, one in enumerate(inputs)})  # type: ignore[arg-type]
         # Activations as a greedy plan places them, twice; and kernels' own data.
-        room = aligned(roomy_arena_bytes(path) + 4 * len(content) + _HEADROOM_BYTES)
+        room = aligned(roomy_arena(path) + 4 * len(content) + _HEADROOM_BYTES)
         request = RunRequest(str(path), room, str(given), str(made), [*runtimes], may_lack_micro)
         run = run_child(MODULE, request, NoAnswer, timeout_s=timeout_s)
         outputs: dict[str, list[Array]] = {}

@@ -295,17 +295,17 @@ def _offsets(entry: bytes, graph: Subgraph) -> tuple[int, ...]:
     )
 
 
-def with_plan(content: bytes, offsets: Sequence[int]) -> bytes:
+def with_plan(content: bytes | schema.ModelT, offsets: Sequence[int]) -> bytes:
     """Return the model with a memory plan, in place of any that it has; the last of all edits.
 
     Args:
-        content: a .tflite file of one subgraph.
+        content: a .tflite file of one subgraph, or its objects, which are changed.
         offsets: bytes from the arena's start by the tensor's index, ONLINE for constants.
 
     Raises:
         ModelError: the plan is wrong; see `read_plan`.
     """
-    model = unpacked(content)
+    model = unpacked(content) if isinstance(content, bytes) else content
     numbers = np.array([_VERSION, 0, len(offsets), *offsets], "<i4")
     entry = schema.MetadataT()
     entry.name, entry.buffer = PLAN_ENTRY, add_buffer(model, numbers)

@@ -337,16 +337,7 @@ def read(content: bytes) -> tuple[Subgraph, ...]:
     Raises:
         ModelError: the content is truncated, corrupt, or no TFLite model.
     """
-    return _read_again(content) if len(content) <= _REMEMBERED_BYTES else opened(content)[1]
-
-
-_REMEMBERED_BYTES = 1 << 22
-"""Files up to this size are unpacked once for several readers in a row, which change nothing."""
-
-
-@functools.lru_cache(maxsize=2)
-def _read_again(content: bytes) -> tuple[Subgraph, ...]:
-    return opened(content)[1]
+    return _unchanged(content)[1]
 
 
 def opened(content: bytes) -> tuple[schema.ModelT, tuple[Subgraph, ...]]:
@@ -361,6 +352,15 @@ def opened(content: bytes) -> tuple[schema.ModelT, tuple[Subgraph, ...]]:
         return model, tuple(map(views.subgraph, model.subgraphs))
     except MALFORMED as error:
         raise _cut_short(error) from error
+
+
+_REMEMBERED_BYTES = 1 << 24
+"""Files up to this size are unpacked once for several readers in a row, which change nothing."""
+_opened_again = functools.lru_cache(maxsize=2)(opened)
+
+
+def _unchanged(content: bytes) -> tuple[schema.ModelT, tuple[Subgraph, ...]]:
+    return (_opened_again if len(content) <= _REMEMBERED_BYTES else opened)(content)
 
 
 def read_file(path: Path) -> tuple[Subgraph, ...]:
@@ -380,7 +380,7 @@ def read_metadata(content: bytes, name: str) -> list[bytes]:
     Raises:
         ModelError: the content is truncated, corrupt, or no TFLite model.
     """
-    model = unpacked(content)
+    model = _unchanged(content)[0]
     try:
         buffers = [one.buffer for one in model.metadata or [] if text(one.name) == name]
         return [_data(model, buffer).tobytes() for buffer in buffers]

@@ -57,14 +57,14 @@ class ArenaRequest:
 
     Attributes:
         path: the .tflite file.
-        arena_bytes: an arena that is large enough.
+        arena: bytes of one that is large enough.
         inputs: how many the model has.
         run_limit_s: whole seconds that running it may take, after which SIGALRM ends this process;
             0 for no limit.
     """
 
     path: str
-    arena_bytes: int
+    arena: int
     inputs: int
     run_limit_s: int
 
@@ -91,7 +91,7 @@ def measure_arena(request: ArenaRequest, parent: Channel) -> ArenaAnswer:
     from tflite_micro import runtime
 
     content = Path(request.path).read_bytes()
-    interpreter = runtime.Interpreter.from_bytes(content, arena_size=request.arena_bytes)
+    interpreter = runtime.Interpreter.from_bytes(content, arena_size=request.arena)
     parent.answer(asdict(ArenaAnswer()))
 
     def allocate(size: int) -> None:
@@ -100,9 +100,7 @@ def measure_arena(request: ArenaRequest, parent: Channel) -> ArenaAnswer:
     head, tail = in_use(interpreter)
     del interpreter
     with silence():
-        smallest = smallest_arena(
-            lambda size: survives(allocate, size), request.arena_bytes, head + tail
-        )
+        smallest = smallest_arena(lambda size: survives(allocate, size), request.arena, head + tail)
     parent.answer(asdict(ArenaAnswer(smallest, head, tail)))
     interpreter = runtime.Interpreter.from_bytes(content, arena_size=smallest)
     for index in range(request.inputs):
@@ -188,7 +186,7 @@ class RunRequest:
 
     Attributes:
         path: the .tflite file.
-        arena_bytes: size of TFLite Micro's arena.
+        arena: bytes of TFLite Micro's.
         examples: an .npz file of stored (quantized) values, `input_0` (n, ...) and so on.
         outputs: the .npz file to write: `runtime/0` (n, ...) and so on, as stored.
         runtimes: their names.
@@ -196,7 +194,7 @@ class RunRequest:
     """
 
     path: str
-    arena_bytes: int
+    arena: int
     examples: str
     outputs: str
     runtimes: list[str]
@@ -213,7 +211,7 @@ def run_examples(request: RunRequest, _: Channel) -> None:
     for name in request.runtimes:
         if name == MICRO:
             try:
-                outputs = _in_micro(request.path, request.arena_bytes, arrays)
+                outputs = _in_micro(request.path, request.arena, arrays)
             except RuntimeError:
                 if not request.may_lack_micro:
                     raise
@@ -224,14 +222,14 @@ def run_examples(request: RunRequest, _: Channel) -> None:
     np.savez(request.outputs, **found)  # type: ignore[arg-type]
 
 
-def _in_micro(path: str, arena_bytes: int, arrays: Sequence[Array]) -> list[list[Array]]:
+def _in_micro(path: str, arena: int, arrays: Sequence[Array]) -> list[list[Array]]:
     """Return each output's rows; raises `RuntimeError` where it cannot allocate the file."""
     import numpy as np
     from tflite_micro import runtime
 
     from shrink.tflite.model import read_file
 
-    interpreter = runtime.Interpreter.from_file(path, arena_size=arena_bytes)
+    interpreter = runtime.Interpreter.from_file(path, arena_size=arena)
     found: list[list[Array]] = [[] for _ in read_file(Path(path))[0].outputs]
     for row in range(len(arrays[0])):
         interpreter.reset()  # else the states of LSTMs would last from one example to the next

@@ -26,7 +26,7 @@ from shrink.contract.job import BenchJob, FirmwareFactsJob, InspectJob
 from shrink.graph.macs import macs_figure
 from shrink.measure.inference import measure_inference
 from shrink.measure.size import operator_table
-from shrink.tflite.arena import ArenaFigure, arena_bytes
+from shrink.tflite.arena import ArenaFigure, arena_of
 from shrink.tflite.interpreter import plain_name
 from shrink.tflite.model import Subgraph, Tensor, read, read_file
 from shrink.tflite.suitability import (
@@ -62,7 +62,7 @@ def describe_artifact(path: Path) -> ArtifactInspection:
     """Return the operators of a TFLite artifact, with dtypes, shapes and quantization."""
     content = path.read_bytes()
     graph, macs = read(content)[0], macs_figure(content)
-    arena = arena_bytes(path)
+    arena = arena_of(path)
     return ArtifactInspection(
         path=str(path),
         file_bytes=len(content),
@@ -175,7 +175,7 @@ def firmware_facts(job: FirmwareFactsJob, send: Send) -> Firmware:
     """Return what the job's .tflite file needs of a firmware."""
     path = job.model.path
     send(Phase("asking TFLite Micro"))
-    arena = arena_bytes(path)
+    arena = arena_of(path)
     graphs = read_file(path)
     operators = [operator for graph in graphs for operator in graph.operators]
     names = {operator.name for operator in operators}

@@ -34,7 +34,7 @@ def compact_file(job: CompactJob, send: Send) -> Rewriting | Placing:
         )
     compacted = compact(
         content,
-        arena_bytes=job.arena_bytes,
+        arena=job.arena_bytes,
         max_extra_macs=job.max_extra_macs,
         int8_io=job.int8_io,
         decode=job.decode,

@@ -12,7 +12,7 @@ from shrink.contract.findings import Worked
 from shrink.contract.job import DoctorJob
 from shrink.measure.inference import measure_inference, one_op_model
 from shrink.measure.training_peak import TrainingPeak
-from shrink.tflite.arena import arena_bytes
+from shrink.tflite.arena import arena_of
 
 
 def doctor(job: DoctorJob, send: Send) -> Worked:
@@ -38,8 +38,8 @@ def doctor(job: DoctorJob, send: Send) -> Worked:
     files.write_bytes(path, one_op_model())
     if (p50 := measure_inference(path).p50_ms).value is None:
         problems.append(f"LiteRT does not run: {p50.reason}")
-    if (arena := arena_bytes(path)).value is None:
-        limits.append(f"arena_bytes will be missing: {arena.reason}")
+    if (arena := arena_of(path)).value is None:
+        limits.append(f"the arena will be missing: {arena.reason}")
     return Worked(
         devices=tuple(device.name.removeprefix("/physical_device:") for device in devices),
         tensorflow_import_s=imported,

@@ -44,7 +44,7 @@ from shrink.task.interface import artifact_interface, keras_interface
 from shrink.task.kinds import kind_of_task, proposed_metrics
 from shrink.task.proposed_decode import proposed_decode
 from shrink.task.resolve import resolve_task
-from shrink.tflite.arena import arena_bytes
+from shrink.tflite.arena import arena_of
 from shrink.tflite.weights import (
     parameters,
 )
@@ -148,7 +148,7 @@ def first_look(job: FirstLookJob, send: Send) -> FirstLook:
         float_bytes=len(given.float32.content),
         scheme=scheme,
         quantized_bytes=len(content),
-        quantized_arena_bytes=arena_bytes(artifact).value,
+        quantized_arena_bytes=arena_of(artifact).value,
         metric=next(iter((*proposed, *task.metrics)), LOSS),
         loss=", ".join(dict.fromkeys(task.losses)),
         classes=dataset.num_classes or 0,

@@ -37,7 +37,7 @@ from shrink.compact.graph import Graph, write_graph
 from shrink.compact.plan import plan
 from shrink.compact.read import read_graph
 from shrink.compact.verify import random_examples, with_output
-from shrink.tflite.arena import ArenaFigure, arena_bytes, roomy_arena_bytes
+from shrink.tflite.arena import ArenaFigure, arena_of, roomy_arena_bytes
 from tests.benchmarks.compact_models import MODELS, stored_file
 from tests.benchmarks.harness import say_json
 from tests.compact.random_tilings import half_planned_file, tiled_file
@@ -120,7 +120,7 @@ def measured(runners: Sequence[Runner], content: bytes) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.tflite"
         path.write_bytes(content)
-        figure = arena_bytes(path, timeout_s=120)
+        figure = arena_of(path, timeout_s=120)
         found = {k: r.smallest_arena(path) for k, r in zip(KERNELS, runners, strict=True)}
     return {
         "sha256": digest(content),

@@ -131,7 +131,7 @@ def test_an_arena_that_compact_would_leave_as_it_is_is_not_called_smaller(
 
 
 def test_an_arena_that_it_fits_already_changes_nothing() -> None:
-    found = compact(chain(), arena_bytes=1_000_000)
+    found = compact(chain(), arena=1_000_000)
     assert found.content == chain()
     assert "already" in found.reason
 
@@ -158,7 +158,7 @@ def test_a_comparison_without_a_runtime_is_an_error(monkeypatch: pytest.MonkeyPa
 def test_an_arena_is_met_with_little_extra_work(smallest: Compacted) -> None:
     content = wide()
     goal = (smallest.arena_before + smallest.arena_after) // 2
-    found = compact(content, arena_bytes=goal)
+    found = compact(content, arena=goal)
     assert found.arena_after <= goal
     assert found.macs_after <= smallest.macs_after
 
@@ -166,11 +166,11 @@ def test_an_arena_is_met_with_little_extra_work(smallest: Compacted) -> None:
 @pytest.mark.usefixtures("hasty")
 def test_an_arena_that_cannot_be_met_is_an_error_that_says_what_can() -> None:
     with pytest.raises(StageError, match="smallest arena found") as caught:
-        compact(wide(), arena_bytes=1000)
+        compact(wide(), arena=1000)
     hint = re.match(r"--arena-bytes (\d+),", str(caught.value.hint))
     assert hint is not None
     possible = int(hint[1])
-    found = compact(wide(), arena_bytes=possible)
+    found = compact(wide(), arena=possible)
     assert found.changed
     assert found.arena_after <= possible < 0.5 * found.arena_before
     assert allocates(found.content, possible)
@@ -264,7 +264,7 @@ def test_a_rewritten_file_that_fails_the_comparison_is_not_handed_out(
     assert found.content == wide()
     assert "does not give the same outputs in TFLite Micro" in found.reason
     with pytest.raises(StageError, match=r"cannot fit the model .* the same outputs"):
-        compact(wide(), arena_bytes=found.arena_before // 2)
+        compact(wide(), arena=found.arena_before // 2)
 
 
 def test_a_rewritten_file_that_no_runtime_takes_is_different() -> None:

@@ -54,7 +54,7 @@ def layers(weights: Array, scales: int = 1) -> bytes:
 
 def decode(content: bytes, arena_bytes: int | None = None) -> tuple[Compacted, StoredKernels]:
     """Compact a file that is small enough as it is, and store its kernels."""
-    found = compact(content, arena_bytes=arena_bytes, decode=True)
+    found = compact(content, arena=arena_bytes, decode=True)
     assert found.decode is not None
     return found, found.decode
 
@@ -269,7 +269,7 @@ def test_without_an_arena_to_meet_flash_must_pay_for_it(pruned: bytes) -> None:
     assert "4 bytes of flash for each byte of arena" in kept.reason  # it has zeros enough
     narrow, kept = decode(pruned, found.arena_before)
     assert narrow.content == pruned
-    assert kept.reason == ("storing kernels does not fit arena_bytes: allow a larger arena")
+    assert kept.reason == ("storing kernels does not fit the arena: allow a larger one")
 
 
 @pytest.mark.parametrize(("limit", "count"), [(None, 1), (1000, 4), (210, 1), (200, 0)])
@@ -294,7 +294,7 @@ def test_an_arena_that_was_estimated_too_low_is_no_reason_to_store_nothing() -> 
 
 
 def test_compact_says_what_became_of_arena_and_flash(pruned: bytes) -> None:
-    found = compact(pruned, arena_bytes=60_000, decode=True)
+    found = compact(pruned, arena=60_000, decode=True)
     assert found.changed
     assert found.decode is not None
     assert DECODE in found.new_operators
@@ -317,7 +317,7 @@ def test_a_file_that_stores_kernels_so_is_not_rewritten_again(
 
 
 def test_without_the_key_kernels_stay_dense(pruned: bytes) -> None:
-    found = compact(pruned, arena_bytes=60_000)
+    found = compact(pruned, arena=60_000)
     assert found.decode is None
     assert found.content == pruned
 
@@ -359,7 +359,7 @@ def deep() -> bytes:
 def test_tiles_and_stored_kernels_go_together() -> None:
     content = deep()
     untouched = compact(content)
-    both = compact(content, arena_bytes=untouched.arena_after + 12_000, decode=True)
+    both = compact(content, arena=untouched.arena_after + 12_000, decode=True)
     alone = compact(content, decode=True, max_extra_macs=0)
     assert both.decode is not None
     assert both.decode.changed
@@ -378,7 +378,7 @@ def test_stored_kernels_with_other_outputs_leave_the_rest_of_the_work(
 ) -> None:
     content = deep()
     fits = compact(content).arena_after + 12_000
-    tiled, compared = compact(content, arena_bytes=fits), whole_module._equality
+    tiled, compared = compact(content, arena=fits), whole_module._equality
     assert tiled.changed
     assert decode(content, fits)[1].changed
 

@@ -126,7 +126,7 @@ def outcome_of(content: bytes, decode: bool = False) -> str:
     """Return what becomes of a file; other errors than typed ones are raised."""
     most = 1 << 24 if decode else None
     try:
-        found = whole.compact(content, arena_bytes=most, decode=decode)
+        found = whole.compact(content, arena=most, decode=decode)
         return "changed" if found.changed else "unchanged"
     except InternalError:
         raise
@@ -219,7 +219,7 @@ def inspections(folder: Path, count: int, seed: int) -> int:
 @pytest.fixture
 def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
     figure = ArenaFigure(None, "not measured: no runtime here")
-    monkeypatch.setattr("shrink.tools.artifact.arena_bytes", lambda _: figure)
+    monkeypatch.setattr("shrink.tools.artifact.arena_of", lambda _: figure)
     monkeypatch.setattr("shrink.tools.artifact.check_runs", lambda *_: None)
 
 

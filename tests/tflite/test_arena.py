@@ -12,7 +12,7 @@ import tflite_micro
 
 from shrink.base.errors import StageError
 from shrink.tflite import convert
-from shrink.tflite.arena import arena_bytes, predict_in_micro
+from shrink.tflite.arena import arena_of, predict_in_micro
 from shrink.tflite.interpreter import load
 from shrink.tflite.memory import planned_bytes
 from shrink.tflite.model import read
@@ -43,7 +43,7 @@ def allocates(content: bytes, size: int) -> bool:
 
 
 def test_arena_bytes_is_the_smallest_arena_in_which_tflite_micro_allocates(int8: Path) -> None:
-    figure = arena_bytes(int8)
+    figure = arena_of(int8)
     assert figure.runs
     assert figure.reason == ""
     assert figure.value is not None
@@ -59,7 +59,7 @@ def test_arena_bytes_is_none_when_tflite_micro_lacks_an_operator(tmp_path: Path)
     inputs = L.Input((4, 4, 2, 2))
     path = tmp_path / "volume.tflite"
     path.write_bytes(to_float32(keras.Model(inputs, L.Conv3D(3, 2)(inputs))))
-    figure = arena_bytes(path)
+    figure = arena_of(path)
     assert figure.value is None
     assert not figure.runs
     assert "Didn't find op for builtin opcode 'CONV_3D'" in figure.reason
@@ -71,7 +71,7 @@ def test_arena_bytes_gives_the_kernels_reason_when_it_does_not_allocate(tmp_path
     x = L.LSTM(2)(L.Embedding(7, 3, mask_zero=True)(inputs))
     path = tmp_path / "masked.tflite"
     path.write_bytes(to_float32(keras.Model(inputs, x)))
-    figure = arena_bytes(path)
+    figure = arena_of(path)
     assert figure.value is None
     assert "Type 'BOOL' is not supported by gather." in figure.reason
     assert "RecordingMicroAllocator" not in figure.reason
@@ -83,7 +83,7 @@ def test_arena_bytes_keeps_the_figure_when_a_kernel_then_refuses(tmp_path: Path)
     x = L.Lambda(lambda t: tf.unstack(t > 0.5, axis=1)[0])(inputs)
     path = tmp_path / "unpack.tflite"
     path.write_bytes(to_float32(keras.Model(inputs, L.Lambda(tf.logical_not)(x))))
-    figure = arena_bytes(path)
+    figure = arena_of(path)
     assert figure.value is not None
     assert allocates(path.read_bytes(), figure.value)
     assert not figure.runs
@@ -91,7 +91,7 @@ def test_arena_bytes_keeps_the_figure_when_a_kernel_then_refuses(tmp_path: Path)
 
 
 def test_arena_bytes_is_none_when_time_is_up(int8: Path) -> None:
-    figure = arena_bytes(int8, timeout_s=0.001)
+    figure = arena_of(int8, timeout_s=0.001)
     assert (figure.value, figure.estimate) == (None, 64 + 256)
     assert "longer than" in figure.reason
 
@@ -99,7 +99,7 @@ def test_arena_bytes_is_none_when_time_is_up(int8: Path) -> None:
 def test_arena_bytes_is_none_when_the_file_is_corrupt(tmp_path: Path) -> None:
     path = tmp_path / "broken.tflite"
     path.write_bytes(b"\x1c\0\0\0TFL3 and nothing more")
-    figure = arena_bytes(path)
+    figure = arena_of(path)
     assert (figure.value, figure.estimate) == (None, None)
     assert figure.reason
 
@@ -154,7 +154,7 @@ def test_arena_bytes_waits_no_longer_than_seconds_for_a_loop_that_never_ends(
     outputs = keras.layers.Dense(2)(keras.layers.Flatten()(sequence))
     model = keras.Model(inputs, outputs)
     path.write_bytes(convert.convert(model, "float32").content)
-    found = arena_bytes(path)
+    found = arena_of(path)
     assert found.value is not None
     assert found.reason == "TFLite Micro allocates the model, but took longer than 3 s to run it"
 

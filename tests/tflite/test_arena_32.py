@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shrink.tflite.arena import arena_bytes
+from shrink.tflite.arena import arena_of
 from shrink.tflite.arena_32 import CMSIS_NN, REFERENCE, Kernels, arena_32_bytes
 from shrink.tflite.memory import aligned
 from shrink.tflite.model import Operator, Subgraph, Tensor
@@ -110,7 +110,7 @@ def check(content: bytes, name: str, folder: Path) -> None:
     """Compare an estimate with what 32-bit builds of TFLite Micro took."""
     path = folder / "model.tflite"
     path.write_bytes(content)
-    found = estimates(arena_bytes(path, timeout_s=120))
+    found = estimates(arena_of(path, timeout_s=120))
     for kernels in KERNELS:
         assert found[kernels] == pytest.approx(recorded()[name]["measured"][kernels], rel=0.01)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shrink.measure.inference import measure_inference
-from shrink.tflite.arena import arena_bytes, predict_in_micro
+from shrink.tflite.arena import predict_in_micro
 from shrink.tflite.runtime import guard_artifact
 from shrink.tflite.suitability import check_runs
 from tests.tflite.toys import small_cnn, to_float32
@@ -40,7 +40,7 @@ X = np.ones((2, 8, 8, 1), np.float32)
     [
         lambda path: check_runs(path.read_bytes(), path),
         guard_artifact,
-        arena_bytes,
+        arena_of,
         lambda path: predict_in_micro(path.read_bytes(), X),
         measure_inference,
     ],

@@ -21,7 +21,7 @@ WORKED = Worked(
     tensorflow_import_s=2.5,
     training_step_s=0.4,
     host_peak_bytes=600_000_000,
-    limits=("arena_bytes will be missing",),
+    limits=("the arena will be missing",),
 )
 
 

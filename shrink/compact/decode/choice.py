@@ -14,13 +14,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from shrink.compact.arena import Version, arena_of
+from shrink.compact.arena import Version
 from shrink.compact.blocks import blocks_of
 from shrink.compact.cost import channels_tail, tail_of
 from shrink.compact.decode.kernels import Kernel, bounds, kernels, shown_name, with_decode
 from shrink.compact.graph import Graph, write_graph
 from shrink.compact.plan import plan
 from shrink.contract.compaction import StoredKernel, StoredKernels
+from shrink.tflite.arena import arena_of
 from shrink.tflite.litert_twin import DECODE, NOT_IN_LITERT
 from shrink.tflite.memory import aligned, live_bytes
 
@@ -87,12 +88,12 @@ class _Choice(NamedTuple):
     growth: int
 
 
-def store_kernels(given: Version, arena_bytes: int | None) -> tuple[StoredKernels, Version]:
+def store_kernels(given: Version, fits: int | None) -> tuple[StoredKernels, Version]:
     """Store kernels for TFLM_DECODE where that makes a file smaller.
 
     Args:
         given: a file that TFLite Micro runs; its memory plan is made anew.
-        arena_bytes: the arena that it may take; None where a byte of it counts as four of flash.
+        fits: bytes of the arena that it may take; None where a byte of it counts as four of flash.
 
     Returns:
         What became of the kernels, and the new file, or the given one where nothing is gained.
@@ -102,7 +103,7 @@ def store_kernels(given: Version, arena_bytes: int | None) -> tuple[StoredKernel
     cells = (cell for block in blocks_of(graph) for cell in block.cells)
     live = live_bytes(cells, len(graph.operators))
     options = {kernel.index: list(_options(graph, kernel, live)) for kernel in found}
-    limit = None if arena_bytes is None else arena_bytes - before
+    limit = None if fits is None else fits - before
     made, parts, why = given, dict[int, int](), _why_none([*options.values()], len(content), limit)
     peak = max(live, default=0)
     choices = _choices(options, peak, limit)
@@ -145,9 +146,9 @@ def _why_none(options: Sequence[Sequence[_Option]], size: int, limit: int | None
     if limit is None:
         return (
             f"storing kernels saves less than {FLASH_OF_ARENA} bytes of flash for each byte of "
-            "arena that it takes: set arena_bytes to allow more arena"
+            "arena that it takes: set --arena-bytes to allow more arena"
         )
-    return "storing kernels does not fit arena_bytes: allow a larger arena"
+    return "storing kernels does not fit the arena: allow a larger one"
 
 
 def _choices(

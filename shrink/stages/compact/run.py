@@ -33,7 +33,7 @@ def run(config: CompactConfig, context: StageContext) -> StageResult:
     context.phase("compacting")
     found = compact(
         content,
-        arena_bytes=config.arena_bytes,
+        arena=config.arena_bytes,
         max_extra_macs=config.max_extra_macs,
         int8_io=config.int8_io,
         decode=config.decode == "auto",

@@ -32,7 +32,7 @@ from shrink.stages.context import StageContext
 from shrink.stages.prune.config import PruneConfig
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.schemes import static_int8
-from shrink.tflite.arena import arena_bytes
+from shrink.tflite.arena import arena_of
 from shrink.tflite.convert import convert
 
 _CLOSE, _MOST_MODELS = 0.98, 14
@@ -199,7 +199,7 @@ def _arena(content: bytes) -> float:
     with tempfile.TemporaryDirectory(prefix="shrink-arena-") as folder:
         path = Path(folder) / "model.tflite"
         path.write_bytes(content)
-        figure = arena_bytes(path)
+        figure = arena_of(path)
     if figure.value is None:
         raise StageError(
             f"arena_bytes: {figure.reason}",

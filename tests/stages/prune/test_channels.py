@@ -21,7 +21,7 @@ from shrink.stages.prune.config import PruneConfig
 from shrink.stages.prune.run import run
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.run import run as quantize
-from shrink.tflite.arena import arena_bytes
+from shrink.tflite.arena import arena_of
 from shrink.tflite.convert import convert
 from shrink.tflite.model import read
 from tests.graph.equivalence import randomise
@@ -299,7 +299,7 @@ def test_prune_meets_an_arena_and_no_more(model_path: Path, tmp_path: Path) -> N
     def arena(model: keras.Model | None) -> int:
         path = tmp_path / "model.tflite"
         path.write_bytes(_converted(model))
-        found = arena_bytes(path)
+        found = arena_of(path)
         assert found.value is not None
         return found.value
 
@@ -339,7 +339,7 @@ def test_prune_cuts_fewer_channels_where_compact_follows(tmp_path: Path) -> None
 
     def arena(content: bytes) -> int:
         (tmp_path / "model.tflite").write_bytes(content)
-        found = arena_bytes(tmp_path / "model.tflite").value
+        found = arena_of(tmp_path / "model.tflite").value
         assert found is not None
         return found
 
@@ -350,7 +350,7 @@ def test_prune_cuts_fewer_channels_where_compact_follows(tmp_path: Path) -> None
         found[kind] = prune(path, tmp_path, exclude=["narrow"], **settings)
     converted, compacted = (int8(one.model) for one in found.values())
     assert arena(converted) <= limit < arena(compacted)
-    small = compact(compacted, arena_bytes=limit)
+    small = compact(compacted, arena=limit)
     assert arena(small.content) == small.arena_after <= limit
     assert any("counts on the stage compact" in note for note in found["compacted"].notes)
     widths = [one.model.get_layer("wide").filters for one in found.values() if one.model]
