@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shrink.measure.inference import measure_inference
-from shrink.tflite.arena import predict_in_micro
+from shrink.tflite.arena import arena_of, predict_in_micro
 from shrink.tflite.runtime import guard_artifact
 from shrink.tflite.suitability import check_runs
 from tests.tflite.toys import small_cnn, to_float32
