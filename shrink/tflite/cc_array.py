@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from shrink.base.foreign import Json
-from shrink.contract.details import TensorType
 from shrink.contract.findings import Firmware
 
 _PER_LINE = 12
+_COUNTS = (
+    *("sample_rate", "clip_samples", "window_samples", "stride_samples", "fft_size", "frames"),
+    *("bands", "coefficients"),
+)
+_COUNTS_OF = {"mfcc": _COUNTS, "log_mel": _COUNTS[:-1]}
+"""Numbers of an audio front end by its features; others have the first two."""
 
 
 def cc_array(content: bytes, name: str, firmware: Firmware, header_name: str) -> tuple[str, str]:
@@ -26,21 +30,26 @@ def cc_array(content: bytes, name: str, firmware: Firmware, header_name: str) ->
         The text of the header and of the source, after TFLite Micro's own examples: 16-byte
         aligned, with the length beside it, linked as C.
     """
-    symbol = f"g_{c_name(name)}_model_data"
-    guard = f"{symbol.upper()}_H_"
-    constants = "\n".join(_constants(c_name(name).upper(), firmware))
-    labels = _strings(f"g_{c_name(name)}_labels", firmware.labels)
-    vocabulary = _strings(f"g_{c_name(name)}_vocabulary", _vocabulary(firmware.front_end))
-    header = (
-        f"#ifndef {guard}\n#define {guard}\n\n"
-        f"{constants}\n\n"
-        '#ifdef __cplusplus\nextern "C" {\n#endif\n\n'
-        f"extern const unsigned char {symbol}[];\n"
-        f"extern const unsigned int {symbol}_len;\n"
-        + (f"extern const char* const g_{c_name(name)}_labels[];\n" if labels else "")
-        + (f"extern const char* const g_{c_name(name)}_vocabulary[];\n" if vocabulary else "")
-        + '\n#ifdef __cplusplus\n}  // extern "C"\n#endif\n\n'
-        f"#endif  // {guard}\n"
+    from jinja2 import Environment, FileSystemLoader  # only this form needs it
+
+    symbol, front = f"g_{c_name(name)}_model_data", firmware.front_end
+    vocabulary = list(map(str, (front or {}).get("vocabulary") or ()))
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["comment"] = _comment
+    header = environment.get_template("cc_array.h.jinja").render(
+        name=c_name(name),
+        symbol=symbol,
+        prefix=c_name(name).upper(),
+        firmware=firmware,
+        front=front,
+        counts=_COUNTS_OF.get(str((front or {}).get("features")), _COUNTS[:2]),
+        vocabulary=vocabulary,
     )
     rows = [
         "    " + ", ".join(f"0x{byte:02x}" for byte in content[start : start + _PER_LINE]) + ","
@@ -51,93 +60,10 @@ def cc_array(content: bytes, name: str, firmware: Firmware, header_name: str) ->
         f"alignas(16) const unsigned char {symbol}[] = {{\n"
         + "\n".join(rows)
         + f"\n}};\nconst unsigned int {symbol}_len = {len(content)};\n"
-        + labels
-        + vocabulary
+        + _strings(f"g_{c_name(name)}_labels", firmware.labels)
+        + _strings(f"g_{c_name(name)}_vocabulary", vocabulary)
     )
     return header, source
-
-
-def _constants(prefix: str, firmware: Firmware) -> Iterator[str]:
-    yield "// Operators, for tflite::MicroMutableOpResolver:"
-    yield from (f"//   resolver.{method}();" for method in firmware.operators)
-    yield f"#define {prefix}_OPERATORS {len(firmware.operators)}"
-    if firmware.resource_variables:
-        yield ""
-        yield "// Resource variables keep the model's state; the interpreter needs room for them:"
-        yield "//   auto* allocator = tflite::MicroAllocator::Create(arena, sizeof(arena));"
-        yield "//   auto* variables = tflite::MicroResourceVariables::Create("
-        yield f"//       allocator, {prefix}_RESOURCE_VARIABLES);"
-        yield "//   tflite::MicroInterpreter interpreter(model, resolver, allocator, variables);"
-        yield f"#define {prefix}_RESOURCE_VARIABLES {firmware.resource_variables}"
-    yield ""
-    if firmware.arena_bytes is None:
-        yield f"// No arena size: {_comment(firmware.arena_note)}"
-    else:
-        yield "// Tensor arena in bytes, of TFLite Micro on a 64-bit host: 32-bit targets need"
-        yield "// a little less, optimised kernels may need scratch memory beside it."
-        if firmware.arena_32_bytes is not None:
-            yield f"// On a Cortex-M4 with CMSIS-NN about {firmware.arena_32_bytes}: an estimate."
-        yield f"#define {prefix}_ARENA_BYTES {firmware.arena_bytes}"
-    for kind, tensors in (("INPUT", firmware.inputs), ("OUTPUT", firmware.outputs)):
-        for index, tensor in enumerate(tensors):
-            own = kind if len(tensors) == 1 else f"{kind}{index}"
-            yield from _tensor_lines(f"{prefix}_{own}", tensor)
-    if _vocabulary(firmware.front_end):
-        yield from _token_lines(prefix, firmware.front_end or {})
-    elif firmware.front_end is not None:
-        yield from _front_end_lines(prefix, firmware.front_end)
-    if firmware.labels:
-        yield ""
-        yield f"#define {prefix}_CLASSES {len(firmware.labels)}"
-
-
-def _tensor_lines(prefix: str, tensor: TensorType) -> Iterator[str]:
-    shape = " x ".join(map(str, tensor.shape))
-    yield ""
-    yield f"// {_comment(tensor.name)}: {tensor.dtype}, {shape}"
-    if tensor.scale is not None:
-        yield "// real = scale * (stored - zero point)"
-        yield f"#define {prefix}_SCALE {tensor.scale!r}f"
-        yield f"#define {prefix}_ZERO_POINT ({tensor.zero_point})"
-
-
-_COUNTS = (
-    *("sample_rate", "clip_samples", "window_samples", "stride_samples", "fft_size", "frames"),
-    *("bands", "coefficients"),
-)
-_FLOATS = ("low_hz", "high_hz", "log_offset")
-
-
-def _front_end_lines(prefix: str, front_end: Mapping[str, Json]) -> Iterator[str]:
-    """Yield what makes inputs of samples, by shrink's docs/audio.md."""
-    kind = str(front_end.get("features"))
-    yield ""
-    yield f"// Audio front end: {_comment(kind)} of samples from -1 to 1 (docs/audio.md of shrink)."
-    skipped = {"log_mel": ("coefficients",), "mfcc": ()}.get(kind, _COUNTS[2:])
-    for name in _COUNTS:
-        if name not in skipped and front_end.get(name) is not None:
-            yield f"#define {prefix}_AUDIO_{name.upper()} {front_end[name]}"
-    if kind != "waveform":
-        for name in _FLOATS:
-            if front_end.get(name) is not None:
-                yield f"#define {prefix}_AUDIO_{name.upper()} {float(front_end[name])!r}f"
-
-
-def _vocabulary(front_end: Mapping[str, Json] | None) -> list[str]:
-    """Return the tokens by id, of a model of texts; of any other none."""
-    return list(map(str, (front_end or {}).get("vocabulary") or ()))
-
-
-def _token_lines(prefix: str, front_end: Mapping[str, Json]) -> Iterator[str]:
-    """Yield what makes ids of a text, by shrink's docs/text.md."""
-    cases = "of small letters" if front_end.get("lower") else "as it is"
-    yield ""
-    yield f"// Token ids of a text {cases}, split into {_comment(str(front_end.get('split')))}:"
-    yield "// the place of each token in the vocabulary (docs/text.md of shrink)."
-    yield f"#define {prefix}_TOKENS_LENGTH {front_end.get('length')}"
-    yield f"#define {prefix}_TOKENS_PADDING_ID {front_end.get('padding_id')}"
-    yield f"#define {prefix}_TOKENS_UNKNOWN_ID {front_end.get('unknown_id')}"
-    yield f"#define {prefix}_TOKENS {len(_vocabulary(front_end))}"
 
 
 def _strings(symbol: str, texts: Sequence[str]) -> str:
@@ -161,9 +87,9 @@ def _c_string(text: str) -> str:
     )
 
 
-def _comment(text: str) -> str:
+def _comment(text: object) -> str:
     """Return text that cannot end a `//` comment: one line, and no backslash at its end."""
-    line = "".join(c if c.isprintable() else " " for c in text)
+    line = "".join(c if c.isprintable() else " " for c in str(text))
     return line.replace("\\", "/")
 
 

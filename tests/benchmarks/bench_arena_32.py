@@ -37,7 +37,7 @@ from shrink.compact.graph import Graph, write_graph
 from shrink.compact.plan import plan
 from shrink.compact.read import read_graph
 from shrink.compact.verify import random_examples, with_output
-from shrink.tflite.arena import ArenaFigure, arena_of, roomy_arena_bytes
+from shrink.tflite.arena import ArenaFigure, arena_of, roomy_arena
 from tests.benchmarks.compact_models import MODELS, stored_file
 from tests.benchmarks.harness import say_json
 from tests.compact.random_tilings import half_planned_file, tiled_file
@@ -59,7 +59,7 @@ class Runner:
 
     def smallest_arena(self, model: Path) -> int:
         """Return the bytes of the smallest arena in which it allocates a file."""
-        room = str(roomy_arena_bytes(model))
+        room = str(roomy_arena(model))
         run = self._run("info", str(model), room)
         return int(json.loads(run.stdout)["min_arena"])
 
