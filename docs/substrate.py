@@ -119,7 +119,7 @@ def by_reason(use: Use) -> dict[str, tuple[int, int, str]]:
         for name, times in names.items():
             counts[reason_of(name)][path] += times
     for path, names in use.private.items():
-        counts["relies on attributes without a promise"][path] += sum(names.values())
+        counts["uses private attributes"][path] += sum(names.values())
     return {
         reason: (sum(paths.values()), len(paths), f"shrink/{paths.most_common(1)[0][0]}")
         for reason, paths in counts.items()
@@ -130,7 +130,7 @@ def tables(use: Use) -> str:
     """Return the tables of docs/substrate.md."""
     found = by_reason(use)
     lines = ["| a file | files | uses | most of them in |", "|---|--:|--:|---|"]
-    for reason in (*REASONS, "relies on attributes without a promise"):
+    for reason in (*REASONS, "uses private attributes"):
         if reason in found:
             uses, files, most = found[reason]
             lines.append(f"| {reason} | {files} | {uses} | `{most}` |")

@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import reprlib
 import shutil
 import subprocess
 import sys
@@ -109,7 +110,7 @@ def differences(old: Any, new: Any, place: str = "") -> Iterator[str]:
         if abs(old - new) > allowed * max(abs(old), abs(new), 1e-12):
             yield f"{place}: {old:g} -> {new:g}"
     elif old != new:
-        yield f"{place}: {old!r} -> {new!r}"
+        yield f"{place}: {reprlib.repr(old)} -> {reprlib.repr(new)}"
 
 
 def outputs(path: Path) -> dict[str, Any]:
@@ -150,11 +151,13 @@ def run_facts(folder: Path) -> dict[str, Any]:
         "classes": report.get("data", {}).get("classes"),
     }
     for stage in report["stages"]:
-        figures = {**stage["size"], **stage["memory"]}
+        figures = {**(stage["size"] or {}), **(stage["memory"] or {})}
         facts[stage["name"]] = {
             "status": stage["status"],
             "examples": stage["examples"],
-            "metrics": {name: float(v) for name, v in stage["metrics"].items() if v is not None},
+            "metrics": {
+                name: float(v) for name, v in (stage["metrics"] or {}).items() if v is not None
+            },
             **{n: None if figures.get(n) is None else float(figures[n]) for n in FIGURES},
         }
         if stage["artifact"]:
