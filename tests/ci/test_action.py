@@ -28,6 +28,12 @@ echo "passed=true" >> "$GITHUB_OUTPUT"; echo "tflite_bytes=1000" >> "$GITHUB_OUT
 exit "$(cat code)"
 """
 
+_CURL = """#!/bin/sh
+# Stands for curl: writes a report, and the address that it was given.
+for last; do true; done
+echo "$last" > address; echo '{}' > main-report/report.json
+"""
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
@@ -133,9 +139,7 @@ def gitlab() -> dict[str, Any]:
 @pytest.mark.parametrize("code", [0, 1])
 def test_gitlabs_script_ends_as_the_run_ended(checkout: Checkout, code: int) -> None:
     (checkout.folder / "code").write_text(str(code), encoding="utf-8")
-    main = checkout.folder / "main-report"
-    main.mkdir()
-    (main / "report.json").touch()
+    checkout.tool("curl", _CURL)
     lines = ["set -eo pipefail", *gitlab()["script"]]
     done = subprocess.run(
         ["bash", "-c", "\n".join(lines)],
@@ -143,6 +147,8 @@ def test_gitlabs_script_ends_as_the_run_ended(checkout: Checkout, code: int) -> 
         env={
             **{"PATH": f"{checkout.tools}:/usr/bin:/bin", "GITHUB_OUTPUT": "/dev/null"},
             **{"SHRINK_RECIPE": "my recipe.yaml", "SHRINK_OUTPUT": "runs/shrink"},
+            **{"CI_API_V4_URL": "https://lab/api/v4", "CI_PROJECT_ID": "7", "CI_JOB_NAME": "model"},
+            **{"CI_DEFAULT_BRANCH": "main", "CI_JOB_TOKEN": "secret"},
         },
         capture_output=True,
         text=True,
@@ -150,7 +156,27 @@ def test_gitlabs_script_ends_as_the_run_ended(checkout: Checkout, code: int) -> 
     )
     assert done.returncode == code, done.stderr
     assert words(checkout)[0] == "run my recipe.yaml --output runs/shrink"
+    report = "projects/7/jobs/artifacts/main/raw/runs/shrink/report.json?job=model"
+    asked = (checkout.folder / "address").read_text(encoding="utf-8").strip()
+    assert asked == f"https://lab/api/v4/{report}"
     assert "1000 instead of 2000" in done.stdout
+
+
+def test_gitlabs_first_run_has_nothing_to_compare_with(checkout: Checkout) -> None:
+    checkout.tool("curl", "#!/bin/sh\nexit 22\n")
+    lines = ["set -eo pipefail", *gitlab()["script"]]
+    environment = {"PATH": f"{checkout.tools}:/usr/bin:/bin", "GITHUB_OUTPUT": "/dev/null"}
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(lines)],
+        cwd=checkout.folder,
+        env={**environment, "SHRINK_OUTPUT": "runs/shrink", "CI_DEFAULT_BRANCH": "main"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "There is no report of main yet" in done.stdout
+    assert [line.split()[0] for line in words(checkout)] == ["run"]
 
 
 def test_the_hook_looks_at_recipes_alone(tmp_path: Path) -> None:
