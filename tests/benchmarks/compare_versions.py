@@ -169,12 +169,10 @@ def run_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def recipes(full: bool) -> Iterator[tuple[str, list[str]]]:
-    """Yield the command of each bundled recipe."""
-    text = {name: (HERE / "recipes" / f"{name}.yaml").read_text() for name in RECIPES}
-    for name in RECIPES:
-        epochs = [] if full else epochs_of(text[name])
-        yield name, ["run", str(HERE / "recipes" / f"{name}.yaml"), *epochs]
+def recipe_command(checkout: Path, name: str, full: bool) -> list[str]:
+    """Return the command of a version's own bundled recipe."""
+    path = checkout / "recipes" / f"{name}.yaml"
+    return ["run", str(path), *([] if full else epochs_of(path.read_text(encoding="utf-8")))]
 
 
 def epochs_of(recipe: str) -> list[str]:
@@ -286,11 +284,10 @@ def main() -> int:
                 compare(f"saved {path.name}", saved_facts(old, path), saved_facts(new, path))
         made: list[Path] = sorted(options.models.rglob("*.tflite")) if options.models else []
         if "recipes" in options.only:
-            for name, words in recipes(options.full):
-                if name not in options.recipes:
-                    continue
+            for name in options.recipes:
                 facts = []
                 for version in (old, new):
+                    words = recipe_command(version.checkout, name, options.full)
                     done = version.shrink(*words, "--output", f"runs/{name}")
                     folder = version.folder / "runs" / name
                     held = (folder / "report.json").is_file()
