@@ -32,11 +32,11 @@ def read_boxes(path: Path, classes: Sequence[str] | None) -> BoxFiles:
     if (path / "labels").is_dir() and (path / "images").is_dir():
         return read_yolo(path, classes)
     named = named_splits(path, lambda name: (path / f"{name}.json").is_file())
-    if "train" in named:
+    if named:
         return read_coco({split: path / f"{n}.json" for split, n in named.items()}, classes)
     raise DataError(
         "no boxes that shrink reads",
         subject=shown(path),
-        hint="give a COCO file, a folder with train.json, one with images/ and labels/ (YOLO), or "
-        "one with Annotations/ (Pascal VOC)",
+        hint="give a COCO file, a folder with train.json or test.json, one with images/ and "
+        "labels/ (YOLO), or one with Annotations/ (Pascal VOC)",
     )

@@ -53,7 +53,7 @@ def read_voc(root: Path, classes: Sequence[str] | None) -> BoxFiles:
     named = named_splits(main, lambda name: (main / f"{name}.txt").is_file())
     lists = {split: main / f"{name}.txt" for split, name in named.items()}
     splits = {split: _listed(path, pictures) for split, path in lists.items()}
-    if "train" not in splits:
+    if not splits:
         splits, lists = {ALL: list(pictures.values())}, {}
     every = [*files, *lists.values(), *(one.file for one in pictures.values())]
     return BoxFiles(splits, tuple(names), tuple(every))

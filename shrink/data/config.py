@@ -392,8 +392,11 @@ class DataConfig(Config):
     folders relative to its file, environment variables as $NAME. A change of them is new data."""
     validation_split: OpenFraction = 0.1
     """Fraction taken for validation, by the seed and stratified, where no such split is given."""
-    test_split: OpenFraction = 0.2
-    """Fraction taken for the test split, by the seed and stratified, where none is given."""
+    test_split: Annotated[float, Field(gt=0, le=1)] = 0.2
+    """Fraction taken for the test split, by the seed and stratified, where none is given. 1 is for
+    recipes that only evaluate, as `shrink evaluate` does: the test split is tested; without one the
+    validation split, else all examples; and of data that the model was trained on by shrink, the
+    test split of that run."""
     target: Literal["label", "input", "none"] = "label"
     """input: the model is trained to reproduce its input (autoencoder). none: the examples have no
     labels; `quantize` calibrates on them, and no metric is measured."""
@@ -418,7 +421,7 @@ class DataConfig(Config):
 
     @model_validator(mode="after")
     def _check(self) -> DataConfig:
-        if self.validation_split + self.test_split >= 1:
+        if self.test_split < 1 <= self.validation_split + self.test_split:
             raise ValueError("validation_split and test_split together leave nothing to train on")
         if self.source == NO_DATA:
             # Refuse keys about examples where there are none; a written default is harmless.

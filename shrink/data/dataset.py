@@ -126,3 +126,8 @@ class Dataset:
     slice_values: Mapping[str, Mapping[str, np.ndarray]] = field(default_factory=dict)
     membership: Callable[[], Membership] | None = None
     warnings: tuple[ReportWarning, ...] = ()
+
+    @property
+    def reference(self) -> Examples:
+        """Examples that shapes and kinds of values are read from: of train, else of test."""
+        return self.train if len(self.train) else self.test

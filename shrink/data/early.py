@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shrink.base.errors import DataError, did_you_mean
 from shrink.data.config import DataConfig, existing_file
-from shrink.data.folders import named_splits
+from shrink.data.folders import ALL, named_splits
 
 UNREADABLE = (
     zipfile.BadZipFile,
@@ -92,7 +92,7 @@ def stored_arrays(
         needs_targets: whether the file must have them; by default where the section says so.
 
     Raises:
-        DataError: there is no training split, or two that could be meant; or an array is missing.
+        DataError: there are no examples, or two that could be meant; or an array is missing.
     """
     inputs, targets = config.inputs or ("x",), config.targets or ("y",)
     suffixes = _suffixes(path, names, inputs[0])
@@ -124,8 +124,8 @@ def _suffixes(path: Path, names: Collection[str], first: str) -> dict[str, str]:
             hint=f"keep {expected}",
         )
     if first in names:
-        return {"train": ""}
-    if "train" in stored:
+        return {ALL: ""}
+    if stored:
         return stored
     near = did_you_mean(f"{first}_train", names)
     listed = ", ".join(sorted(names)[:_MOST_LISTED]) or "none"

@@ -45,13 +45,13 @@ def find_pairs(root: Path) -> Pairs:
     Nothing is opened. Hidden files are left alone.
 
     Raises:
-        DataError: no such folder, none to train on, or an image without mask, a mask without
+        DataError: no such folder, no images, or an image without mask, a mask without
             image, or two files of one stem.
     """
     if (root / IMAGES).is_dir() or (root / MASKS).is_dir():
         return Pairs(root, {ALL: _paired(root, "")})
     named = named_splits(root, lambda name: (root / name).is_dir())
-    if "train" not in named:
+    if not named:
         raise DataError("no folders images and masks", subject=shown(root), hint=_HINT)
     by_folder = sorted(named.items(), key=lambda pair: pair[1])
     return Pairs(root, {split: _paired(root, f"{folder}/") for split, folder in by_folder})

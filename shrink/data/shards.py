@@ -40,7 +40,7 @@ def find_shards(path: Path) -> dict[str, list[Path]]:
         path: a folder, a file or a pattern (`data/*.tfrec`, `data/*/*.tfrec`).
 
     Raises:
-        DataError: no files, only some names with a split, or no split is train.
+        DataError: no files, or only some names with a split.
     """
     root = path
     if path.is_dir():
@@ -63,13 +63,6 @@ def find_shards(path: Path) -> dict[str, list[Path]]:
             f"the name of {splits[ALL][0].name} has no split, and other files have one",
             subject=path,
             hint="put train, validation or test into every name, or into none",
-        )
-    if ALL not in splits and "train" not in splits:
-        raise DataError(
-            "no file of the split train",
-            subject=path,
-            hint="name it train-0.tfrecord; a pattern for files of one split "
-            f"({path}/{next(iter(splits))}*) is divided by fractions",
         )
     return splits
 

@@ -17,7 +17,7 @@ from shrink.data.examples import Examples
 from shrink.data.folders import ALL
 from shrink.data.membership import Membership, file_contents
 from shrink.data.slices import slice_values
-from shrink.data.splits import divided_rows
+from shrink.data.splits import divided_rows, tested_split
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class SourceTable:
 
     def files(self, split: str | None = None) -> list[str]:
         """Return the files of a split; by default of the one that decides shapes."""
-        main = ALL if ALL in self.splits else "train"
+        main = next(name for name in (ALL, "train", *self.splits) if name in self.splits)
         return [self.file(row) for row in self.splits[split or main].tolist()]
 
     def examples(self, rows: np.ndarray) -> Examples:
@@ -71,7 +71,13 @@ class SourceTable:
             DataError: too few rows for the splits, no split train, or a label that training lacks.
         """
         rows = divided_rows(self.splits, self.y, seed, config, self.path)
-        if config.target == "label" and are_labels(self.y):
+        given, notes = frozenset(self.splits) - {ALL, "train"}, self.notes
+        if config.test_split == 1 and "test" not in given:
+            tested = tested_split(self.splits)
+            named = "all examples" if tested == ALL else f"the split {tested}"
+            notes = (*notes, f"tested on {named}, as there is no test split")
+            given = given if tested == "train" else given | {"test"}
+        if config.target == "label" and are_labels(self.y) and "train" in self.splits:
             for split in sorted(self.splits.keys() - {ALL, "train"}):
                 self._check_labels(split, self.y[self.splits[split]], self.y[self.splits["train"]])
         contents = self.contents
@@ -99,8 +105,8 @@ class SourceTable:
             self.examples(rows["test"]),
             class_names=self.class_names,
             num_classes=len(self.class_names) or None,
-            notes=self.notes,
-            given=frozenset(self.splits) - {ALL, "train"},
+            notes=notes,
+            given=given,
             known_membership=known,
             slice_values={
                 split: {by: one[own] for by, one in values.items()} for split, own in rows.items()

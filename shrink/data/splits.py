@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,7 +81,7 @@ def divided_rows(
 
     Args:
         given: rows that the source gives as train, validation and test, or as `all`; what it does
-            not give is taken from train or `all`.
+            not give is taken from train or `all`, unless `data.test_split` is 1: see there.
         targets: of all rows; labels, int64 (rows,), are stratified by.
         seed: decides what is taken.
         config: holds the fractions.
@@ -90,11 +90,19 @@ def divided_rows(
     Raises:
         DataError: too few examples for the splits, or no split train.
     """
+    if config.test_split == 1:
+        tested = tested_split(given)
+        none = np.zeros(0, np.int64)
+        rest = {split: own for split, own in given.items() if split not in (tested, ALL)}
+        return {"train": none, "validation": none, **rest, "test": given[tested]}
     main = ALL if ALL in given else "train"
     if main not in given:
         names = ", ".join(sorted(given))
         raise DataError(
-            f"there is {names}, and no split train", subject=shown(path), hint="add a split train"
+            f"there is {names}, and no split train",
+            subject=shown(path),
+            hint="add a split train; to measure a model on such data use `shrink evaluate`, or "
+            "data.test_split: 1 without stages",
         )
     try:
         split = split_examples(
@@ -111,6 +119,11 @@ def divided_rows(
         "validation": given.get("validation", given[main][split.validation]),
         "test": given.get("test", given[main][split.test]),
     }
+
+
+def tested_split(given: Collection[str]) -> str:
+    """Return which of the splits that a source gives is tested if `data.test_split` is 1."""
+    return next(split for split in ("test", "validation", ALL, "train") if split in given)
 
 
 def stratified_sample(labels: np.ndarray | None, total: int, count: int, seed: int) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +57,11 @@ def stretches(values: np.ndarray) -> list[tuple[int, int]]:
 
 
 def windows(
-    rows: Rows, split: np.ndarray, config: SeriesConfig, subject: str
+    rows: Rows,
+    split: np.ndarray,
+    config: SeriesConfig,
+    subject: str,
+    needed: Collection[str] = SPLIT_NAMES,
 ) -> tuple[LazyRows, LazyRows, dict[str, np.ndarray]]:
     """Return windows (window, d), the rows behind as targets, and the windows of each split.
 
@@ -68,6 +72,7 @@ def windows(
         split: int64 (rows,), places in `SPLIT_NAMES`.
         config: window, horizon and stride.
         subject: the source, for messages.
+        needed: the splits that must have a window.
 
     Raises:
         DataError: a split has no room for a window.
@@ -75,7 +80,7 @@ def windows(
     pieces = stretches(rows.run * len(SPLIT_NAMES) + split)
     starts = _starts(pieces, split, config)
     for number, name in enumerate(SPLIT_NAMES):
-        if not len(starts[name]):
+        if name in needed and not len(starts[name]):
             longest = max((e - s for s, e in pieces if split[s] == number), default=0)
             raise DataError(
                 f"the {name} split has at most {longest} rows in succession, and a window with "

@@ -32,6 +32,7 @@ from shrink.recipe.load import LoadedRecipe, RawRecipe, errors_of, read_raw
 from shrink.recipe.named_files import located_data
 from shrink.stages import STAGES
 from shrink.stages.base import StageConfig
+from shrink.stages.compact.config import CompactConfig
 from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.task.config import TaskConfig
 
@@ -53,6 +54,12 @@ def check_examples(
         gates: names of the gates.
         loaded: the recipe's file, for the place of what is wrong.
     """
+    if data.test_split == 1 and not only_measures([{one.kind: {}} for one in stages.values()]):
+        raise RecipeError(
+            "test_split: 1 tests all examples, and leaves the stages none to train or calibrate on",
+            position=loaded.position("data", "test_split"),
+            hint="lower it, or evaluate alone: stages: []",
+        )
     if data.source == NO_DATA:
         lacking, lacks, key = WHY_NO_METRICS, "examples", "source"
     elif data.target == "none":
@@ -75,6 +82,11 @@ def check_examples(
                 position=loaded.position("gates", name),
                 hint=_remedy(key),
             )
+
+
+def only_measures(stages: Iterable[Iterable[str]]) -> bool:
+    """Whether stages, the kinds of each entry, neither train, calibrate nor choose by examples."""
+    return all(kind == CompactConfig.kind for entry in stages for kind in entry)
 
 
 def _remedy(key: str, kind: str = "") -> str:

@@ -29,6 +29,7 @@ from shrink.recipe.data_reference import (
     NAME_DATA,
     NamedData,
     data_of_none,
+    only_measures,
     parse_named_data,
     without_targets,
 )
@@ -181,6 +182,8 @@ def single_recipe(
         data = parse_named_data(data, folder, recorded)
     named, same = _data(data, before, stages, sections)
     recipe["data"] = without_targets({**named.data, **sections.data}, stages)
+    if only_measures(stages) and reference.trained and recipe["data"]["source"] != NO_DATA:
+        recipe["data"].setdefault("test_split", 1)
     if task := {**named.task, **sections.task}:
         recipe["task"] = task
     training = sections.training

@@ -116,7 +116,7 @@ def describe_steps(plan: Plan, data_fingerprint: str, splits: Splits | None = No
             "custom_objects": None if custom is None else read.code(custom),
             "depends": read.declared(plan.recipe.depends or ()),
             "data": {
-                **section_by_content(settings.data),
+                **section_by_content(splits.data(settings.data)),
                 **source_code(plan.recipe.data.source),
             },
             "slices": _slices(plan, read.code),

@@ -217,6 +217,7 @@ class Splits:
         files: where they are.
         lineage: of all models that the recipe names; None where it names none that is trained.
         same: whether these are the splits of an earlier run.
+        fractions: keys of `data` as that run had them, where `data.test_split` is 1.
     """
 
     seed: int
@@ -224,6 +225,11 @@ class Splits:
     files: Mapping[str, Path] = field(default_factory=dict)
     lineage: Lineage | None = None
     same: bool = False
+    fractions: Mapping[str, Json] = field(default_factory=dict)
+
+    def data(self, config: DataConfig) -> DataConfig:
+        """Return a `data` section with these fractions."""
+        return config.model_copy(update=self.fractions)
 
 
 def splits_of(plan: Plan, data_fingerprint: str, store: Store) -> Splits:
@@ -235,15 +241,20 @@ def splits_of(plan: Plan, data_fingerprint: str, store: Store) -> Splits:
     found, places = _lineage_of(plan, store)
     if found is None:
         return Splits(seed)
-    wanted = data_identity(plan.recipe.data, data_fingerprint)
     alike = [one for one in found.links if one.data["fingerprint"] == data_fingerprint]
     seed = alike[-1].seed if alike else seed
+    fractions = dict[str, Json]()
+    if alike and plan.recipe.data.test_split == 1:
+        fractions = {key: alike[-1].data[key] for key in ("validation_split", "test_split")}
+    data = plan.recipe.data.model_copy(update=fractions)
+    wanted = data_identity(data, data_fingerprint)
     same = [one for one in alike if one.seed == seed and one.data == wanted]
     others = [one for one in found.links if not same or one.splits != same[-1].splits]
     there = [one for one in others if one.splits in places]
     # What was trained on and can no longer be read is as good as trained elsewhere.
     lineage = replace(found, outside=found.outside or len(there) < len(others))
-    return Splits(seed, tuple(one.splits for one in there), places, lineage, bool(same))
+    earlier = tuple(one.splits for one in there)
+    return Splits(seed, earlier, places, lineage, bool(same), fractions)
 
 
 def data_identity(
@@ -286,7 +297,9 @@ def remember(
     if (held := stored.files.get(SPLITS)) is not None:
         link = Link(
             plan.recipe.name,
-            data_identity(plan.recipe.data, str(data.fingerprint), stored.result.data.classes),
+            data_identity(
+                splits.data(plan.recipe.data), str(data.fingerprint), stored.result.data.classes
+            ),
             splits.seed,
             held.stem,
         )
@@ -358,7 +371,7 @@ def tested_on(
     plan: Plan, splits: Splits, data_fingerprint: str, classes: Sequence[str] | None
 ) -> SplitIdentity:
     """Return what decides the test examples of a run."""
-    identity = data_identity(plan.recipe.data, data_fingerprint, classes)
+    identity = data_identity(splits.data(plan.recipe.data), data_fingerprint, classes)
     return SplitIdentity(identity, splits.seed, splits.earlier)
 
 

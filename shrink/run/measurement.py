@@ -185,7 +185,7 @@ def _evaluated(
             ),
         ),
     )
-    return result, sample_inputs(takes.input_names, context.dataset.train, task, EXAMPLES)
+    return result, sample_inputs(takes.input_names, context.dataset.reference, task, EXAMPLES)
 
 
 def _guess(

@@ -112,7 +112,7 @@ def step_job(
         training=training,
         inputs=inputs,
         preserves=step.preserves,
-        data=settings.data.model_dump(mode="json"),
+        data=splits.data(settings.data).model_dump(mode="json"),
         task=settings.task,
         split_seed=splits.seed,
         earlier_splits=tuple(splits.files[one] for one in splits.earlier),

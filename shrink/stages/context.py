@@ -290,7 +290,7 @@ class StageContext:
 
     def data_identity(self) -> dict[str, object]:
         """Return the part of a cache key that determines the examples, as plain data."""
-        specs = leaves(self.dataset.train.input_spec)
+        specs = leaves(self.dataset.reference.input_spec)
         return {
             "data": {**section_by_content(self.data_config), "cache": None},
             # Images are resized to the stage's model.

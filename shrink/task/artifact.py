@@ -384,7 +384,7 @@ def _rescales(model: keras.Model) -> bool:
 
 
 def _only_in(dataset: Dataset, here: Examples, there: Examples) -> tuple[str, ...]:
-    if here.labels is None or there.labels is None or not dataset.class_names:
+    if here.labels is None or there.labels is None or not (dataset.class_names and len(there)):
         return ()
     names = dataset.class_names
     missing = sorted(set(np.unique(here.labels).tolist()) - set(np.unique(there.labels).tolist()))

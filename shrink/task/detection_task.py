@@ -74,7 +74,7 @@ def _detector(config: DecodeConfig, dataset: Dataset, model: Interface) -> Decod
         return Detector(head_of(config, model.inputs[0], model.outputs, classes))
     detector = UserDetector(config.function, config.loss_function, config.max_detections, classes)
     # What it cannot do is found out before anything is trained.
-    x, y = dataset.train.arrays(np.arange(min(_EXAMPLES, len(dataset.train))))
+    x, y = dataset.reference.arrays(np.arange(min(_EXAMPLES, len(dataset.reference))))
     outputs = model.ask(x)
     detector.detections(outputs)
     detector.scores(outputs, leaves(y)[0])
@@ -83,7 +83,7 @@ def _detector(config: DecodeConfig, dataset: Dataset, model: Interface) -> Decod
 
 def _check_config(config: TaskConfig, dataset: Dataset) -> None:
     if not dataset.has_boxes:
-        shape = [tuple(spec.shape) for spec in leaves(dataset.train.target_spec)]
+        shape = [tuple(spec.shape) for spec in leaves(dataset.reference.target_spec)]
         raise DataError(
             f"task.decode needs boxes as targets, (boxes, {COLUMNS}), and they are {shape}",
             subject="data",

@@ -179,7 +179,7 @@ def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> Non
         model: what they are fed to.
         role: what it is called in the message, such as teacher.
     """
-    shapes = tuple(tuple(spec.shape) for spec in leaves(dataset.train.input_spec))
+    shapes = tuple(tuple(spec.shape) for spec in leaves(dataset.reference.input_spec))
     if len(shapes) != len(model.inputs):
         raise DataError(
             f"the {called(model, role)} takes {len(model.inputs)} inputs "
@@ -238,7 +238,7 @@ def alike(one: tuple[int | None, ...], other: tuple[int | None, ...]) -> bool:
 
 def check_outputs(dataset: Dataset, model: Interface) -> None:
     """Raise `DataError` where there is not one target for each output."""
-    targets = len(leaves(dataset.train.target_spec))
+    targets = len(leaves(dataset.reference.target_spec))
     if targets != len(model.outputs):
         raise DataError(
             f"the {called(model, 'model')} gives {len(model.outputs)} outputs "
@@ -267,7 +267,7 @@ def check_mixup(dataset: Dataset, losses: Sequence[str], model: keras.Model) -> 
         _refuse_mixup("hinge losses take labels for signs", "leave data.augment.mixup out")
     if any(ignored_class(one) is not None for one in losses):
         _refuse_mixup("ignore_class leaves labels out", "leave data.augment.mixup out")
-    shapes = [tuple(spec.shape) for spec in leaves(dataset.train.target_spec)]
+    shapes = [tuple(spec.shape) for spec in leaves(dataset.reference.target_spec)]
     numbers = any(
         kind_of_loss(one) == "classes" and not alike(shape, tuple(output.shape[1:]))
         for one, shape, output in zip(losses, shapes, model.outputs, strict=False)

@@ -165,7 +165,7 @@ class _Resolver:
         if any(map(is_function, losses)):
             from shrink.engine.losses import check_user_loss
 
-            x, y = self._dataset.train.arrays(_first(self._dataset))
+            x, y = self._dataset.reference.arrays(_first(self._dataset))
             for key, own, output in zip(losses, leaves(y), self._model.ask(x), strict=True):
                 check_user_loss(key, own, output)
 
@@ -404,11 +404,11 @@ def check_values(task: Task, dataset: Dataset, ask: Ask, scales: Sequence[float]
 
 def _some_inputs(dataset: Dataset) -> Tensors:
     """Return the inputs of the first training examples."""
-    return dataset.train.arrays(_first(dataset))[0]
+    return dataset.reference.arrays(_first(dataset))[0]
 
 
 def _first(dataset: Dataset) -> Array:
-    return np.arange(min(_EXAMPLES, len(dataset.train)))
+    return np.arange(min(_EXAMPLES, len(dataset.reference)))
 
 
 def _depends(

@@ -255,17 +255,17 @@ class Target:
 
 def targets_of(dataset: Dataset, outputs: tuple[tuple[int | None, ...], ...]) -> list[Target]:
     """Return the targets of each output; their values are read where they are looked at."""
-    specs = leaves(dataset.train.target_spec)
-    labels = dataset.train.labels
+    specs = leaves(dataset.reference.target_spec)
+    labels = dataset.reference.labels
 
     @functools.cache
     def samples() -> list[Array]:
         if len(specs) == 1 and labels is not None:
             return [np.asarray(labels)]
-        return [np.asarray(part) for part in leaves(dataset.train.arrays(chosen)[1])]
+        return [np.asarray(part) for part in leaves(dataset.reference.arrays(chosen)[1])]
 
-    count = min(_LOOKED_AT, len(dataset.train))
-    chosen = np.linspace(0, len(dataset.train) - 1, count).astype(np.int64)
+    count = min(_LOOKED_AT, len(dataset.reference))
+    chosen = np.linspace(0, len(dataset.reference) - 1, count).astype(np.int64)
     return [
         Target(
             tuple(spec.shape),

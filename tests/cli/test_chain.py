@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,37 @@ def test_evaluate_reports_what_the_run_reported_when_data_is_named_again(chain: 
         one["notes"] = [note for note in one["notes"] if not note.startswith("task:")]
         one["size"].pop("gzip_bytes")  # a Keras archive holds the time when it was written
     assert kept == measured
+
+
+def test_evaluate_elsewhere_tests_what_the_record_says(chain: Path, tmp_path: Path) -> None:
+    """The artifact, its record and the data travel; the run folder and the cache do not."""
+    trained = read_report(chain / "a")
+    for file in ("00-train.keras", "metadata.json"):
+        shutil.copyfile(chain / "a" / "artifacts" / file, tmp_path / file)
+    x, y = (np.load(chain / "noise.npz")[name] for name in "xy")
+    np.savez(tmp_path / "same.npz", x=x, y=y)
+    np.savez(tmp_path / "new.npz", x=x[:50] + 1, y=y[:50])
+    examples = dict[str, int]()
+    for data in ("same", "new"):
+        words = ("evaluate", "00-train.keras", "--data", f"{data}.npz", "--output", data)
+        shrink(*words, cwd=tmp_path, store=tmp_path / "store")
+        found = stage(read_report(tmp_path / data), "baseline")
+        examples[data] = found["examples"]
+        if data == "same":
+            assert found["metrics"] == stage(trained, "train")["metrics"]
+    assert examples == {"same": 80, "new": 50}
+    # Where what the run trained on is known, it is left out of other data.
+    shutil.copytree(chain / "a" / "splits", tmp_path / "splits")
+    (tmp_path / "artifacts").mkdir()
+    for file in ("00-train.keras", "metadata.json"):
+        (tmp_path / file).rename(tmp_path / "artifacts" / file)
+    np.savez(tmp_path / "mixed.npz", x=np.concatenate([x, x[:7] + 1]), y=np.append(y, y[:7]))
+    model = "artifacts/00-train.keras"
+    words = ("evaluate", model, "--data", "mixed.npz", "--output", "mixed")
+    shrink(*words, cwd=tmp_path, store=tmp_path / "store")
+    mixed = read_report(tmp_path / "mixed")
+    assert stage(mixed, "baseline")["examples"] == 80 + 7
+    assert "trained-examples-left-out" in {one["code"] for one in mixed["warnings"]}
 
 
 @pytest.mark.slow

@@ -98,21 +98,32 @@ def bright_halves(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_data(folder: Path, kind: str) -> tuple[str, tuple[int, ...]]:
-    """Write 40 training and 20 test examples, 3 of these mislabelled; return name and shape."""
+    """Write 20 test examples, 3 of them mislabelled, and what goes with them; return a shape.
+
+    `split` has 40 training examples too, `flat` has the test examples without a split.
+    """
     x, y = bright_halves(60)
     y[[41, 46, 58]] = 1 - y[[41, 46, 58]]
-    if kind == "npz":
-        # A training example of each class is enough where nothing trains.
-        np.savez(folder / "x.npz", x_train=x[:10], y_train=y[:10], x_test=x[40:], y_test=y[40:])
-        return "x.npz", (64,)
+    form, _, has = kind.partition("-")
+    arrays = {"x_test": x[40:], "y_test": y[40:]}
+    if form == "npz":
+        arrays |= {"x_train": x[:40], "y_train": y[:40]} if has == "split" else {}
+        flat = {name.removesuffix("_test"): one for name, one in arrays.items()}
+        np.savez(folder / kind, **(flat if has == "flat" else arrays))
+        return f"{kind}.npz", (64,)
     for row, (values, label) in enumerate(zip(x, y, strict=True)):
-        own = folder / "pictures" / ("train" if row < 40 else "test") / "ab"[label]
+        if row < 40 and has != "split":
+            continue
+        split = "" if has == "flat" else "train" if row < 40 else "test"
+        own = folder / kind / split / "ab"[label]
         own.mkdir(parents=True, exist_ok=True)
         Image.fromarray(values.reshape(8, 8)).save(own / f"{row}.png")
-    return "pictures", (8, 8, 1)
+    return kind, (8, 8, 1)
 
 
-@pytest.mark.parametrize("kind", ["npz", "pictures"])
+@pytest.mark.parametrize(
+    "kind", ["npz-split", "npz-test", "npz-flat", "pictures-split", "pictures-flat"]
+)
 def test_a_file_is_evaluated_and_gated(folder: Path, kind: str) -> None:
     data, shape = write_data(folder, kind)
     (folder / f"{kind}.tflite").write_bytes(classifier(64, shape))
@@ -128,7 +139,7 @@ def test_a_file_is_evaluated_and_gated(folder: Path, kind: str) -> None:
 
 
 def test_a_file_is_compacted_and_measured_in_one_run(folder: Path) -> None:
-    data, shape = write_data(folder, "npz")
+    data, shape = write_data(folder, "npz-test")
     (folder / "own.tflite").write_bytes(classifier(64, shape))
     done = shrink(folder, "compact", "own.tflite", "--data", data, "--output", "compacted")
     assert done.returncode == 0, done.stderr

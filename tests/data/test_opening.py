@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 from shrink.base.errors import DataError
 from shrink.base.types import Spec
@@ -15,7 +16,7 @@ from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches
 from shrink.data.sources.none import no_examples
-from tests.data.images import write_folders
+from tests.data.images import write_folders, write_image
 
 
 def _digits(**settings: object) -> Dataset:
@@ -150,3 +151,74 @@ def test_open_dataset_refuses_to_open_no_data() -> None:
         open_dataset(DataConfig(source="none"), seed=0)
     with pytest.raises(DataError, match="no data was named"):
         no_examples().test.arrays(np.arange(1))
+
+
+EVERY, SPLIT, TEST = ("a", "b"), ("train/a", "train/b", "test/a", "test/b"), ("test/a", "test/b")
+"""Folders of ten examples each: not divided, divided, and a test split alone."""
+
+
+def _written(folder: Path, source: str, folders: tuple[str, ...]) -> dict[str, object]:
+    """Write ten examples for each folder in the form of a source; return its section."""
+    rows = [(name.rpartition("/"), n) for name in folders for n in range(10)]
+    splits = [split for (split, _, _), _ in rows]
+    labels, numbers = [label for (_, _, label), _ in rows], np.arange(len(rows))
+    section: dict[str, object] = {"source": source, "path": str(folder)}
+    if source == "npz":
+        named = {split or "all": np.array(splits) == split for split in splits}
+        arrays = {"x": numbers, "y": np.array(labels)}
+        suffixes = {split: "" if split == "all" else f"_{split}" for split in named}
+        values = {f"{k}{suffixes[s]}": v[m] for s, m in named.items() for k, v in arrays.items()}
+        np.savez(folder / "data.npz", **values)
+        return section | {"path": str(folder / "data.npz")}
+    if source in ("csv", "series", "text"):
+        column = "split," if splits[0] else ""
+        lines = [f"{column}{'text' if source == 'text' else 'value'},label"]
+        for row, split in enumerate(splits):
+            lines.append(f"{split}{',' if split else ''}{row},{labels[row]}")
+        (folder / "data.csv").write_text("\n".join(lines))
+        (folder / "words.txt").write_text("[PAD]\n[UNK]\n1\n2\n")
+        own = {
+            "csv": {},
+            "series": {"inputs": ["value"], "series": {"window": 1, "horizon": 1}},
+            "text": {"tokens": {"vocabulary": str(folder / "words.txt")}},
+        }[source]
+        return section | {"path": str(folder / "data.csv")} | own
+    if source == "python":
+        returned: object = {s: [(float(n), 0.5) for n in range(splits.count(s))] for s in splits}
+        returned = returned if splits[0] else [(float(n), 0.5) for n in numbers]
+        (folder / "data.py").write_text(
+            f"import numpy as np\ndef give():\n    return {returned}\n".replace("0.5", "np.ones(1)")
+        )
+        return section | {"path": f"{folder / 'data.py'}:give"}
+    for name in folders:
+        split, _, label = name.rpartition("/")
+        for n in range(10):
+            if source == "masks":
+                for kind in ("images", "masks"):
+                    values = np.full((4, 4), n % 2, np.uint8)
+                    path = folder / split / kind / f"{label}{n}.png"
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    Image.fromarray(values).save(path)
+            else:
+                write_image(folder / name / f"{n}.png", seed=n)
+    return section
+
+
+@pytest.mark.parametrize("source", ["npz", "csv", "series", "text", "python", "images", "masks"])
+def test_every_source_is_tested_whole_or_by_its_test_split(tmp_path: Path, source: str) -> None:
+    given = {"source": source, "test_split": 1}
+    for number, folders in enumerate((EVERY, SPLIT, TEST)):
+        (folder := tmp_path / str(number)).mkdir()
+        section = _written(folder, source, folders)
+        dataset = open_dataset(DataConfig.model_validate({**section, **given}), seed=0)
+        # A series has a window less than rows.
+        lost = source == "series"
+        assert len(dataset.test) == 20 - lost
+        assert len(dataset.train) == (20 - lost if folders == SPLIT else 0)
+        assert len(dataset.validation) == 0
+        assert "test" in dataset.given
+        told = any("all examples" in note for note in dataset.notes)
+        assert told == (folders == EVERY)
+        if folders == TEST:
+            with pytest.raises(DataError, match=r"no split train|the train split has at most 0"):
+                open_dataset(DataConfig.model_validate(section), seed=0)

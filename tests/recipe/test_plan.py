@@ -239,6 +239,14 @@ def test_build_plan_refuses_to_evaluate_without_data() -> None:
         build_plan(recipe_from_mapping(value, "test"))
 
 
+def test_build_plan_refuses_stages_where_every_example_is_tested() -> None:
+    data = {"source": "digits", "test_split": 1}
+    assert plan({"compact": {}}, model="done.tflite", data=data).recipe.data.test_split == 1
+    for stage in ({"quantize": {}}, FLOAT16, {"prune": {}}):
+        with pytest.raises(RecipeError, match="test_split: 1 tests all examples"):
+            plan(stage, model="model.keras", data=data)
+
+
 def test_source_none_takes_no_keys_about_examples() -> None:
     about = {"source": "none", "test_split": 0.3, "classes": ["a"]}
     with pytest.raises(RecipeError, match="no examples, and classes, test_split is about some"):

@@ -92,7 +92,8 @@ def open_columns(
     x = _joined([split.x for split in splits.values()], fed_dtype)
     y = _joined([split.y for split in splits.values()], fed_target_dtype)
     classes = len(words) or (int(y.max()) + 1 if are_labels(y) else None)
-    extremes = tuple(one for name, split in splits.items() for one in _extremes(name, split))
+    called = {name: "train" if name == ALL else name for name in splits}
+    extremes = tuple(one for name in splits for one in _extremes(called[name], splits[name]))
     counted = number_names(classes or 0)
     dataset = SourceTable(
         path,
@@ -206,14 +207,14 @@ def _split(
 
 
 def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool) -> None:
-    train = splits["train"]
-    if needs_two:
-        for name, array in train.y.items():
+    first = splits.get("train") or next(iter(splits.values()))
+    if needs_two and not splits.keys() <= {"validation", "test"}:
+        for name, array in first.y.items():
             check_not_constant(path, name, array)
-    for split in (split for name, split in splits.items() if name != "train"):
-        for (name, x), (other, reference) in zip(split.x.items(), train.x.items(), strict=True):
+    for split in (split for split in splits.values() if split is not first):
+        for (name, x), (other, reference) in zip(split.x.items(), first.x.items(), strict=True):
             check_same_inputs(path, name, x, other, reference)
-        for (name, y), (other, reference) in zip(split.y.items(), train.y.items(), strict=True):
+        for (name, y), (other, reference) in zip(split.y.items(), first.y.items(), strict=True):
             check_same_targets(path, name, y, other, reference)
 
 

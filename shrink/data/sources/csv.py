@@ -59,14 +59,14 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     if not config.inputs and set(INDEX_COLUMNS) & set(table.cells):
         notes.append("row numbers, a column without a name, are no input")
     splits = listed_splits(path, table)
-    train = splits.get(ALL, splits.get("train"))
-    label = "y_train" if SPLIT in table.cells else "y"
+    first = next(name for name in (ALL, "train", *splits) if name in splits)
+    label = f"y_{first}" if SPLIT in table.cells else "y"
     if targets:
         y = np.asarray(targets_of(path, label, y, "x", len(x), notes))
-        if config.target == "label":
-            check_not_constant(path, label, y[train])
-        for split in sorted(splits.keys() - {ALL, "train"}):
-            check_same_targets(path, f"y_{split}", y[splits[split]], label, y[train])
+        if config.target == "label" and first in (ALL, "train"):
+            check_not_constant(path, label, y[splits[first]])
+        for split in sorted(splits.keys() - {first}):
+            check_same_targets(path, f"y_{split}", y[splits[split]], label, y[splits[first]])
     classes = tuple(map(str, range(int(y.max()) + 1))) if are_labels(y) else ()
     dataset = SourceTable(
         path, splits, y, x, names or classes, tuple(notes), columns=table.cells
@@ -78,13 +78,11 @@ def listed_splits(path: Path, table: Table) -> dict[str, np.ndarray]:
     """Return the rows of the splits that a column `split` gives, or of `all`, int64 (n,).
 
     Raises:
-        DataError: it says something else, or no row is of the split train.
+        DataError: it says something else.
     """
     if SPLIT not in table.cells:
         return {ALL: np.arange(len(table.lines))}
     splits = np.array(split_names(path, table.cells[SPLIT]))
-    if "train" not in splits:
-        raise DataError("no row of the column split is train", subject=path, hint="add such rows")
     return {str(split): np.flatnonzero(splits == split) for split in np.unique(splits)}
 
 

@@ -82,12 +82,6 @@ def _in_folders(path: Path, config: DataConfig, kind: FileKind) -> SourceTable:
     """
     folders = find_images(path, kind, flat=config.target != "label")
     root, needs_two = shown(path), config.target == "label"
-    if ALL not in folders.splits and "train" not in folders.splits:
-        raise DataError(
-            f"there is {', '.join(sorted(folders.splits))}, and no folder train",
-            subject=root,
-            hint="add a folder train",
-        )
     present = sorted({name for classes in folders.splits.values() for name in classes})
     for split, classes in folders.splits.items() if needs_two else ():
         for name in present:

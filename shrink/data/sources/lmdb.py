@@ -105,11 +105,7 @@ def _keys_by_split(path: Path, environment: lmdb.Environment) -> dict[str, list[
             if not key.startswith(b"__"):
                 prefix = key.partition(b"/")[0].decode("utf-8", "replace")
                 by_split.setdefault(SPLIT_OF_NAME.get(prefix, ALL), []).append(bytes(key))
-    if (
-        not by_split
-        or (ALL in by_split and len(by_split) > 1)
-        or not {ALL, "train"} & by_split.keys()
-    ):
+    if not by_split or (ALL in by_split and len(by_split) > 1):
         raise DataError(
             "no keys"
             if not by_split

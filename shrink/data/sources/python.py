@@ -114,7 +114,7 @@ class _Function:
         if not isinstance(returned, Mapping):
             return {ALL: returned}
         unknown = sorted(set(returned) - set(SPLIT_NAMES))
-        if unknown or "train" not in returned:
+        if unknown or not returned:
             raise self.error(f"it returned the parts {', '.join(map(str, returned)) or 'none'}")
         return dict(returned)
 

@@ -15,6 +15,7 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.early import array_names, stored_arrays
 from shrink.data.examples import SPLIT_NAMES
+from shrink.data.folders import ALL
 from shrink.data.parquet import read_cells
 from shrink.data.series_config import SeriesConfig
 from shrink.data.source_table import SourceTable
@@ -39,21 +40,28 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     path = Path(config.path or "").expanduser()
     settings = config.series or SeriesConfig()
     is_table = path.suffix.lower() == ".csv" or is_parquet(path)
-    rows, columns, split, given = (_of_table if is_table else _of_arrays)(path, config, settings)
-    if split is None:
-        split = splits_by_time(rows.run, config.validation_split, config.test_split)
-    x, y, own = windows(rows, split, settings, str(path))
+    rows, columns, names = (_of_table if is_table else _of_arrays)(path, config, settings)
+    given, evaluates = set(names), config.test_split == 1
+    split = np.array([SPLIT_NAMES.index("train" if name == ALL else name) for name in names])
+    if not evaluates:  # what the file does not give is the end of the training rows
+        validation = 0.0 if "validation" in given else config.validation_split
+        test = 0.0 if "test" in given else config.test_split
+        split[split == 0] = splits_by_time(rows.run[split == 0], validation, test)
+    needed = {"train" if name == ALL else name: name for name in given} if evaluates else {}
+    x, y, own = windows(rows, split, settings, str(path), needed or SPLIT_NAMES)
     note = (
         f"windows of {settings.window} rows, {settings.horizon} predicted; none crosses the border "
         "of a split"
     )
+    if evaluates:
+        own = {name: own[split] for split, name in needed.items()}
     dataset = SourceTable(path, own, y, x, notes=(note,)).open(config, seed)
-    return replace(dataset, given=given, columns=columns)
+    known = dataset.given if evaluates else frozenset(given - {ALL, "train"})
+    return replace(dataset, given=known, columns=columns)
 
 
-Found = tuple[Rows, tuple[str, ...], np.ndarray | None, frozenset[str]]
-"""Rows, the columns of a table's inputs, the split of each row where the file says so (places in
-`SPLIT_NAMES`, int64 (rows,)), and which splits beside the training one it gives."""
+Found = tuple[Rows, tuple[str, ...], Sequence[str]]
+"""Rows, the columns of a table's inputs, and the split of each row, or `all`."""
 
 
 def _of_table(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
@@ -69,12 +77,8 @@ def _of_table(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
     if settings.time is not None:
         _check_order(path, table, settings.time, run)
     x, y = (np.stack([numbers(path, n, table) for n in names], 1) for names in (inputs, targets))
-    rows = Rows(x, y, run)
-    if SPLIT not in table.cells:
-        return rows, inputs, None, frozenset()
-    names = split_names(path, table.cells[SPLIT])
-    split = np.array([SPLIT_NAMES.index(name) for name in names], np.int64)
-    return rows, inputs, split, frozenset(names) - {"train"}
+    names = split_names(path, table.cells[SPLIT]) if SPLIT in table.cells else [ALL] * len(run)
+    return Rows(x, y, run), inputs, names
 
 
 def _runs(path: Path, table: Table, group: str | None) -> np.ndarray:
@@ -151,18 +155,7 @@ def _of_arrays(path: Path, config: DataConfig, settings: SeriesConfig) -> Found:
         np.concatenate([y for _, y in parts.values()]),
         np.repeat(np.arange(len(parts)), lengths),
     )
-    by_row = _given(rows, list(parts), config) if len(parts) > 1 else None
-    return rows, (), by_row, frozenset(parts) - {"train"}
-
-
-def _given(rows: Rows, names: Sequence[str], config: DataConfig) -> np.ndarray:
-    """Return the split of each row, where what is not given is the end of the training part."""
-    split = np.array([SPLIT_NAMES.index(name) for name in names])[rows.run]
-    train = split == 0
-    validation = 0.0 if "validation" in names else config.validation_split
-    test = 0.0 if "test" in names else config.test_split
-    split[train] = splits_by_time(rows.run[train], validation, test)
-    return split
+    return rows, (), np.repeat(list(parts), lengths).tolist()
 
 
 def _joined(

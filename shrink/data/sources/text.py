@@ -145,6 +145,12 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     settings = config.tokens or TokensConfig()
     file = settings.vocabulary_file(Path.cwd())
     if file is None:  # learned from the training split alone
+        if not len(rows["train"]):
+            raise DataError(
+                "no training texts to learn a vocabulary from",
+                subject=path,
+                hint="name the vocabulary that the model was made with: data.tokens.vocabulary",
+            )
         vocabulary = learn((texts[row] for row in rows["train"]), settings)
         origin = f"learned from {len(rows['train']):,} training texts"
     else:

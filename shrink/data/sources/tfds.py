@@ -51,9 +51,9 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         for split in SPLIT_NAMES
         if split in builder.info.splits and builder.info.splits[split].num_examples
     ]
-    if "train" not in splits:
+    if not splits:
         raise DataError(
-            f"it has no split train; it has {', '.join(builder.info.splits) or 'none'}",
+            f"no split train, validation or test; its splits: {', '.join(builder.info.splits)}",
             subject=folder,
             hint="read it with source: python",
         )
