@@ -10,13 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PlainValidator,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from shrink.base.errors import DataError, RecipeError, ShrinkError, hint_for
 from shrink.base.fields import (
@@ -32,11 +26,8 @@ from shrink.base.fields import (
 from shrink.base.file_hashes import files_under, hash_file, named_hashes
 from shrink.base.foreign import Json
 from shrink.base.packages import Extension, find_extension
-from shrink.data.audio_config import AudioConfig
 from shrink.data.folders import shown
-from shrink.data.series_config import SeriesConfig
 from shrink.data.slice_config import Slices, check_slices
-from shrink.data.token_config import LEARNED, TokensConfig
 
 NO_DATA = "none"
 """The source of a recipe without data: its stages need no examples, its report has no metrics."""
@@ -276,6 +267,178 @@ class AugmentConfig(Config):
         """Return the same changes with the function in this file."""
         name = (self.function or "").rpartition(":")[2]
         return self.model_copy(update={"function": f"{file}:{name}"})
+
+
+class AudioConfig(Config):
+    """How a clip becomes the model's input; what stands here is kept beside the artifact.
+
+    docs/audio.md defines every step.
+    """
+
+    features: Literal["log_mel", "mfcc", "waveform"] = "log_mel"
+    """log_mel: logarithms of energies in mel bands; mfcc: their cosine transform; waveform: the
+    samples themselves."""
+    sample_rate: Count = 16_000
+    """Of the clips, Hz; a file of another rate is refused, or brought to it with `resample`."""
+    seconds: Positive = 1.0
+    """Length of a clip: a shorter one is continued with zeros, of a longer one the rest is left
+    out."""
+    resample: bool = False
+    """Whether files of another rate are resampled (polyphase filter, Kaiser window)."""
+    channel: Literal["mean"] | NonNegative | None = None
+    """Of several channels: their mean, or one by its number; by default such files are refused."""
+    window_ms: Positive = 30.0
+    """Length of a frame (Hann window), ms."""
+    stride_ms: Positive = 20.0
+    """From the start of a frame to that of the next, ms."""
+    fft_size: Count | None = None
+    """Samples of the Fourier transform; by default the next power of two of a frame."""
+    bands: Count = 40
+    """Triangular mel bands."""
+    low_hz: Annotated[float, Field(ge=0)] = 20.0
+    """Where the lowest band begins, Hz."""
+    high_hz: Positive | None = None
+    """Where the highest band ends, Hz; by default half the sample rate."""
+    log_offset: Positive = 1e-6
+    """Added to an energy before its logarithm."""
+    coefficients: Count = 10
+    """Of features mfcc: how many coefficients are kept, the first among them."""
+    flatten: bool = False
+    """Whether an example is one row of numbers, frame after frame, in place of (frames, bands,
+    1)."""
+
+    @property
+    def clip_samples(self) -> int:
+        """Samples of a clip."""
+        return round(self.sample_rate * self.seconds)
+
+    @property
+    def window_samples(self) -> int:
+        """Samples of a frame."""
+        return round(self.sample_rate * self.window_ms / 1000)
+
+    @property
+    def stride_samples(self) -> int:
+        """Samples from the start of a frame to that of the next."""
+        return round(self.sample_rate * self.stride_ms / 1000)
+
+    @property
+    def transform_samples(self) -> int:
+        """Samples of the Fourier transform."""
+        return self.fft_size or 1 << max(self.window_samples - 1, 1).bit_length()
+
+    @property
+    def highest_hz(self) -> float:
+        """Where the highest band ends."""
+        return self.sample_rate / 2 if self.high_hz is None else self.high_hz
+
+    @property
+    def frames(self) -> int:
+        """Frames of a clip that lie wholly in it."""
+        return 1 + (self.clip_samples - self.window_samples) // self.stride_samples
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one example."""
+        if self.features == "waveform":
+            return (self.clip_samples,) if self.flatten else (self.clip_samples, 1)
+        width = self.bands if self.features == "log_mel" else self.coefficients
+        return (self.frames * width,) if self.flatten else (self.frames, width, 1)
+
+    @model_validator(mode="after")
+    def _check(self) -> AudioConfig:
+        if self.features == "waveform":
+            return self
+        if min(self.window_samples, self.stride_samples) < 2:
+            raise ValueError("window_ms and stride_ms are at least two samples long")
+        if self.window_samples > self.clip_samples:
+            raise ValueError(f"a frame of {self.window_ms:g} ms is longer than a clip")
+        if self.transform_samples < self.window_samples:
+            raise ValueError(f"fft_size is at least a frame's {self.window_samples} samples")
+        if not self.low_hz < self.highest_hz <= self.sample_rate / 2:
+            raise ValueError(
+                f"low_hz is below high_hz, and that at most half the rate, {self.sample_rate / 2:g}"
+            )
+        if self.features == "mfcc" and self.coefficients > self.bands:
+            raise ValueError(f"{self.coefficients} coefficients need as many bands at least")
+        return self
+
+
+class SeriesConfig(Config):
+    """Windows of a time series: `window` rows are the input, the `horizon` rows behind the target.
+
+    A window lies wholly in one split: no row of the test split is seen in training, not even as a
+    target.
+    """
+
+    window: Count = 48
+    """Rows of the input."""
+    horizon: Count = 1
+    """Rows behind the window that are predicted."""
+    stride: Count = 1
+    """Rows from the start of a window to that of the next."""
+    group: str | None = None
+    """Column of a CSV file that tells several series apart; the rows of each stand together."""
+    time: str | None = None
+    """Column of a CSV file that has to rise from row to row of a series: numbers, or text such as
+    2024-05-01T10:00 that sorts by time."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of a window with its target."""
+        return self.window + self.horizon
+
+
+LEARNED = ("vocabulary", "size", "min_count")
+"""Keys that decide the tokens, where the tokens themselves are not known."""
+Token = Annotated[str, Field(min_length=1, pattern=r"^[^\r\n]+$")]
+
+
+class TokensConfig(Config):
+    """How a text becomes the model's input; what stands here is kept beside the artifact.
+
+    A text is lowered, split, looked up in the vocabulary, cut or padded to `length`.
+    """
+
+    length: Count = 32
+    """Ids of an example: longer texts lose their end, shorter ones are padded behind."""
+    lower: bool = True
+    """Whether letters become small ones first."""
+    split: Literal["words", "whitespace", "characters"] = "words"
+    """words: runs of letters, digits and underscores, and every other sign that is no space, on its
+    own; whitespace: what stands between spaces; characters: each character, any white
+    space as a space."""
+    vocabulary: Annotated[str, Field(min_length=1)] | None = None
+    """A text file, UTF-8, with a token on each line, whose number from 0 is its id; relative to the
+    recipe. By default it is learned from the training split."""
+    size: Annotated[int, Field(ge=3)] = 10_000
+    """Of a learned vocabulary: the most tokens, padding and unknown ones included; the most
+    frequent stay."""
+    min_count: Count = 1
+    """Of a learned vocabulary: how often the training split must have a token."""
+    padding: Token = "[PAD]"
+    """The token behind the end of a text; id 0 of a learned vocabulary."""
+    unknown: Token = "[UNK]"
+    """The token for what the vocabulary lacks; id 1 of a learned vocabulary."""
+
+    @model_validator(mode="after")
+    def _check(self) -> TokensConfig:
+        if self.padding == self.unknown:
+            raise ValueError("padding and unknown are two tokens: give them different names")
+        fields = type(self).model_fields
+        learned = [k for k in ("min_count", "size") if getattr(self, k) != fields[k].default]
+        if self.vocabulary is not None and learned:
+            raise ValueError(
+                f"{' and '.join(learned)} applies to a learned vocabulary, but vocabulary "
+                "names a file"
+            )
+        return self
+
+    def vocabulary_file(self, folder: Path) -> Path | None:
+        """Return the vocabulary's file, if one is named; a relative path starts from `folder`."""
+        if self.vocabulary is None:
+            return None
+        return (folder / Path(self.vocabulary).expanduser()).resolve()
 
 
 WHY_NO_METRICS = "no data was named"

@@ -8,8 +8,7 @@ import os
 from pathlib import Path
 
 from shrink.base.foreign import Json
-from shrink.data.config import DataConfig, source_code, source_of
-from shrink.data.token_config import LEARNED
+from shrink.data.config import LEARNED, DataConfig, source_code, source_of
 from shrink.model.user_reads import code_digest
 
 

@@ -11,7 +11,7 @@ import functools
 
 import numpy as np
 
-from shrink.data.audio_config import AudioConfig
+from shrink.data.config import AudioConfig
 
 _BLOCK = 64
 """Clips at once: frames in float64 take many times the memory of the samples."""

@@ -109,7 +109,8 @@ def without_targets(data: JsonObject, stages: Sequence[Mapping[str, Json]]) -> J
         configs = [STAGES[k].model_validate(v) for entry in stages for k, v in entry.items()]
     except (ValidationError, DataError):
         return data  # whoever reads the recipe says what is wrong, and where
-    if {"y", "y_train"} & set(names) or any(one.needs_targets for one in configs):
+    has_targets = any(name.partition("_")[0] == "y" for name in names)
+    if has_targets or any(one.needs_targets for one in configs):
         return data
     return {**data, "target": "none"}
 

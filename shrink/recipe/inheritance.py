@@ -12,10 +12,15 @@ from shrink.base.fields import Config
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.details import Usage
 from shrink.contract.usage import read_usage, stale_record, vocabulary_file
-from shrink.data.audio_config import AudioConfig
-from shrink.data.config import NO_DATA, DataConfig, NormalizeConfig, inherited_keys
-from shrink.data.series_config import SeriesConfig
-from shrink.data.token_config import TokensConfig
+from shrink.data.config import (
+    NO_DATA,
+    AudioConfig,
+    DataConfig,
+    NormalizeConfig,
+    SeriesConfig,
+    TokensConfig,
+    inherited_keys,
+)
 from shrink.model.reference import ModelReference
 from shrink.recipe.load import LoadedRecipe
 

@@ -22,7 +22,7 @@ from shrink.task.combination import Term, Terms, means_within
 from shrink.task.evaluation import Evaluation
 from shrink.task.losses import loss_sums, without_ignored
 from shrink.task.means import count_ties, sums
-from shrink.task.metrics.confusion_table import ConfusionTables
+from shrink.task.metrics.confusion import ConfusionTables
 from shrink.task.metrics.whole import WholeSplit
 from shrink.task.output import Sums, pool
 from shrink.task.slices import ClassCounts, Sliced, groups_of, measure_slices

@@ -20,7 +20,6 @@ from shrink.contract.events import Send
 from shrink.contract.findings import DataCheck, InputRange, SplitRow
 from shrink.contract.job import CheckJob
 from shrink.contract.result import HeldOut
-from shrink.data.bad_examples import SkippedNote, remembered_bad_files
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES, Examples, reading_batch
@@ -28,7 +27,7 @@ from shrink.data.folders import shown
 from shrink.data.membership import duplicates
 from shrink.data.opening import open_dataset
 from shrink.data.source_types import Images
-from shrink.data.sources.images import open_images
+from shrink.data.sources.images import SkippedNote, open_images, remembered_bad_files
 from shrink.run.lineage import describe_shared
 from shrink.task.task import targets_of
 

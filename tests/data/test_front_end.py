@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from pydantic import ValidationError
 
-from shrink.data.audio_config import AudioConfig
+from shrink.data.config import AudioConfig
 from shrink.data.front_end import features, fitted, mel_weights
 
 SAMPLES = np.random.default_rng(0).uniform(-1, 1, (3, 8_000))

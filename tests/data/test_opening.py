@@ -177,12 +177,12 @@ def _written(folder: Path, source: str, folders: tuple[str, ...]) -> dict[str, o
             lines.append(f"{split}{',' if split else ''}{row},{labels[row]}")
         (folder / "data.csv").write_text("\n".join(lines))
         (folder / "words.txt").write_text("[PAD]\n[UNK]\n1\n2\n")
-        own = {
+        own: dict[str, dict[str, object]] = {
             "csv": {},
             "series": {"inputs": ["value"], "series": {"window": 1, "horizon": 1}},
             "text": {"tokens": {"vocabulary": str(folder / "words.txt")}},
-        }[source]
-        return section | {"path": str(folder / "data.csv")} | own
+        }
+        return section | {"path": str(folder / "data.csv")} | own[source]
     if source == "python":
         returned: object = {s: [(float(n), 0.5) for n in range(splits.count(s))] for s in splits}
         returned = returned if splits[0] else [(float(n), 0.5) for n in numbers]
@@ -195,10 +195,10 @@ def _written(folder: Path, source: str, folders: tuple[str, ...]) -> dict[str, o
         for n in range(10):
             if source == "masks":
                 for kind in ("images", "masks"):
-                    values = np.full((4, 4), n % 2, np.uint8)
+                    pixels = np.full((4, 4), n % 2, np.uint8)
                     path = folder / split / kind / f"{label}{n}.png"
                     path.parent.mkdir(parents=True, exist_ok=True)
-                    Image.fromarray(values).save(path)
+                    Image.fromarray(pixels).save(path)
             else:
                 write_image(folder / name / f"{n}.png", seed=n)
     return section

@@ -12,7 +12,7 @@ import pytest
 from shrink.base import files
 from shrink.base.errors import DataError, ModelError
 from shrink.contract.usage import record_path, write_record
-from shrink.data.token_config import TokensConfig
+from shrink.data.config import TokensConfig
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
 

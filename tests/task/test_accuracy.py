@@ -8,7 +8,7 @@ import tf_keras as keras
 from shrink.base.errors import DataError, RecipeError
 from shrink.base.metrics import METRICS
 from shrink.task.means import MEANS, sums
-from shrink.task.metrics.registry import RULES
+from shrink.task.metrics.whole import RULES
 
 RANDOM = np.random.default_rng(0)
 LOGITS = RANDOM.normal(size=(40, 7)) * 4

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from shrink.base.types import Array
-from shrink.data.annotation import Annotated
-from shrink.data.box_files import read_boxes
+from shrink.data.box_files import Annotated, read_boxes
 from shrink.data.boxes import AREA as AREA_COLUMN
 from shrink.data.boxes import box_rows, padded
 from shrink.data.config import DataConfig

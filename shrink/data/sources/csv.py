@@ -15,7 +15,6 @@ from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.early import slice_columns
 from shrink.data.folders import ALL, class_order
-from shrink.data.parquet import read_cells
 from shrink.data.source_table import SourceTable
 from shrink.data.table import (
     INDEX_COLUMNS,
@@ -23,6 +22,7 @@ from shrink.data.table import (
     Table,
     feature_columns,
     is_number,
+    read_cells,
     split_names,
 )
 

@@ -21,10 +21,9 @@ import tensorflow as tf
 from shrink.base.cache import key_of
 from shrink.base.errors import DataError, ModelError
 from shrink.base.packages import versions
-from shrink.data.audio_config import AudioConfig
 from shrink.data.boxes import box_rows
 from shrink.data.cache import ALL, Example, spooled
-from shrink.data.config import DataConfig
+from shrink.data.config import AudioConfig, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import fingerprint

@@ -20,9 +20,9 @@ from shrink.data.dataset import Dataset
 from shrink.data.decoding import reason
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import fingerprint
-from shrink.data.masks import resized_mask
 from shrink.data.shards import prepared_folder
 from shrink.data.sources.columns import open_spooled
+from shrink.data.sources.masks import resized_mask
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds

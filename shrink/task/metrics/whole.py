@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -12,12 +12,21 @@ from shrink.base.metrics import metric_of
 from shrink.base.types import Array
 from shrink.base.user_metric import UserMetric
 from shrink.task.losses import without_ignored
-from shrink.task.metrics.registry import RULES
+from shrink.task.metrics import calibration, confusion, detection, ranking, regression
 from shrink.task.metrics.resample import resample
-from shrink.task.metrics.rule import Rows, Rule, Weighted, joined
+from shrink.task.metrics.rule import MakeRule, Rows, Rule, Weighted, joined
 from shrink.task.metrics.user import MOST_SECONDS, Collected, OfExamples, resampled
 from shrink.task.output import output_of
 from shrink.task.task import Task
+
+RULES: Mapping[str, MakeRule] = {
+    **confusion.RULES,
+    **ranking.RULES,
+    **calibration.RULES,
+    **regression.RULES,
+    **detection.RULES,
+}
+"""Those of `shrink.base.metrics.METRICS` that say `is_mean=False`."""
 
 
 class WholeSplit:

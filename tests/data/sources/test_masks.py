@@ -16,9 +16,9 @@ from PIL import Image
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.masks import read_mask
 from shrink.data.opening import open_dataset
 from shrink.data.slices import slicings_of
+from shrink.data.sources.masks import read_mask
 from shrink.recipe.data_reference import parse_data_reference
 from shrink.task.config import TaskConfig
 from shrink.task.interface import keras_interface

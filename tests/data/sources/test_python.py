@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from shrink.base.errors import DataError
-from shrink.data.audio_config import AudioConfig
-from shrink.data.config import DataConfig
+from shrink.data.config import AudioConfig, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
 from shrink.data.front_end import features

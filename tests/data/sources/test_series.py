@@ -14,7 +14,7 @@ from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
-from shrink.data.windows import splits_by_time, stretches
+from shrink.data.sources.series import splits_by_time, stretches
 
 ROWS, WINDOW, HORIZON = 100, 6, 2
 SERIES: dict[str, Any] = {"window": WINDOW, "horizon": HORIZON}

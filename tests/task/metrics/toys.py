@@ -8,9 +8,9 @@ import numpy as np
 
 from shrink.base.bootstrap import Resampled
 from shrink.base.metrics import metric_of
-from shrink.task.metrics.registry import RULES
 from shrink.task.metrics.resample import resample
 from shrink.task.metrics.rule import Weighted, joined
+from shrink.task.metrics.whole import RULES
 from shrink.task.output import output_of
 
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from sklearn.feature_extraction.text import CountVectorizer
 
 from recipes.data.sentences import make_sentences
-from shrink.data.token_config import TokensConfig
-from shrink.data.tokens import encode, learn, read_vocabulary, tokens_of
+from shrink.data.config import TokensConfig
+from shrink.data.sources.text import encode, learn, read_vocabulary, tokens_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from scipy.io import wavfile
 
 from shrink.base.errors import DataError
-from shrink.data.wav import parse_wav, read_wav
+from shrink.data.sources.audio import parse_wav, read_wav
 
 VALUES = np.array([[-1.0, 0.5], [0.25, -0.125], [0.0, 0.75]])
 
