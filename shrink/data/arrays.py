@@ -111,12 +111,18 @@ class ArrayExamples(Examples):
         x: (rows, ...) inputs, or a tuple of them; what is on the disk stays there.
         y: (rows, ...) targets, or a tuple of them; a single int64 (rows,) holds labels.
         indices: int64 (n,), the rows that are these examples.
+        contents: what examples are identified by, and returns the bytes of rows that do it; None
+            for the values of their inputs.
     """
 
-    def __init__(self, x: Several[Rows], y: Several[Rows], indices: np.ndarray) -> None:
-        self._x = x
-        self._y = y
-        self._indices = indices
+    def __init__(
+        self,
+        x: Several[Rows],
+        y: Several[Rows],
+        indices: np.ndarray,
+        contents: tuple[str, Callable[[np.ndarray], Sequence[bytes]]] | None = None,
+    ) -> None:
+        self._x, self._y, self._indices, self._contents = x, y, indices, contents
         self.labels: np.ndarray | None = y[indices] if are_labels(y) else None
 
     @property
@@ -136,6 +142,17 @@ class ArrayExamples(Examples):
 
     def __len__(self) -> int:
         return len(self._indices)
+
+    @property
+    def identified_by(self) -> str:
+        """What `contents` are."""
+        return super().identified_by if self._contents is None else self._contents[0]
+
+    def contents(self, indices: np.ndarray) -> Sequence[bytes]:
+        """Return what identifies each of some examples."""
+        if self._contents is None:
+            return super().contents(indices)
+        return self._contents[1](self._indices[indices])
 
     def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as arrays of its own.

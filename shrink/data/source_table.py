@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,8 +34,8 @@ class SourceTable:
         names: of the files of the rows; empty where rows are of no files.
         root: the folder that names are relative to, where they are not absolute.
         columns: a text or a number for each row by name, which `data.slices` may name.
-        contents: what identifies each row, uint64 (rows,); by default that of its file, else the
-            values of its inputs.
+        contents: what identifies each row, uint64 (rows,), or returns the bytes that identify some
+            rows; by default that of its file, else the values of its inputs.
         identified_by: the kind of `contents`: file, text, window or record.
     """
 
@@ -48,7 +48,7 @@ class SourceTable:
     names: Sequence[str] = ()
     root: Path = Path()
     columns: Mapping[str, Sequence[str] | np.ndarray] = field(default_factory=dict)
-    contents: np.ndarray | None = None
+    contents: np.ndarray | Callable[[np.ndarray], Sequence[bytes]] | None = None
     identified_by: str = "file"
 
     def file(self, row: int) -> str:
@@ -62,7 +62,8 @@ class SourceTable:
 
     def examples(self, rows: np.ndarray) -> Examples:
         """Return some rows as examples."""
-        return ArrayExamples(self.x, self.y, rows)
+        read = (self.identified_by, self.contents) if callable(self.contents) else None
+        return ArrayExamples(self.x, self.y, rows, read)
 
     def open(self, config: DataConfig, seed: int) -> Dataset:
         """Return the data set; the seed decides the splits that the source does not give.
@@ -91,7 +92,7 @@ class SourceTable:
             self.root,
         )
         known = None
-        if contents is not None:
+        if isinstance(contents, np.ndarray):
             known = Membership(
                 self.identified_by,
                 {split: contents[own] for split, own in rows.items()},

@@ -108,8 +108,9 @@ def write_data(folder: Path, kind: str) -> tuple[str, tuple[int, ...]]:
     arrays = {"x_test": x[40:], "y_test": y[40:]}
     if form == "npz":
         arrays |= {"x_train": x[:40], "y_train": y[:40]} if has == "split" else {}
-        flat = {name.removesuffix("_test"): one for name, one in arrays.items()}
-        np.savez(folder / kind, **(flat if has == "flat" else arrays))
+        if has == "flat":
+            arrays = {name.removesuffix("_test"): one for name, one in arrays.items()}
+        np.savez(folder / kind, **arrays)  # type: ignore[arg-type]
         return f"{kind}.npz", (64,)
     for row, (values, label) in enumerate(zip(x, y, strict=True)):
         if row < 40 and has != "split":

@@ -242,7 +242,8 @@ def test_build_plan_refuses_to_evaluate_without_data() -> None:
 def test_build_plan_refuses_stages_where_every_example_is_tested() -> None:
     data = {"source": "digits", "test_split": 1}
     assert plan({"compact": {}}, model="done.tflite", data=data).recipe.data.test_split == 1
-    for stage in ({"quantize": {}}, FLOAT16, {"prune": {}}):
+    stages: tuple[dict[str, Any], ...] = ({"quantize": {}}, FLOAT16, {"prune": {}})
+    for stage in stages:
         with pytest.raises(RecipeError, match="test_split: 1 tests all examples"):
             plan(stage, model="model.keras", data=data)
 

@@ -7,7 +7,7 @@ import functools
 import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,12 @@ import tensorflow as tf
 from shrink.base.cache import entry_path, keep, key_of
 from shrink.base.errors import DataError
 from shrink.base.packages import versions
-from shrink.base.types import Spec, Specs
-from shrink.data.arrays import LABEL_LIMIT, are_labels, number_names
+from shrink.base.types import Spec
+from shrink.data.arrays import LABEL_LIMIT, LazyRows, are_labels, number_names
 from shrink.data.config import DataConfig, FeatureConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import decoded, reason
-from shrink.data.examples import Batch, Examples, reading_batch, single
+from shrink.data.examples import reading_batch, single
 from shrink.data.shards import described
 from shrink.data.source_table import SourceTable
 
@@ -44,8 +44,6 @@ class ExampleParser:
         targets: the same of targets; none for an autoencoder.
         label: the name of the only target where it holds integer labels, else None.
         label_feature: how the label is stored, as text; it decides what is read from a record.
-        input_spec: one example's input.
-        target_spec: one example's target.
 
     Raises:
         DataError: no feature is declared, or an input or target is not among them.
@@ -61,38 +59,58 @@ class ExampleParser:
         are_labels = [spec.dtype == np.int64 for spec in self.targets.values()]
         self.label = targets[0] if are_labels == [True] else None
         self.label_feature = repr(self._features.get(str(self.label)))
-        self.input_spec: Specs = single(tuple(self.inputs.values()))
-        none = Spec((0,), np.dtype(np.float32))
-        self.target_spec: Specs = single(tuple(self.targets.values()) or (none,))
+        self._traced = {name: self._trace(name) for name in self._features}
 
-    def parse(self, records: tf.Tensor) -> Batch:
-        """Return `(x, y)` of serialized examples (n,); can be traced.
+    def _trace(self, name: str) -> tf.types.experimental.GenericFunction:
+        """Return `parse` in a graph, on the CPU: one op at a time it takes five times as long."""
 
-        Raises:
-            tf.errors.OpError: a record is no example, or has other features.
-        """
-        parsed = tf.io.parse_example(records, self._spec)
-        x, y = (
-            tuple(self._value(name, parsed[name], spec) for name, spec in side.items())
-            for side in (self.inputs, self.targets)
-        )
-        return single(x), single(y or (tf.zeros((tf.shape(records)[0], 0), tf.float32),))
-
-    @functools.cached_property
-    def parse_compiled(self) -> tf.types.experimental.GenericFunction:
-        """The same in a graph, on the CPU: one op at a time it takes five times as long."""
-
-        def parse(records: tf.Tensor) -> Batch:
+        def parse(records: tf.Tensor) -> tf.Tensor:
             with tf.device("CPU:0"):
-                return self.parse(records)
+                return self.parse(records, name)
 
         return tf.function(parse, input_signature=[tf.TensorSpec([None], tf.string)])
 
-    def parse_labels(self, records: tf.Tensor) -> tf.Tensor:
-        """Return the labels of serialized examples (n,), int64, and parse nothing else."""
-        name = str(self.label)
+    def parse(self, records: tf.Tensor, name: str) -> tf.Tensor:
+        """Return a feature of serialized examples (n,), (n, ...); can be traced.
+
+        Raises:
+            tf.errors.OpError: a record is no example, or has no such feature.
+        """
         parsed = tf.io.parse_example(records, {name: self._spec[name]})
-        return self._value(name, parsed[name], self.targets[name])
+        return self._value(name, parsed[name], (self.inputs | self.targets)[name])
+
+    def rows(self, records: Records, name: str) -> LazyRows:
+        """Return a feature of all records, read and parsed when it is asked for.
+
+        Raises:
+            DataError: when rows are read: a record cannot be read or parsed.
+        """
+        spec = (self.inputs | self.targets)[name]
+
+        def read(numbers: np.ndarray) -> np.ndarray:
+            contents = records.read(numbers)
+            try:
+                return np.asarray(self._traced[name](tf.constant(contents)))
+            except tf.errors.OpError:
+                for number, content in zip(numbers.tolist(), contents, strict=True):
+                    self._check(records, number, content, name)
+                raise
+
+        return LazyRows(read, (len(records), *spec.shape), spec.dtype, is_decoded=True)
+
+    def _check(self, records: Records, number: int, content: bytes, name: str) -> None:
+        """Raise `DataError` where a record cannot be parsed."""
+        try:
+            with tf.device("CPU:0"):
+                self.parse(tf.constant([content]), name)
+        except tf.errors.OpError as error:
+            file = records.file[number]
+            raise DataError(
+                f"record {number - int(np.argmax(records.file == file))} cannot be read: "
+                f"{reason(error)}",
+                subject=records.paths[int(file)],
+                hint=FEATURES_HINT,
+            ) from error
 
     def _value(self, name: str, value: tf.Tensor, spec: Spec) -> tf.Tensor:
         feature = self._features[name]
@@ -174,90 +192,11 @@ class Records(abc.ABC):
 
     def labels(self, parser: ExampleParser) -> Iterator[np.ndarray]:
         """Yield the labels of all of them in order, int64, in batches."""
-        batch = reading_batch(parser.input_spec, parser.target_spec)
+        batch = reading_batch(*parser.inputs.values())
         for start in range(0, len(self), batch):
             numbers = np.arange(start, min(start + batch, len(self)))
             with tf.device("CPU:0"):
-                yield parser.parse_labels(tf.constant(self.read(numbers))).numpy()
-
-
-class RecordExamples(Examples):
-    """Records as examples; each is read and parsed when it is asked for.
-
-    Args:
-        records: the records.
-        numbers: int64 (n,), which of them these examples are.
-        parser: from records to arrays.
-        labels: of all records, int64; None for real targets.
-    """
-
-    identified_by = "record"
-
-    def __init__(
-        self,
-        records: Records,
-        numbers: np.ndarray,
-        parser: ExampleParser,
-        labels: np.ndarray | None,
-    ) -> None:
-        self.labels = None if labels is None else labels[numbers]
-        self.input_spec, self.target_spec = parser.input_spec, parser.target_spec
-        self._records, self._numbers, self._parser = records, numbers, parser
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def contents(self, indices: np.ndarray) -> list[bytes]:
-        """Return the bytes of each record."""
-        return list(self._read(indices))
-
-    def arrays(self, indices: np.ndarray) -> Batch:
-        """Return a batch as arrays.
-
-        Raises:
-            DataError: a record cannot be read or parsed.
-        """
-        records = self._read(indices)
-        try:
-            batch = self._parser.parse_compiled(tf.constant(records))
-        except tf.errors.OpError:
-            for index in indices:
-                self._check(int(index))
-            raise
-        x, y = tf.nest.map_structure(lambda tensor: tensor.numpy(), batch)
-        return x, y
-
-    def _read(self, indices: np.ndarray) -> np.ndarray:
-        return self._records.read(self._numbers[indices])
-
-    def _check(self, index: int) -> None:
-        """Raise `DataError` where a record cannot be parsed."""
-        number = self._numbers[index]
-        file = self._records.file
-        try:
-            with tf.device("CPU:0"):
-                self._parser.parse(tf.constant(self._read(np.array([index]))))
-        except tf.errors.OpError as error:
-            first = int(np.argmax(file == file[number]))
-            raise DataError(
-                f"record {number - first} cannot be read: {reason(error)}",
-                subject=self._records.paths[int(file[number])],
-                hint=FEATURES_HINT,
-            ) from error
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordTable(SourceTable):
-    """A row for each record."""
-
-    records: Records
-    parser: ExampleParser
-
-    def examples(self, rows: np.ndarray) -> Examples:
-        """Return some records as examples."""
-        return RecordExamples(
-            self.records, rows, self.parser, self.y if are_labels(self.y) else None
-        )
+                yield parser.parse(tf.constant(self.read(numbers)), str(parser.label)).numpy()
 
 
 def open_records(
@@ -283,13 +222,19 @@ def open_records(
     """
     labels = () if parser.label is None else scanned_labels(records, parser)
     classes = int(labels.max()) + 1 if are_labels(labels) else 0
-    dataset = RecordTable(
+    x, y = (
+        tuple(parser.rows(records, name) for name in side)
+        for side in (parser.inputs, parser.targets)
+    )
+    none = np.zeros((len(records), 0), np.float32)
+    dataset = SourceTable(
         path,
         splits,
-        labels,
-        class_names=number_names(classes),
-        records=records,
-        parser=parser,
+        labels if are_labels(labels) else single(y or (none,)),
+        single(x),
+        number_names(classes),
+        contents=lambda rows: list(records.read(rows)),
+        identified_by="record",
     ).open(config, seed)
     return replace(
         dataset,

@@ -88,12 +88,13 @@ class TFRecords(Records):
         Raises:
             DataError: a checksum is wrong, or a record has no such label.
         """
-        batch = reading_batch(parser.input_spec, parser.target_spec)
+        batch = reading_batch(*parser.inputs.values())
+        parse = functools.partial(parser.parse, name=str(parser.label))
         for path in self.paths:
             with tf.device("CPU:0"):
                 records = tf.data.TFRecordDataset(path, buffer_size=_BUFFER_BYTES).batch(batch)
                 try:
-                    yield from records.map(parser.parse_labels).as_numpy_iterator()
+                    yield from records.map(parse).as_numpy_iterator()
                 except tf.errors.OpError as error:
                     raise DataError(
                         f"cannot be read: {reason(error)}", subject=path, hint=FEATURES_HINT
