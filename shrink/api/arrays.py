@@ -92,7 +92,7 @@ def _splits(data: object) -> dict[str, object]:
     """Return what each split is made of; one without a name is divided by the recipe."""
     if isinstance(data, Mapping):
         unknown = [str(name) for name in data if name not in _SPLITS]
-        if unknown or "train" not in data:
+        if unknown:
             raise DataError(f"splits are train, validation and test, not {[*data]}", hint=_FORMS)
         return {str(name): one for name, one in data.items() if one is not None}
     if isinstance(data, tuple | list) and len(data) == 2 and all(map(_is_pair, data)):

@@ -461,9 +461,12 @@ _OF_FEW = ("audio", "series", "tokens", "depends")
 def usage_section(config: DataConfig) -> dict[str, Json]:
     """Return the keys of a `data` section that a model's record keeps.
 
-    The path stays behind, as a record travels; a vocabulary is in the record itself.
+    The path stays behind, as a record travels; a vocabulary is in the record itself. That all
+    examples were tested is nothing for a later stage, which may train.
     """
-    kept = {"source", *_INPUT_KEYS, *_SOURCE_KEYS}
+    kept = {"source", *_INPUT_KEYS, *_SOURCE_KEYS} - (
+        {"test_split"} if config.test_split == 1 else set()
+    )
     section = config.model_dump(mode="json", include=kept, exclude_none=True)
     if isinstance(tokens := section.get("tokens"), dict):
         section["tokens"] = {key: tokens[key] for key in tokens if key not in LEARNED}

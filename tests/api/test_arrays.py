@@ -96,7 +96,7 @@ def test_a_file_is_the_one_that_numpy_writes(tmp_path: Path) -> None:
 
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a typo": (lambda: {"trian": (X, Y)}, "trian"),
-    "no train": (lambda: {"test": (X, Y)}, "splits are train"),
+    "an unknown split": (lambda: {"train": (X, Y), "tset": (X, Y)}, "splits are train"),
     "a number": (lambda: 3, "a int is not a supported kind of data"),
     "objects": (lambda: (np.array([object()] * 6), Y), "x holds object"),
     "ragged": (lambda: ([[1], [2, 3]], Y), "x is not an array"),

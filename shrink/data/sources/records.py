@@ -22,6 +22,7 @@ from shrink.data.config import DataConfig, FeatureConfig
 from shrink.data.dataset import Dataset
 from shrink.data.decoding import decoded, reason
 from shrink.data.examples import reading_batch, single
+from shrink.data.fingerprint import fingerprint
 from shrink.data.shards import described
 from shrink.data.source_table import SourceTable
 
@@ -220,7 +221,7 @@ def open_records(
     Raises:
         DataError: too few examples, or labels that cannot be read.
     """
-    labels = () if parser.label is None else scanned_labels(records, parser)
+    labels = () if parser.label is None else scanned_labels(records, parser, config)
     classes = int(labels.max()) + 1 if are_labels(labels) else 0
     x, y = (
         tuple(parser.rows(records, name) for name in side)
@@ -244,18 +245,14 @@ def open_records(
     )
 
 
-def scanned_labels(records: Records, parser: ExampleParser) -> np.ndarray:
+def scanned_labels(records: Records, parser: ExampleParser, config: DataConfig) -> np.ndarray:
     """Return the label of each record, int64 (n,), from the cache folder after the first time.
 
     Raises:
         DataError: a record is damaged, or has no such label, a negative one, or one out of range.
     """
-    described = [str(parser.label), parser.label_feature, json.dumps(versions())]
-    for path in records.paths:
-        status = Path(path).stat()
-        times = f"{status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
-        described.append(f"{path} {status.st_size} {times}")
-    memory = entry_path("labels", key_of(*described), ".bin")
+    described = (fingerprint(config), str(parser.label), parser.label_feature)
+    memory = entry_path("labels", key_of(*described, json.dumps(versions())), ".bin")
     if memory.is_file() and memory.stat().st_size == 8 * len(records):
         return np.fromfile(memory, np.int64)
     try:
