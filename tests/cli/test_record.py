@@ -336,7 +336,7 @@ def test_the_vocabulary_of_a_run_reads_other_texts(root: Path) -> None:
     (warning,) = [w for w in read_report(root / "other-texts")["warnings"] if "token" in w["code"]]
     # One word of five is known in each text; texts of the run's own kind give no warning.
     assert warning["code"] == "unknown-tokens"
-    assert "lacks 80.0% of the train tokens, 80.0% of the validation tokens" in warning["message"]
+    assert "lacks 80.0% of the test tokens" in warning["message"]
     assert str(root / "text" / "artifacts" / "vocabulary.txt") in warning["message"]
     tokens = record(root / "text")["front_end"]["vocabulary"]
     assert record(root / "other-texts")["front_end"]["vocabulary"] == tokens
