@@ -124,7 +124,6 @@ class _Search(TypedDict, total=False):
     gzip_bytes: int | str | None
     trials: int | None
     time: float | str | None
-    sampler: Literal['gp', 'tpe']
     seed: int
     storage: str | None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from shrink.api.results import Run, RunStage
 from shrink.base.errors import DataError, ModelError, Position, RecipeError, hint_for
 from shrink.base.foreign import Json, JsonObject
+from shrink.base.removal import replacement
 from shrink.data.config import DataConfig
 from shrink.engine.config import TrainingConfig
 from shrink.model.reference import expand_user
@@ -115,8 +116,11 @@ def count_of(jobs: object) -> int:
 def check_known(function: str, keys: Keys, known: Iterable[str]) -> None:
     """Raise `RecipeError` for a keyword that a function does not have."""
     for key in {*keys} - {*known}:
+        instead = replacement(f"{function}.{key}")
         raise RecipeError(
-            f"unknown key {key!r}", subject=f"shrink.{function}", hint=hint_for(key, [*known])
+            f"the key {key!r} was removed" if instead else f"unknown key {key!r}",
+            subject=f"shrink.{function}",
+            hint=instead or hint_for(key, [*known]),
         )
 
 

@@ -35,8 +35,10 @@ REMOVED: dict[str, str] = {
     "--top-k": "write --cache-dtype float16 for a smaller cache",
     "search.rungs": "leave it out: every trial is trained with all its epochs",
     "search.warm_starts": "leave it out: every trial is trained from the baseline",
-    "search.sampler=nsga2": "leave sampler out, or write tpe",
-    "search.sampler=random": "leave sampler out, or write tpe",
+    **dict.fromkeys(
+        ("search.sampler", "--sampler"),
+        "leave it out: the next trial is the one with the highest expected improvement per second",
+    ),
     "data.source=digit_scenes": "write source: python with the function masks of "
     "data/digit_scenes.py, as the recipe digits-segment does",
     "data.source=digit_boxes": "write source: python with the function boxes of "

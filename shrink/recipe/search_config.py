@@ -10,12 +10,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from shrink.base.fields import Bytes, CalledAs, Config, Count, NameIn, Positive
+from shrink.base.fields import Bytes, CalledAs, Config, Count, Positive
 from shrink.base.figures import FIGURES, LOSS
 from shrink.base.metrics import is_known_name
-
-SAMPLERS = ("gp", "tpe")
-"""How the next trial is chosen; the first is the default."""
 
 _TIME = re.compile(r"(\d+(?:\.\d+)?) ?(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -128,11 +125,8 @@ class SearchConfig(Config):
     """The most trials to train."""
     time: Seconds | None = None
     """When to end: 30m for everything, the last measurement included."""
-    sampler: Annotated[str, NameIn(SAMPLERS)] = SAMPLERS[0]
-    """gp: the largest expected improvement per second of training, by a Gaussian process; tpe:
-    Optuna's tree-structured Parzen estimator."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of the sampler."""
+    """Seed of the random settings among which the next trial is chosen."""
     storage: str | None = None
     """A journal file on a shared disk, for several searches that share their trials; start the
     same command on each machine."""

@@ -51,6 +51,7 @@ from shrink.search.goal import (
     undominated,
 )
 from shrink.search.space import AS_WRITTEN, CHAIN, Settings
+from shrink.search.trials import Journal
 
 if TYPE_CHECKING:
     from shrink.base.types import Array
@@ -415,25 +416,6 @@ class Candidate:
     outline: Outline | None = None
 
 
-@dataclass(frozen=True)
-class History:
-    """The state of a search, which its workers share.
-
-    Attributes:
-        trials: finished trials.
-        recipes: hashes of the recipes of all trials.
-        running: settings of the trials that other workers train now.
-        count: number of all trials.
-        left_s: seconds until the search ends.
-    """
-
-    trials: Sequence[Trial]
-    recipes: frozenset[str] = frozenset()
-    running: Sequence[Settings] = ()
-    count: int = 0
-    left_s: float = math.inf
-
-
 class Chooser:
     """Chooses the next trial.
 
@@ -478,12 +460,18 @@ class Chooser:
             chosen.append(first[0])
         return [*{one.recipe: one.settings for one in chosen}.values()]
 
-    def next(self, history: History) -> tuple[Settings | None, list[Candidate]]:
+    def next(
+        self, journal: Journal, left_s: float = math.inf
+    ) -> tuple[Settings | None, list[Candidate]]:
         """Return the settings with the largest expected improvement per second, and the rejected.
 
         Trials that end in time go before others. While the most promising candidate has predicted
         sizes, its exact sizes are computed, and all candidates are ranked again. After `_ROUNDS`
         rounds the trial may have predicted sizes; its worker computes the exact ones.
+
+        Args:
+            journal: all trials so far.
+            left_s: seconds until the search ends.
 
         Returns:
             None if no candidate promises an improvement; and the candidates whose exact sizes
@@ -491,13 +479,14 @@ class Chooser:
         """
         pool: dict[str, Candidate] = {}
         rejected: dict[str, Candidate] = {}
+        recipes = journal.recipes
         promising = list[Candidate]()
         sized = any(name in UNTRAINED for name in self._goal.names)
         for number in range(_ROUNDS):
-            for one in self._known(() if promising else self._draw(history, number)):
-                if one.recipe not in history.recipes and one.recipe not in rejected:
+            for one in self._known(() if promising else self._draw(journal, number)):
+                if one.recipe not in recipes and one.recipe not in rejected:
                     pool.setdefault(one.recipe, one)
-            promising, smallest = self._ranked(history, [*pool.values()])
+            promising, smallest = self._ranked(journal, [*pool.values()], left_s)
             if promising and (not sized or promising[0].outline is not None):
                 break
             # if no candidate is promising, the smallest shows whether the limits can be kept
@@ -510,15 +499,15 @@ class Chooser:
                     rejected[one.recipe] = pool.pop(one.recipe)
                     promising = [other for other in promising if other is not one]
         else:
-            promising, _ = self._ranked(history, [*pool.values()])
+            promising, _ = self._ranked(journal, [*pool.values()], left_s)
         return (promising[0].settings if promising else None), [*rejected.values()]
 
     def _ranked(
-        self, history: History, candidates: Sequence[Candidate]
+        self, journal: Journal, candidates: Sequence[Candidate], left_s: float
     ) -> tuple[list[Candidate], list[Candidate]]:
         """Return the candidates that promise an improvement, the best first; and all, by size."""
-        running = self._known(history.running)
-        points = self._points([*candidates, *running], history.trials)
+        trials, running = journal.trials, self._known(journal.running)
+        points = self._points([*candidates, *running], trials)
         pairs = [*zip(candidates, points, strict=False)]
         within = [
             (one, point)
@@ -532,15 +521,15 @@ class Chooser:
         gains = gains_of(
             self._goal,
             self._baseline,
-            history.trials,
+            trials,
             [point for _, point in within],
             points[len(candidates) :],
         )
         better = [(one, gain) for (one, _), gain in zip(within, gains, strict=True) if gain > 0]
-        done = self._known(one.settings for one in history.trials if one.status == "done")
+        done = self._known(one.settings for one in trials if one.status == "done")
         seconds = self._steps.seconds([one.plan for one, _ in better], [one.plan for one in done])
         ranked = [
-            ((_RESERVE * took <= history.left_s, gain / took), one)
+            ((_RESERVE * took <= left_s, gain / took), one)
             for (one, gain), took in zip(better, seconds, strict=True)
         ]
         ranked.sort(key=lambda pair: pair[0], reverse=True)
@@ -567,12 +556,12 @@ class Chooser:
                 figures[n][name] = math.exp(mean - spread)
         return [Point(one.settings, f) for one, f in zip(candidates, figures, strict=True)]
 
-    def _draw(self, history: History, number: int) -> Iterator[Settings]:
+    def _draw(self, journal: Journal, number: int) -> Iterator[Settings]:
         """Yield the first settings of the space, then random ones, half of them near the front."""
-        random = Random(f"{self._seed}:{history.count}:{number}")
+        random = Random(f"{self._seed}:{len(journal.entries)}:{number}")
         yield from self._first if number == 0 else ()
-        front = self._goal.front(history.trials)
-        parents = [one.settings for one in history.trials if one.number in front] + self._first
+        front = self._goal.front(journal.trials)
+        parents = [one.settings for one in journal.trials if one.number in front] + self._first
         draws = self._plans.space.random(random.randrange(2**31))
         for drawn in itertools.islice(draws, _DRAWN):
             alike = [one for one in parents if one.get(CHAIN) == drawn.get(CHAIN)]

@@ -74,7 +74,7 @@ class Goal:
 
     @property
     def optimised(self) -> tuple[str, ...]:
-        """The figures that a sampler minimises or maximises."""
+        """The figures that are minimised or maximised."""
         return self.objectives if self.traded else self.ranking[:1]
 
     @property
@@ -107,33 +107,28 @@ class Goal:
         """Whether a drop is within the limit; an unknown one is."""
         return self.max_drop is None or drop is None or drop - self.max_drop <= _ROUNDING
 
-    def excesses(self, figures: Figures, baseline: Figures) -> dict[str, float]:
-        """Return by how much each limit is exceeded, as a share of it; at most 0 where it holds.
-
-        A limited figure that is missing exceeds its limit.
-        """
-        found = {name: _excess(figures.get(name), limit) for name, limit in self.limits.items()}
+    def broken(self, figures: Figures, baseline: Figures) -> tuple[str, ...]:
+        """Return the limits that figures exceed; one that is missing exceeds its limit."""
+        found = [n for n, limit in self.limits.items() if _exceeds(figures.get(n), limit)]
         if self.max_drop is not None:
             drop = self.drop(figures, baseline)
-            found[MAX_DROP] = 1.0 if drop is None else drop - self.max_drop - _ROUNDING
-        return found
+            found += [MAX_DROP] if drop is None or not self.keeps(drop) else []
+        return tuple(found)
 
-    def known_excesses(self, outline: Outline) -> dict[str, float]:
-        """Return the same for the sizes that are known before training.
+    def broken_by(self, outline: Outline) -> tuple[str, ...]:
+        """Return the limits that sizes exceed before training.
 
         A size that is None, such as the arena of a file that TFLite Micro cannot load, exceeds its
         limit; a size that is not in the outline is unknown.
         """
         factor = 1 + tolerance_of(outline)
-        return {
-            name: _excess(outline.figures[name], limit * factor)
+        return tuple(
+            name
             for name, limit in self.limits.items()
-            if name in UNTRAINED and name in outline.figures
-        }
-
-    def broken_by(self, outline: Outline) -> tuple[str, ...]:
-        """Return the limits that sizes exceed before training."""
-        return tuple(name for name, excess in self.known_excesses(outline).items() if excess > 0)
+            if name in UNTRAINED
+            and name in outline.figures
+            and _exceeds(outline.figures[name], limit * factor)
+        )
 
     def key(self, figures: Figures) -> tuple[float, ...]:
         """Return what feasible trials are sorted by, the best first."""
@@ -247,8 +242,8 @@ def tolerance_of(outline: Outline | None) -> float:
     return 0.0 if outline is None or outline.exact else TOLERANCE
 
 
-def _excess(value: float | None, limit: float) -> float:
-    return 1.0 if value is None else value / limit - 1
+def _exceeds(value: float | None, limit: float) -> bool:
+    return value is None or value > limit
 
 
 def cost_of(name: str, value: float | None) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import math
 import os
 import platform
@@ -16,10 +15,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from shrink.base import files
 from shrink.base.cache import cache_root
@@ -57,7 +55,7 @@ from shrink.run.store import Store
 from shrink.run.stored_step import made_before
 from shrink.run.supervisor import Attempt
 from shrink.search.candidates import Candidates
-from shrink.search.choose import Chooser, History, Sizes, Steps
+from shrink.search.choose import Chooser, Sizes, Steps
 from shrink.search.goal import (
     LATENCIES,
     MAX_DROP,
@@ -69,10 +67,7 @@ from shrink.search.goal import (
 )
 from shrink.search.output import Progress, impossible, show, write
 from shrink.search.space import Settings, in_words
-from shrink.search.trials import Asked, Trials, open_journal
-
-if TYPE_CHECKING:
-    from optuna.samplers import BaseSampler
+from shrink.search.trials import Journal, Trials, read_journal
 
 BEST, BASELINE, TRIALS = "best", "baseline", "trials"
 JOURNAL, SCORES = "search.journal", "scores.json"
@@ -82,7 +77,6 @@ _MEASURE_S, _OF_BASELINE = 2.0, 0.8
 """Seconds that measuring one stage of the best trial takes at least; and as a share of what
 starting and measuring the baseline took."""
 _COMMAND_S = 600.0
-_DRAWS, _REPEATED = 100, 3
 _UNTRAINED_IN_A_ROW, _OUT_OF_MEMORY_IN_A_ROW = 100, 3
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _NO_CONTROL = (
@@ -235,7 +229,6 @@ class Search:
     Attributes:
         runs: what runs a trial.
         make_sizes: returns what finds exact sizes.
-        sampler: an Optuna sampler, in benchmarks; None for the one that the recipe names.
         jobs: workers at a time, each in a process of its own.
         stop: what ended the search before its time, once it has.
         exit_code: of the best trial's run.
@@ -251,7 +244,6 @@ class Search:
         command = None if self.config.latency is None else self.config.latency.command
         self.runs = Runs(options, candidates.timed, command, console)
         self.make_sizes: Callable[[Steps, bool], Sizes] = Sizes
-        self.sampler: BaseSampler | None = None
         self.plan = candidates.baseline()
         self.jobs = 1
         self.stop: ShrinkError | None = None
@@ -285,9 +277,12 @@ class Search:
             store.in_use(),
             store.lock(f"search-{_digest(str(self.folder.resolve()))}", self._wait),
         ):
+            files.sweep(self.folder)
             if self.options.force and self.config.storage is None:
                 (self.folder / JOURNAL).unlink(missing_ok=True)
-            open_journal(self._journal)  # what cannot be imported or opened shows before training
+            files.make_folder(self._journal.parent)
+            if self._journal.exists():  # what cannot be read is refused before anything is trained
+                read_journal(self._journal)
             baseline = self._baseline()
             gates, last = self.candidates.gates, self.plan.finals[-1]
             goal = goal_of(self.config, gates, last, _main_metric(baseline), baseline)
@@ -296,8 +291,7 @@ class Search:
             if found := limit_below_resolution(goal.metric, limit, scores, "validation"):
                 self._notes.append(f"{found.message}; {found.hint}")
             trials = self.trials(goal)
-            with trials.locked():
-                trials.stop_dead(mine=True)
+            trials.stop_dead(mine=True)
             try:
                 if self.jobs > 1:
                     self._work_together(goal, baseline)
@@ -308,9 +302,8 @@ class Search:
             except (Interrupted, Terminated, ResourceError) as error:
                 self.stop = error
             self.console.above = None
-            with trials.locked():
-                trials.stop_dead(mine=True)
-            return self._finish(trials, goal, baseline)
+            trials.stop_dead(mine=True)
+            return self._finish(trials.read().trials, goal, baseline)
 
     @property
     def _journal(self) -> Path:
@@ -334,8 +327,9 @@ class Search:
             raise RecipeError("the output folder is a file", subject=self.folder)
         known = files.read_mapping(self.folder / SEARCH_NAME)
         ours = known.get("name") == self.plan.recipe.name or (self.folder / JOURNAL).exists()
-        entries = {one.name for one in self.folder.iterdir()} if self.folder.is_dir() else set()
-        if entries - _ALWAYS and not ours and not self.options.force:
+        entries = [one.name for one in self.folder.iterdir()] if self.folder.is_dir() else []
+        kept = [n for n in entries if not n.startswith(files.TEMPORARY_PREFIX) and n not in _ALWAYS]
+        if kept and not ours and not self.options.force:
             raise RecipeError(
                 "the output folder holds other files than those of a search of this recipe",
                 subject=self.folder,
@@ -376,22 +370,14 @@ class Search:
         _keep_scores(result, folder)
         return figures_of(result.report.stages[0])
 
-    def trials(self, goal: Goal, worker: int = 0) -> Trials:
-        """Return the trials of the search, as one of its workers sees them."""
+    def trials(self, goal: Goal) -> Trials:
+        """Return the trials of the search."""
         limits = {**goal.limits, MAX_DROP: goal.max_drop, "objectives": list(goal.objectives)}
         command = None if self.config.latency is None else self.config.latency.command
         measured = {"baseline": self.runs.baseline_key(self.plan), "latency": command}
-        seed = self.config.seed + worker
-        return Trials(
-            self._journal,
-            self.plan.recipe.name,
-            goal,
-            self.candidates.space,
-            self.candidates.identity({**limits, **measured}),
-            _digest(f"{platform.node()}:{self.folder.resolve()}"),
-            self.sampler,
-            seed,
-        )
+        identity = self.candidates.identity({**limits, **measured})
+        owner = _digest(f"{platform.node()}:{self.folder.resolve()}")
+        return Trials(self._journal, identity, owner)
 
     def _work_together(self, goal: Goal, baseline: Figures) -> None:
         """Have several workers train trials, each in a fork; an error in one ends that one.
@@ -430,8 +416,7 @@ class Search:
         took = made.result.duration_s - made.result.stage_s
         return longest * max(_MEASURE_S, _OF_BASELINE * took)
 
-    def _finish(self, store: Trials, goal: Goal, baseline: Figures) -> Searched:
-        trials = store.trials()
+    def _finish(self, trials: list[Trial], goal: Goal, baseline: Figures) -> Searched:
         chosen = goal.best(trials)
         limits = dict(goal.limits) | ({} if goal.max_drop is None else {MAX_DROP: goal.max_drop})
         searched = Searched(
@@ -514,6 +499,15 @@ class Search:
         )
 
 
+@dataclass(frozen=True)
+class _Begun:
+    """A trial that a worker has begun, at a time of `time.monotonic`."""
+
+    number: int
+    settings: Settings
+    at: float
+
+
 class Worker:
     """Trains one trial after the other until the budget is spent.
 
@@ -525,18 +519,17 @@ class Worker:
 
     Attributes:
         why: it ended, for people.
+        chooser: chooses the next trial.
     """
 
     def __init__(self, search: Search, goal: Goal, baseline: Figures, index: int) -> None:
         self.search, self.goal, self.baseline = search, goal, baseline
         self.candidates, self.runs, self.console = search.candidates, search.runs, search.console
-        self.trials, steps = search.trials(goal, index), Steps(search.runs.store)
+        self.trials, steps = search.trials(goal), Steps(search.runs.store)
         self._sizes = search.make_sizes(steps, search.options.trust_model)
         seed = search.config.seed + index
-        chooser = Chooser(goal, baseline, search.candidates, steps, self._sizes, seed)
-        self.trials.begin(chooser.begin())
-        chooses = search.config.sampler == "gp" and search.sampler is None
-        self._chooser = chooser if chooses else None
+        self.chooser = Chooser(goal, baseline, search.candidates, steps, self._sizes, seed)
+        self.trials.begin(self.chooser.begin())
         self._deadline = search.deadline - search.reserve_s()
         self._untrained = self._out_of_memory = 0
         self._longest_s = 0.0
@@ -555,84 +548,64 @@ class Worker:
         try:
             while not self.why:
                 with self.trials.locked():
-                    asked = self._ask()
-                if asked is not None:
-                    self._try(*asked)
+                    begun = self._next()
+                if begun is not None:
+                    self._try(begun)
         except OutOfTime:
             self.why = "the time is over"
 
-    def _ask(self) -> tuple[Asked, Plan] | None:
-        """Return the next trial, under the lock; None where `why` says that there is none."""
-        trials = self.trials
-        trials.stop_dead()
-        known, running = trials.trials(), trials.running()
-        trained = sum(one.run is not None for one in known)
-        if (
-            self.search.config.trials is not None
-            and trained + len(running) >= self.search.config.trials
-        ):
+    def _next(self) -> _Begun | None:
+        """Begin the next trial, under the lock; None where `why` says that there is none."""
+        self.trials.stop_dead()
+        journal = self.trials.read()
+        trained = sum(one.run is not None for one in journal.trials)
+        most = self.search.config.trials
+        if most is not None and trained + len(journal.running) >= most:
             self.why = f"{trained} trials were trained"
         elif self._untrained >= _UNTRAINED_IN_A_ROW:
             self.why = f"{self._untrained} trials in a row are too large to be worth training"
         elif time.monotonic() >= self._deadline:
             self.why = "the time is over"
-        repeated = 0
         while not self.why:
-            settings: Settings | None = None
-            if not trials.waits() and self._chooser is not None:
-                settings = self._choose(self._chooser)
-            elif not trials.waits() and repeated > _REPEATED:
-                settings = self._unseen()
-            if self.why:
-                break
-            asked = trials.ask(settings)
-            try:
-                plan = self.candidates.plan(asked.settings)
-            except (RecipeError, ModelError) as error:
-                self._end(asked, "failed", {}, time.monotonic(), error=error.message)
-                repeated += 1
-                continue
-            if trials.register(asked, recipe_sha256(plan)):
-                return asked, plan
-            repeated += 1
+            journal = self.trials.read()
+            settings = journal.waiting[0] if journal.waiting else self._choose(journal)
+            if settings is None:
+                self.why = "no other settings promise an improvement"
+            elif (begun := self._begin(settings)) is not None:
+                return begun
         return None
 
-    def _choose(self, chooser: Chooser) -> Settings | None:
-        trials = self.trials
-        left_s = self._deadline - time.monotonic()
-        history = History(
-            trials.trials(), trials.recipes(), trials.running(), trials.count(), left_s
-        )
+    def _choose(self, journal: Journal) -> Settings | None:
         with until(self._deadline):
-            settings, rejected = chooser.next(history)
+            settings, rejected = self.chooser.next(journal, self._deadline - time.monotonic())
         for one in rejected:
-            asked = trials.ask(one.settings)
-            trials.register(asked, one.recipe)
-            self._end_untrained(asked, one.outline or Outline(figures={}), time.monotonic())
-        if settings is None:
-            self.why = "no other settings promise an improvement"
+            if (begun := self._begin(one.settings)) is not None:
+                self._end_untrained(begun, one.outline or Outline(figures={}))
         return settings
 
-    def _unseen(self) -> Settings | None:
-        """Return random settings that were not tried: a sampler may repeat what it knows."""
-        draws = self.candidates.space.random(self.search.config.seed + self.trials.count())
-        seen = self.trials.recipes()
-        for settings in itertools.islice(draws, _DRAWS):
-            with contextlib.suppress(RecipeError, ModelError):
-                if recipe_sha256(self.candidates.plan(settings)) not in seen:
-                    return settings
-        self.why = "no settings are left that were not tried"
+    def _begin(self, settings: Settings) -> _Begun | None:
+        """Begin a trial; None where its settings give no recipe, or that of another trial."""
+        recipe, error = None, ""
+        try:
+            recipe = recipe_sha256(self.candidates.plan(settings))
+        except (RecipeError, ModelError) as raised:
+            error = raised.message
+        if (number := self.trials.start(settings, recipe)) is None:
+            return None
+        begun = _Begun(number, settings, time.monotonic())
+        if recipe is not None:
+            return begun
+        self._end(begun, "failed", error=error)
         return None
 
-    def _try(self, asked: Asked, plan: Plan) -> None:
+    def _try(self, begun: _Begun) -> None:
         """Train a trial, unless its sizes break a limit."""
-        started = time.monotonic()
         outline = Outline(figures={})
         if any(name in UNTRAINED for name in self.goal.names):
             with until(self._deadline):
-                outline = self._sizes.of(plan)
+                outline = self._sizes.of(self.candidates.plan(begun.settings))
         self._untrained += 1
-        if self._end_untrained(asked, outline, started):
+        if self._end_untrained(begun, outline):
             return
         if outline.error and outline.error not in self._warned:
             self._warned.add(outline.error)
@@ -640,28 +613,28 @@ class Worker:
         self._untrained = 0
         if self._deadline - time.monotonic() < 0.5 * self._longest_s:
             raise OutOfTime("another trial would take longer than is left")
-        self._train(asked, started)
-        self._longest_s = max(self._longest_s, time.monotonic() - started)
+        self._train(begun)
+        self._longest_s = max(self._longest_s, time.monotonic() - begun.at)
 
-    def _end_untrained(self, asked: Asked, outline: Outline, started: float) -> bool:
+    def _end_untrained(self, begun: _Begun, outline: Outline) -> bool:
         """End a trial whose sizes break a limit, or one of whose stages would fail."""
         if outline.stage_failed:
-            error = outline.error or "a stage would fail"
-            self._end(asked, "failed", {}, started, error=error)
+            self._end(begun, "failed", error=outline.error or "a stage would fail")
             return True
         if broken := self.goal.broken_by(outline):
-            self._end(asked, "infeasible", outline.figures, started, broken=broken)
+            known = {k: v for k, v in outline.figures.items() if v is not None and k in UNTRAINED}
+            self._end(begun, "infeasible", figures=known, broken=broken)
         return bool(broken)
 
-    def _train(self, asked: Asked, started: float) -> None:
-        self.console.say(f"trial {asked.number}: {in_words(asked.settings)}")
-        place = f"{TRIALS}/{asked.number:04d}"
+    def _train(self, begun: _Begun) -> None:
+        self.console.say(f"trial {begun.number}: {in_words(begun.settings)}")
+        place = f"{TRIALS}/{begun.number:04d}"
         folder = self.search.folder / place
         error: ShrinkError | None = None
         try:
             with until(self._deadline):
-                gates = self.candidates.trial_gates(asked.settings)
-                result = self.runs.choose(self.candidates.plan(asked.settings, gates), folder)
+                gates = self.candidates.trial_gates(begun.settings)
+                result = self.runs.choose(self.candidates.plan(begun.settings, gates), folder)
                 error = result.error
                 if isinstance(error, Interrupted | Terminated):
                     raise error
@@ -676,56 +649,46 @@ class Worker:
         if error is not None:
             if self._out_of_memory >= _OUT_OF_MEMORY_IN_A_ROW:
                 raise error
-            self._end(asked, "failed", {}, started, run=place, error=error.message)
+            self._end(begun, "failed", run=place, error=error.message)
             return
         scores = [scores_in(one) for one in (self.search.folder / TRIALS / BASELINE, folder)]
         before, after = (one.get(self.goal.metric) for one in scores)
-        limited = self.goal.max_drop is not None
-        excesses = self.goal.excesses(figures, self.baseline)
-        excesses |= dict.fromkeys(missed_gates(result.report.gates), 1.0)
-        broken = tuple(name for name, excess in excesses.items() if excess > 0)
-        trial = Trial(
-            number=asked.number,
-            settings=asked.settings,
-            figures=figures,
-            feasible=not broken,
-            status="done",
-            broken=broken,
-            drop_bound=self.goal.drop_bound(before, after) if limited else None,
-            duration_s=round(time.monotonic() - started, 1),
-            run=place,
+        bound = None if self.goal.max_drop is None else self.goal.drop_bound(before, after)
+        missed = missed_gates(result.report.gates)
+        broken = tuple(dict.fromkeys((*self.goal.broken(figures, self.baseline), *missed)))
+        trial = self._end(
+            begun, "done", figures=figures, broken=broken, drop_bound=bound, run=place
         )
-        self.trials.end(asked, trial, excesses)
-        self.console.say(self._progress.line(trial, self.trials.trials()))
+        self.console.say(self._progress.line(trial, self.trials.read().trials))
 
     def _end(
         self,
-        asked: Asked,
+        begun: _Begun,
         status: TrialStatus,
-        figures: Figures,
-        started: float,
         *,
+        figures: Figures | None = None,
         broken: tuple[str, ...] = (),
+        drop_bound: float | None = None,
         run: str | None = None,
         error: str | None = None,
-    ) -> None:
-        """End a trial that was not trained to its end."""
+    ) -> Trial:
+        """Record how a trial ended."""
         trial = Trial(
-            number=asked.number,
-            settings=asked.settings,
-            figures={k: v for k, v in figures.items() if v is not None and k in UNTRAINED},
-            feasible=False,
+            number=begun.number,
+            settings=begun.settings,
+            figures=figures or {},
+            feasible=status == "done" and not broken,
             status=status,
             broken=broken,
-            duration_s=round(time.monotonic() - started, 1),
+            drop_bound=drop_bound,
+            duration_s=round(time.monotonic() - begun.at, 1),
             run=run,
             error=error,
         )
-        self.trials.end(
-            asked, trial, self.goal.known_excesses(Outline(figures=figures)) or {"": 1.0}
-        )
+        self.trials.end(trial)
         if error:
-            self.console.say(f"trial {asked.number}: {error}")
+            self.console.say(f"trial {trial.number}: {error}")
+        return trial
 
 
 def _keep_scores(result: RunResult, folder: Path) -> None:

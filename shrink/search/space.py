@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from random import Random
 
 from shrink.base.errors import RecipeError, hint_for
 from shrink.base.foreign import Json, JsonObject
 from shrink.recipe.load import RawRecipe
 from shrink.recipe.overrides import SECTIONS, stage_names
 from shrink.recipe.search_config import Range
-
-if TYPE_CHECKING:
-    import optuna
 
 CHAIN = "chain"
 """The setting that names a chain of stages; no recipe has such a key."""
@@ -35,16 +33,9 @@ class Choice:
 
     values: tuple[Json, ...]
 
-    def suggest(self, trial: optuna.Trial, name: str) -> Json:
-        """Return one of the values; Optuna knows it by its index."""
-        if len(self.values) == 1:
-            return self.values[0]
-        return self.values[int(trial.suggest_categorical(name, [*range(len(self.values))]))]
-
-    def encode(self, value: Json) -> int | None:
-        """Return the index of a value; None where there is nothing to choose."""
-        known = value in self.values and len(self.values) > 1
-        return self.values.index(value) if known else None
+    def draw(self, random: Random) -> Json:
+        """Return one of the values."""
+        return random.choice(self.values)
 
 
 @dataclass(frozen=True)
@@ -56,19 +47,20 @@ class Interval:
     step: float | None = None
     log: bool = False
 
-    def suggest(self, trial: optuna.Trial, name: str) -> Json:
+    def draw(self, random: Random) -> Json:
         """Return a number of the range."""
         ends_are_whole = isinstance(self.low, int) and isinstance(self.high, int)
-        if ends_are_whole and float(self.step or 1).is_integer():
-            low, high = int(self.low), int(self.high)
-            return trial.suggest_int(name, low, high, step=int(self.step or 1), log=self.log)
-        value = trial.suggest_float(name, self.low, self.high, step=self.step, log=self.log)
+        is_whole = ends_are_whole and float(self.step or 1).is_integer()
+        if self.log:
+            value = math.exp(random.uniform(math.log(self.low), math.log(self.high)))
+        elif is_whole or self.step is not None:
+            step = self.step or 1
+            value = self.low + step * random.randint(0, int((self.high - self.low) / step + 1e-9))
+        else:
+            value = random.uniform(self.low, self.high)
+        if is_whole:
+            return round(value)
         return round(value, 10) if self.step else float(f"{value:.4g}")
-
-    def encode(self, value: Json) -> float | None:
-        """Return the value itself; None where it is not in the range."""
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return value if is_number and self.low <= value <= self.high else None
 
 
 Dimension = Choice | Interval
@@ -102,34 +94,13 @@ class Space:
         name = settings.get(CHAIN, self.chains[0].name)
         return next(one for one in self.chains if one.name == name)
 
-    def suggest(self, trial: optuna.Trial) -> dict[str, Json]:
-        """Return the settings that an Optuna sampler suggests."""
-        chain, settings = self.chains[0], dict[str, Json]()
-        if len(self.chains) > 1:
-            name = trial.suggest_categorical(CHAIN, [one.name for one in self.chains])
-            chain = next(one for one in self.chains if one.name == name)
-        if chain.name:
-            settings[CHAIN] = chain.name
-        for key, dimension in chain.dimensions.items():
-            settings[key] = dimension.suggest(trial, _parameter(chain, key))
-        return settings
-
-    def encode(self, settings: Settings) -> dict[str, int | float | str]:
-        """Return settings by the names and values that Optuna knows them by."""
-        chain = self.chain(settings)
-        found: dict[str, int | float | str] = {CHAIN: chain.name} if len(self.chains) > 1 else {}
-        for key, dimension in chain.dimensions.items():
-            if key in settings and (value := dimension.encode(settings[key])) is not None:
-                found[_parameter(chain, key)] = value
-        return found
-
     def random(self, seed: int) -> Iterator[dict[str, Json]]:
         """Yield settings at random, without end."""
-        import optuna
-
-        draws = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+        random = Random(seed)
         while True:
-            yield self.suggest(draws.ask())
+            chain = random.choice(self.chains)
+            named = {CHAIN: chain.name} if chain.name else {}
+            yield {**named, **{key: one.draw(random) for key, one in chain.dimensions.items()}}
 
     def first(self) -> Iterator[dict[str, Json]]:
         """Yield the settings to try before others, one of each chain in turn."""
@@ -138,11 +109,6 @@ class Space:
                 if settings is not None:
                     named = {CHAIN: chain.name} if chain.name else {}
                     yield {**named, **settings}
-
-
-def _parameter(chain: Chain, key: str) -> str:
-    """Return Optuna's name of a key: another one in each chain."""
-    return key if not chain.name else f"{chain.name}:{key}"
 
 
 def in_words(settings: Settings) -> str:

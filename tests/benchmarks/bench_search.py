@@ -34,7 +34,6 @@ import optuna
 
 from shrink.base.console import Console
 from shrink.base.foreign import Json
-from shrink.contract.codec import to_plain
 from shrink.contract.job import Outline
 from shrink.contract.result import scores_from_plain, scores_to_plain
 from shrink.contract.search import Trial
@@ -49,12 +48,26 @@ from shrink.search.choose import Sizes, Steps
 from shrink.search.goal import SIZE, Goal, cost_of, goal_of
 from shrink.search.session import BASELINE, TRIALS, Runs, Search, Worker, figures_of
 from shrink.search.space import Dimension, Interval
-from shrink.search.trials import tpe_sampler
+from shrink.search.trials import Journal
 from tests.benchmarks.cifar_part import write_part
 from tests.benchmarks.harness import say, say_json, subcommands
 
 CHANCE = 0.1
 """Accuracy that a hypervolume is measured from."""
+
+
+def _tpe_sampler(seed: int) -> optuna.samplers.BaseSampler:
+    def constraints(trial: optuna.trial.FrozenTrial) -> Sequence[float]:
+        found: Sequence[float] = trial.user_attrs["constraints"]
+        return found
+
+    return optuna.samplers.TPESampler(
+        seed=seed,
+        multivariate=True,
+        n_startup_trials=3,
+        constraints_func=constraints,
+        warn_independent_sampling=False,
+    )
 
 
 def _gp_sampler(seed: int) -> optuna.samplers.BaseSampler:
@@ -63,7 +76,7 @@ def _gp_sampler(seed: int) -> optuna.samplers.BaseSampler:
 
 SAMPLERS: dict[str, Callable[[int], optuna.samplers.BaseSampler] | None] = {
     "shrink": None,
-    "tpe": tpe_sampler,
+    "tpe": _tpe_sampler,
     "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),
 }
 if importlib.util.find_spec("torch") is not None:
@@ -232,38 +245,91 @@ def searched(
         options = RunOptions(output=Path(folder))
         made = Search(candidates, options, Console(quiet=True))
         made.runs, made.make_sizes = _Runs(known, options, made.console), _Sizes
-        sampler = SAMPLERS[name]
-        made.sampler = None if sampler is None else sampler(seed)
         baseline = dict(known.baseline["validation"])
         goal = goal_of(candidates.config, {}, "", "accuracy", baseline)
         place = made.folder / TRIALS / BASELINE
         place.mkdir(parents=True)
         (place / session.SCORES).write_text(json.dumps(known.baseline["scores"]))
         worker = Worker(made, goal, baseline, 0)
-        if name == "optuna-gp":
-            _tell_sizes(worker)
+        if (sampler := SAMPLERS[name]) is not None:
+            worker.chooser = _Sampled(worker, sampler(seed), name == "optuna-gp")  # type: ignore[assignment]
         with contextlib.suppress(KeyError):  # a setting that is not in the table
             worker.work()
-        return tuple(worker.trials.trials())
+        return tuple(worker.trials.read().trials)
 
 
-def _tell_sizes(worker: Worker) -> None:
-    """Have GPSampler told the sizes of untrained trials, with the metric at chance.
+class _Sampled:
+    """Chooses trials by a sampler of Optuna, which is told of all trials so far.
 
-    It learns from complete trials alone; TPESampler also from pruned ones.
+    Args:
+        worker: that trains them.
+        sampler: suggests settings.
+        tells_sizes: whether untrained trials are told with the metric at chance: GPSampler learns
+            from complete trials alone, TPESampler also from pruned ones.
     """
-    trials, end = worker.trials, worker.trials.end
 
-    def tell(asked: Any, trial: Trial, excesses: Any) -> None:
-        if trial.status != "infeasible":
-            end(asked, trial, excesses)
+    def __init__(
+        self, worker: Worker, sampler: optuna.samplers.BaseSampler, tells_sizes: bool
+    ) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        self._goal, self._candidates = worker.goal, worker.candidates
+        self._tells_sizes, self._told = tells_sizes, 0
+        directions = ["minimize"] * len(self._goal.optimised)
+        self._study = optuna.create_study(sampler=sampler, directions=directions)  # type: ignore[arg-type]
+        self._asked: list[tuple[Any, optuna.Trial]] = []
+
+    def next(self, journal: Journal, left_s: float) -> tuple[Any, list[Any]]:
+        """Return the next settings; random ones where the sampler repeats itself."""
+        for one in journal.trials[self._told :]:
+            self._tell(one)
+        self._told = len(journal.trials)
+        for _ in range(3):
+            trial = self._study.ask()
+            settings = self._suggested(trial)
+            if self._is_new(settings, journal):
+                self._asked.append((settings, trial))
+                return settings, []
+            trial.set_user_attr("constraints", [0.0])
+            self._study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        draws = itertools.islice(self._candidates.space.random(len(journal.entries)), 1000)
+        return next((one for one in draws if self._is_new(one, journal)), None), []
+
+    def _is_new(self, settings: Any, journal: Journal) -> bool:
+        return recipe_sha256(self._candidates.plan(settings)) not in journal.recipes
+
+    def _suggested(self, trial: optuna.Trial) -> dict[str, Json]:
+        found: dict[str, Json] = {}
+        for key, one in self._candidates.space.chains[0].dimensions.items():
+            if isinstance(one, Interval):
+                value = trial.suggest_float(key, one.low, one.high, step=one.step, log=one.log)
+                found[key] = round(value, 10)
+            else:
+                found[key] = one.values[trial.suggest_categorical(key, range(len(one.values)))]
+        return found
+
+    def _tell(self, one: Trial) -> None:
+        trial = next((trial for settings, trial in self._asked if settings == one.settings), None)
+        if trial is None:
+            dimensions = self._candidates.space.chains[0].dimensions
+            if one.settings.keys() != dimensions.keys():
+                return  # the recipe as it is, which no setting says
+            values = {
+                key: one.settings[key]
+                if isinstance(of, Interval)
+                else of.values.index(one.settings[key])
+                for key, of in dimensions.items()
+            }
+            self._study.enqueue_trial(values)
+            trial = self._study.ask()
+            self._suggested(trial)
+        goal, figures = self._goal, dict(one.figures)
+        excesses = [(figures.get(n) or 0.0) / most - 1 for n, most in goal.limits.items()]
+        trial.set_user_attr("constraints", excesses or [0.0])
+        if one.status == "infeasible" and not self._tells_sizes:
+            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
             return
-        figures = {**trial.figures, trials.goal.metric: CHANCE}
-        asked.trial.set_user_attr("trial", json.dumps(to_plain(trial)))
-        costs = [cost_of(name, figures.get(name)) for name in trials.goal.optimised]
-        trials._study.tell(asked.trial, costs)
-
-    trials.end = tell  # type: ignore[method-assign]
+        figures.setdefault(goal.metric, CHANCE)
+        self._study.tell(trial, [cost_of(name, figures.get(name)) for name in goal.optimised])
 
 
 def _chosen(known: Table, seed: int, trials: int, limit: float) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tests.compact.toys import Net, chain
 ROOT = Path(__file__).parents[2]
 MISSING = (
     *("tensorflow", "tf_keras", "keras", "tensorflow_model_optimization", "ai_edge_quantizer"),
-    *("scipy", "sklearn", "h5py", "optuna"),
+    *("scipy", "sklearn", "h5py"),
 )
 BLOCKER = f"""
 import sys

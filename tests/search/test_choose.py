@@ -21,7 +21,6 @@ from shrink.search import choose
 from shrink.search.candidates import Candidates
 from shrink.search.choose import (
     Chooser,
-    History,
     Point,
     Sizes,
     Steps,
@@ -33,6 +32,7 @@ from shrink.search.choose import (
 )
 from shrink.search.goal import Goal
 from shrink.search.space import Settings
+from shrink.search.trials import Entry, Journal
 
 
 def expectation(function: Callable[[float], float], mean: float, deviation: float) -> float:
@@ -239,8 +239,8 @@ def choices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[tuple[Any, A
     ) -> tuple[tuple[Any, Any], _Sizes]:
         asked = _Sizes(wrong or {})
         chooser = Chooser(goal, BASELINE, Toy(first, sizes), _Steps(), asked, 0)
-        seen = frozenset(choose._text(one.settings) for one in trials)
-        return chooser.next(History(trials, seen, (), len(trials), left_s)), asked
+        entries = [Entry(one.settings, choose._text(one.settings), "", 0, one) for one in trials]
+        return chooser.next(Journal("", entries=entries), left_s), asked
 
     return choosing
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,119 +11,119 @@ import pytest
 from shrink.base.errors import RecipeError
 from shrink.contract.search import Trial
 from shrink.search import trials as module
-from shrink.search.goal import Goal
-from shrink.search.space import Chain, Choice, Interval, Settings, Space
-from shrink.search.trials import Asked, Trials
+from shrink.search.space import Settings
+from shrink.search.trials import Trials
 
-SPACE = Space((Chain("", None, {"a": Choice((1, 2, 3)), "b": Interval(0, 3)}),))
-GOAL = Goal("accuracy", {"tflite_bytes": 10})
-FIRST: list[Settings] = [{"a": 1, "b": 0}, {"a": 2, "b": 1}]
+FIRST: list[Settings] = [{"a": 1, "b": [0, {"c": None}]}, {}]
 
 
 def shared(root: Path, identity: str = "x", owner: str = "o") -> Trials:
-    return Trials(root / "shared.journal", "r", GOAL, SPACE, identity, owner)
+    return Trials(root / "shared.journal", identity, owner)
 
 
-def ended(asked: Asked, accuracy: float = 0.5) -> Trial:
-    return Trial(
-        number=asked.number,
-        settings=asked.settings,
-        figures={"accuracy": accuracy, "tflite_bytes": 5},
-        feasible=True,
-        status="done",
-    )
+def started(trials: Trials, settings: Settings, recipe: str) -> int:
+    number = trials.start(settings, recipe)
+    assert number is not None
+    return number
 
 
-def test_workers_are_given_the_first_settings_once_and_see_each_others_trials(
-    tmp_path: Path,
-) -> None:
+def ended(number: int, settings: Settings) -> Trial:
+    figures = {"accuracy": 0.5, "tflite_bytes": 5.0}
+    return Trial(number=number, settings=settings, figures=figures, feasible=True, status="done")
+
+
+def test_the_first_settings_wait_once_and_workers_see_each_others_trials(tmp_path: Path) -> None:
     one, other = shared(tmp_path), shared(tmp_path)
     one.begin(FIRST)
     other.begin(FIRST)
-    asked = [one.ask(), other.ask()]
-    assert [each.settings for each in asked] == FIRST
-    assert not one.waits()
-    assert one.register(asked[0], "r0")
-    one.end(asked[0], ended(asked[0]), {})
-    assert [each.settings for each in other.trials()] == FIRST[:1]
-    later = [other.ask() for _ in range(3)]
-    assert len({each.number for each in [*asked, *later]}) == 5
+    assert other.read().waiting == FIRST
+    number = started(one, FIRST[0], "r0")
+    assert other.read().waiting == FIRST[1:]
+    assert other.read().running == FIRST[:1]
+    one.end(ended(number, FIRST[0]))
+    assert other.read().trials == [ended(number, FIRST[0])]
+    other.begin(FIRST)
+    assert other.read().waiting == FIRST[1:]
+    assert [started(other, {"a": n}, f"r{n}") for n in (1, 2)] == [1, 2]
 
 
 def test_settings_that_mean_the_recipe_of_another_trial_are_forgotten(tmp_path: Path) -> None:
     one, other = shared(tmp_path), shared(tmp_path)
-    first, second = one.ask(FIRST[0]), other.ask(FIRST[1])
-    assert one.register(first, "same")
-    assert one.running() == [FIRST[0]]
-    assert not other.register(second, "same")
-    one.end(first, ended(first), {})
-    assert not other.register(other.ask(FIRST[1]), "same")
-    assert [each.number for each in one.trials()] == [first.number]
-    assert one.running() == []
+    one.begin(FIRST)
+    number = started(one, FIRST[0], "same")
+    assert other.start(FIRST[1], "same") is None
+    one.end(ended(number, FIRST[0]))
+    assert other.start(FIRST[1], "same") is None
+    assert (len(one.read().entries), one.read().waiting) == (1, [])
 
 
 def test_trials_of_a_worker_that_died_wait_for_the_next_of_its_folder(tmp_path: Path) -> None:
-    dead = shared(tmp_path)
-    lost = dead.ask(FIRST[0])
-    assert dead.register(lost, "r")
+    lost = started(shared(tmp_path), FIRST[0], "r")
     elsewhere = shared(tmp_path, owner="another folder")
     elsewhere.stop_dead(mine=True)  # it is not theirs, and too young to be given up
-    assert not elsewhere.waits()
+    assert not elsewhere.read().waiting
     resumed = shared(tmp_path)
     resumed.stop_dead(mine=True)
-    again = resumed.ask()
-    assert again.settings == lost.settings
-    assert resumed.register(again, "r")
-    assert [(each.number, each.status) for each in resumed.trials()] == [(lost.number, "stopped")]
+    assert resumed.read().waiting == FIRST[:1]
+    assert started(resumed, FIRST[0], "r") != lost
+    assert [(one.number, one.status) for one in resumed.read().trials] == [(lost, "stopped")]
 
 
 def test_old_trials_are_given_up_by_whoever_asks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, other = shared(tmp_path), shared(tmp_path, owner="another folder")
-    lost = slow.ask(FIRST[0])
-    assert slow.register(lost, "r")
+    lost = started(slow, FIRST[0], "r")
     monkeypatch.setattr(module, "_DEAD_AFTER_S", -1.0)
     other.stop_dead()
-    again = other.ask()
-    assert again.settings == lost.settings
+    again = started(other, FIRST[0], "r")
     # The first was only slow: what it says of its trial changes nothing any more.
-    slow.end(lost, ended(lost), {})
-    assert other.register(again, "other")
-    other.end(again, ended(again, 0.7), {})
-    assert {each.number: each.status for each in other.trials()}[again.number] == "done"
+    slow.end(ended(lost, FIRST[0]))
+    other.end(ended(again, FIRST[0]))
+    assert [one.status for one in other.read().trials] == ["stopped", "done"]
 
 
-@pytest.mark.parametrize("when", ["before it is told", "before it is registered"])
-def test_a_kill_at_any_moment_loses_no_trial_and_ends_none_twice(
-    tmp_path: Path, when: str, monkeypatch: pytest.MonkeyPatch
+def test_a_kill_while_the_journal_is_written_leaves_it_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dead = shared(tmp_path)
-    dead.begin(FIRST[:1])
-    asked = dead.ask()
-    if when == "before it is told":
-        assert dead.register(asked, "r")
-        monkeypatch.setattr(dead._study, "tell", lambda *given, **more: None)
-        dead.end(asked, ended(asked), {})
-        monkeypatch.undo()
-    resumed = shared(tmp_path)
-    resumed.stop_dead(mine=True)
-    if when == "before it is told":
-        assert not resumed.waits()
-        assert [each.status for each in resumed.trials()] == ["done"]
-    else:
-        assert resumed.trials() == []
-        assert resumed.ask().settings == FIRST[0]
-
-
-def test_a_trial_of_another_version_is_refused_with_a_way_out(tmp_path: Path) -> None:
     trials = shared(tmp_path)
-    asked = trials.ask(FIRST[0])
-    trials.register(asked, "a")
-    asked.trial.set_user_attr("trial", json.dumps({"number": 0, "status": "pruned"}))
-    with pytest.raises(RecipeError, match="another version of shrink wrote trial 0") as caught:
-        trials.trials()
+    trials.begin(FIRST)
+    number = started(trials, FIRST[0], "r")
+    before = trials.read()
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    changes: list[Callable[[], object]] = [
+        lambda: trials.start(FIRST[1], "s"),
+        lambda: trials.end(ended(number, FIRST[0])),
+        lambda: trials.stop_dead(mine=True),
+    ]
+    for change in changes:
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "replace", killed)
+            with pytest.raises(KeyboardInterrupt):
+                change()
+        assert shared(tmp_path).read() == before
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"identity": "x"', '{"identity": 1}'])
+def test_another_file_is_refused_with_a_way_out(content: str, tmp_path: Path) -> None:
+    (tmp_path / "shared.journal").write_text(content, encoding="utf-8")
+    with pytest.raises(RecipeError, match="not a journal of this version") as caught:
+        shared(tmp_path)
     assert "--force" in str(caught.value.hint)
+
+
+def test_a_trial_of_another_version_is_refused(tmp_path: Path) -> None:
+    trials = shared(tmp_path)
+    trials.end(ended(started(trials, FIRST[0], "r"), FIRST[0]))
+    path = tmp_path / "shared.journal"
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    plain["entries"][0]["ended"]["status"] = "pruned"
+    path.write_text(json.dumps(plain), encoding="utf-8")
+    with pytest.raises(RecipeError, match="status"):
+        trials.read()
 
 
 def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:

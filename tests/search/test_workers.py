@@ -23,7 +23,7 @@ data: {{source: npz, path: toy.npz}}
 stages: [quantize: {{calibration_samples: 15}}]
 search:
   space: {{quantize.scheme: [{", ".join(SCHEMES)}], quantize.calibration_samples: [10, 20]}}
-  sampler: tpe
+  objectives: [accuracy, tflite_bytes]
 """
 
 
