@@ -182,14 +182,14 @@ OF_STEP = "step"
 
 @record
 class OutlineJob(Job):
-    """Find the sizes of models before they are trained: see `shrink.run.outline`.
+    """Find the sizes of a model before it is trained: see `shrink.run.outline`.
 
     Attributes:
-        chains: the steps that lead to each model.
+        steps: that lead to the model.
     """
 
     action: Literal["outline"] = "outline"
-    chains: tuple[tuple[StepJob, ...], ...]
+    steps: tuple[StepJob, ...]
 
 
 @record

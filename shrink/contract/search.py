@@ -47,25 +47,6 @@ class Trial:
 
 
 @record
-class SelectionBias:
-    """By how much choosing the best of several trials overstates its metric, by bootstrap.
-
-    Attributes:
-        metric: the main metric.
-        optimism: the mean overstatement on the validation split.
-        resamples: of the validation examples; the choice was repeated on each.
-        chosen_again: share of the resamples on which the same trial is chosen.
-        trials: number of trials that were chosen among.
-    """
-
-    metric: str
-    optimism: float
-    resamples: int
-    chosen_again: float
-    trials: int
-
-
-@record
 class Best:
     """The trial that was chosen.
 
@@ -76,7 +57,6 @@ class Best:
         figures: by the names of report.json, metrics on the test split.
         baseline: the baseline's, likewise.
         drop: what the main metric lost against the baseline on the test split.
-        selection_bias: None where there was nothing to choose among, or no scores of examples.
     """
 
     number: int
@@ -85,7 +65,6 @@ class Best:
     figures: Figures
     baseline: Figures
     drop: float | None = None
-    selection_bias: SelectionBias | None = None
 
 
 @record

@@ -1,4 +1,4 @@
-"""The sizes, MACs and arena of models before they are trained, made in a worker.
+"""The sizes, MACs and arena of a model before it is trained, made in a worker.
 
 Widths, ratios and schemes decide what a file takes; training changes values alone. How layers share
 what is left may follow from a trained model: such an outline is not `exact`.
@@ -6,9 +6,7 @@ what is left may follow from a trained model: such an outline is not `exact`.
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,27 +38,11 @@ _ONLY_TRAIN = ("train", "distill")
 _UNIFORM = "uniform"
 
 
-def outline(job: OutlineJob, send: Send) -> JsonObject:
-    """Return the outline of each chain; TensorFlow and the data are loaded once."""
-    shared: dict[str, tuple[Dataset, Devices]] = {}
-    outlines = []
-    for number, steps in enumerate(job.chains):
-        outlines.append(to_plain(_outline(steps, job.work / str(number), send, shared)))
-        keras.backend.clear_session()
-        gc.collect()
-    return {"outlines": outlines}
-
-
-def _outline(
-    steps: Sequence[StepJob],
-    folder: Path,
-    send: Send,
-    shared: dict[str, tuple[Dataset, Devices]],
-) -> Outline:
-    folder.mkdir(exist_ok=True)
+def outline(job: OutlineJob, send: Send) -> Outline:
+    """Return what is known of the job's chain of steps without training."""
     try:
-        figures = _figures(steps, folder, send, shared)
-        return Outline(figures=figures, exact=not any(map(_shares_are_measured, steps)))
+        figures = _figures(job, send)
+        return Outline(figures=figures, exact=not any(map(_shares_are_measured, job.steps)))
     except ShrinkError as error:
         failed = isinstance(error, StageError)
         return Outline(figures={}, error=error.message, stage_failed=failed)
@@ -76,15 +58,11 @@ class _Context(StageContext):
     devices: Devices
 
 
-def _figures(
-    steps: Sequence[StepJob],
-    folder: Path,
-    send: Send,
-    shared: dict[str, tuple[Dataset, Devices]],
-) -> Figures:
+def _figures(job: OutlineJob, send: Send) -> Figures:
     made: dict[str, Path] = {}
-    for number, step in enumerate(steps):
-        work = folder / str(number)
+    shared: dict[str, tuple[Dataset, Devices]] = {}
+    for number, step in enumerate(job.steps):
+        work = job.work / str(number)
         work.mkdir(exist_ok=True)
         sources = {role: _source(source, made) for role, source in step.inputs.items()}
         context = _Context(_untrained(replace(step, inputs=sources, work=work)), send)
@@ -105,7 +83,7 @@ def _figures(
         made[step.name] = save_artifact(outcome, context)
     if outcome.not_run:
         return {}
-    artifact = tflite = made[steps[-1].name]
+    artifact = tflite = made[job.steps[-1].name]
     if outcome.model is not None:
         tflite = artifact.with_name("float32.tflite")
         files.write_bytes(tflite, convert(outcome.model, "float32").content)

@@ -156,9 +156,9 @@ class Sizes:
         if key not in self._known:
             try:
                 with self._steps.store.work_folder() as work:
-                    job = OutlineJob(name="sizes", chains=(self._chain(plan),))
-                    (found,) = run_worker(job, work, lambda event: None)["outlines"]
-                self._known[key] = from_plain(Outline, found)
+                    job = OutlineJob(name="sizes", steps=self._chain(plan))
+                    found = from_plain(Outline, run_worker(job, work, lambda event: None))
+                self._known[key] = found
             except (Interrupted, Terminated):
                 raise
             except ShrinkError as error:

@@ -1,4 +1,4 @@
-"""The goal of a search: limits, objectives, the order of trials, and selection bias.
+"""The goal of a search: limits, objectives, and the order of trials.
 
 The limits are those of the search and, where a figure can be checked on a trial, the recipe's own
 gates. A limit on the drop of the main metric is kept with confidence: the best of many noisy trials
@@ -10,21 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
-from shrink.base.bootstrap import Resampled
 from shrink.base.figures import figure_of, format_value, target_of
 from shrink.contract.job import Outline
 from shrink.contract.report import Figures, GateResult
 from shrink.contract.result import Evidence
-from shrink.contract.search import SelectionBias, Trial
+from shrink.contract.search import Trial
 from shrink.recipe.search_config import SearchConfig
 from shrink.report.config import Gate
 from shrink.report.deltas import score_interval
-
-if TYPE_CHECKING:
-    from shrink.base.types import Array
 
 SIZE, ARENA, LATENCY = "tflite_bytes", "arena_bytes", "p50_ms"
 MAX_DROP = "max_drop"
@@ -36,7 +31,6 @@ TOLERANCE = 0.1
 CONFIDENCE = 0.95
 """One-sided, of the bound on a drop."""
 _ROUNDING = 1e-9
-_RESAMPLES = 1000
 
 
 @dataclass(frozen=True)
@@ -260,93 +254,3 @@ def undominated(points: Sequence[Sequence[float]]) -> list[Sequence[float]]:
         return other != mine and all(a <= b for a, b in zip(other, mine, strict=True))
 
     return [mine for mine in points if not any(dominates(other, mine) for other in points)]
-
-
-def selection_bias(
-    trials: Sequence[Trial],
-    evidence: Mapping[int, Evidence],
-    baseline: Evidence | None,
-    goal: Goal,
-    resamples: int = _RESAMPLES,
-    seed: int = 0,
-) -> SelectionBias | None:
-    """Return by how much choosing among trials overstates the metric of the chosen one.
-
-    Validation examples are drawn again with replacement, the choice is made again on each draw, and
-    the metric of the chosen trial on the draw is compared with its metric on all of them (Efron &
-    Tibshirani 1993, chapter 17; Varma & Simon 2006).
-
-    Args:
-        trials: of the search.
-        evidence: of the metric on the validation examples, by the trial's number: scores of the
-            examples, or values on resamples of them.
-        baseline: the same of the baseline, where a drop is limited.
-        goal: by which is chosen.
-        resamples: number of draws.
-        seed: of the draws.
-
-    Returns:
-        None with fewer than two trials to choose among, or without scores of examples.
-    """
-    able = [
-        one
-        for one in trials
-        if one.status == "done" and one.number in evidence and set(one.broken) <= {MAX_DROP}
-    ]
-    kinds = [evidence[one.number] for one in able] + ([baseline] if baseline is not None else [])
-    values, best = _on_resamples(kinds, resamples, seed), goal.best(able)
-    if len(able) < 2 or values is None or best is None:
-        return None
-    sign = -1.0 if figure_of(goal.metric).larger_is_better else 1.0
-    whole = {one.number: cost_of(goal.metric, one.figures[goal.metric]) for one in able}
-    before = 0.0 if baseline is None else sign * _value(baseline)
-    gains, again = list[float](), 0
-    for costs in sign * values.T:
-        base = 0.0 if baseline is None else costs[-1]
-        drawn = list[Trial]()
-        for one, cost in zip(able, map(float, costs), strict=False):
-            more = cost - base - (whole[one.number] - before)  # drop, and as much of its bound
-            bound = None if one.drop_bound is None else one.drop_bound + more
-            figures = {**one.figures, goal.metric: sign * cost}
-            keeps = baseline is None or goal.keeps(cost - base)
-            drawn.append(replace(one, figures=figures, feasible=keeps, drop_bound=bound))
-        chosen = goal.best(drawn)
-        if chosen is not None:
-            gain = whole[chosen.number] - cost_of(goal.metric, chosen.figures[goal.metric])
-            if math.isfinite(gain):
-                gains.append(gain)
-                again += chosen.number == best.number
-    if not gains:
-        return None
-    return SelectionBias(
-        metric=goal.metric,
-        optimism=sum(gains) / len(gains),
-        resamples=len(gains),
-        chosen_again=again / len(gains),
-        trials=len(able),
-    )
-
-
-def _value(evidence: Evidence) -> float:
-    return evidence.value if isinstance(evidence, Resampled) else sum(evidence) / len(evidence)
-
-
-def _on_resamples(kinds: Sequence[Evidence], resamples: int, seed: int) -> Array | None:
-    """Return the metric of each evidence on each resample, (evidences, resamples), all on the same.
-
-    None where they are not of the same examples.
-    """
-    import numpy as np
-
-    if not kinds:
-        return None
-    if resampled := [one for one in kinds if isinstance(one, Resampled)]:
-        same = len({one.draw for one in resampled}) == 1 and len(resampled) == len(kinds)
-        rows = [[math.nan if v is None else v for v in one.replicates] for one in resampled]
-        return np.array(rows) if same and rows[0] else None
-    scores = [np.asarray(one, dtype=np.float64) for one in kinds]
-    if len({one.shape for one in scores}) != 1 or not scores[0].size:
-        return None
-    count = scores[0].size
-    draws = np.random.default_rng(seed).multinomial(count, [1 / count] * count, size=resamples)
-    return np.stack(scores) @ draws.T / count

@@ -119,7 +119,7 @@ def _best_row(searched: Searched) -> str | None:
 
 
 def headline_of(searched: Searched) -> list[str]:
-    """Return the answer: the best trial on the test split, and its selection bias."""
+    """Return the answer: the best trial on the test split."""
     best = searched.best
     if best is None:
         return []
@@ -127,16 +127,7 @@ def headline_of(searched: Searched) -> list[str]:
     shown = _listed(best.figures, _names(searched))
     value = best.baseline.get(searched.metric)
     base = "" if value is None else f"; the baseline has {searched.metric} {metric.text(value)}"
-    lines = [f"best: trial {best.number}, on the test split: {shown}{base}"]
-    if (bias := best.selection_bias) is not None:
-        change = format_change(bias.optimism, metric.unit)
-        lines.append(
-            f"selection bias: choosing among {bias.trials} trials overstates {bias.metric} on the "
-            f"validation split by {change}{' points' if metric.unit == 'fraction' else ''} on "
-            f"average; the same trial is chosen on {bias.chosen_again:.0%} of "
-            f"{bias.resamples:,} resamples"
-        )
-    return lines
+    return [f"best: trial {best.number}, on the test split: {shown}{base}"]
 
 
 def warnings_of(searched: Searched) -> list[str]:

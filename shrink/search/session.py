@@ -14,7 +14,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -63,7 +63,6 @@ from shrink.search.goal import (
     Goal,
     goal_of,
     missed_gates,
-    selection_bias,
 )
 from shrink.search.output import Progress, impossible, show, write
 from shrink.search.space import Settings, in_words
@@ -434,7 +433,7 @@ class Search:
         failed: ShrinkError | None = None
         if chosen is not None and self.stop is None:
             try:
-                best = self._show_best(chosen, trials, goal)
+                best = self._show_best(chosen, goal)
                 searched = replace(searched, best=best)
                 if self.artifact is not None:
                     files.make_folder(self.artifact.parent)
@@ -459,7 +458,7 @@ class Search:
             )
         return searched
 
-    def _show_best(self, chosen: Trial, trials: Sequence[Trial], goal: Goal) -> Best:
+    def _show_best(self, chosen: Trial, goal: Goal) -> Best:
         """Run the best trial as any other run, measured on the test split."""
         self.console.say(f"trial {chosen.number} is the best; its figures on the test split")
         gates = self.candidates.gates_of(chosen.settings)
@@ -485,9 +484,6 @@ class Search:
         if self.config.latency is not None:  # the command measures the best alone
             before = {name: value for name, value in before.items() if name not in LATENCIES}
         figures = self.runs.figures(result, self.folder / BEST)
-        scores = {o.number: scores_in(self.folder / o.run) for o in trials if o.run is not None}
-        evidence = {n: one[goal.metric] for n, one in scores.items() if goal.metric in one}
-        baseline = scores_in(self.folder / TRIALS / BASELINE).get(goal.metric)
         return Best(
             number=chosen.number,
             recipe=f"{BEST}/{RESOLVED_NAME}",
@@ -495,7 +491,6 @@ class Search:
             figures=figures,
             baseline=before,
             drop=goal.drop(figures, before),
-            selection_bias=selection_bias(trials, evidence, baseline, goal),
         )
 
 

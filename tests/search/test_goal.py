@@ -1,9 +1,8 @@
-"""Limits from recipes and gates, which trial is better, and selection bias."""
+"""Limits from recipes and gates, and which trial is better."""
 
 from __future__ import annotations
 
 import random
-import statistics
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from shrink.search.goal import (
     is_timed,
     missed_gates,
     runs_in_micro,
-    selection_bias,
 )
 
 BASELINE: Figures = {"accuracy": 0.98, "tflite_bytes": 200_000, "macs": 1000}
@@ -115,50 +113,6 @@ def test_the_bound_of_a_drop_covers_the_true_one_as_often_as_it_says() -> None:
         assert bound is not None
         kept += bound >= 0.03
     assert 0.94 <= kept / count <= 0.99
-
-
-COUNT, TRIALS = 100, 12
-
-
-def scored(seed: int) -> list[float]:
-    drawn = random.Random(seed)
-    return [float(drawn.random() < 0.9) for _ in range(COUNT)]
-
-
-def trial_of(number: int, scores: list[float]) -> Trial:
-    return best_of({"accuracy": statistics.fmean(scores)}, number=number)
-
-
-def test_selection_bias_is_what_an_independent_bootstrap_finds() -> None:
-    evidence = {n: scored(n) for n in range(TRIALS)}
-    trials = [trial_of(n, scores) for n, scores in evidence.items()]
-    bias = selection_bias(trials, evidence, None, Goal("accuracy"), resamples=4000)
-    assert bias is not None
-    drawn, gains = random.Random(7), []
-    for _ in range(4000):
-        places = [drawn.randrange(COUNT) for _ in range(COUNT)]
-        means = {n: statistics.fmean(s[i] for i in places) for n, s in evidence.items()}
-        winner = max(means, key=lambda n: (means[n], -n))
-        gains.append(means[winner] - statistics.fmean(evidence[winner]))
-    error = statistics.stdev(gains) / len(gains) ** 0.5
-    assert bias.optimism == pytest.approx(statistics.fmean(gains), abs=6 * error)
-    assert bias.optimism > 0.01
-
-
-def test_choosing_between_equal_trials_has_no_bias() -> None:
-    scores = scored(0)
-    evidence = dict.fromkeys(range(3), scores)
-    bias = selection_bias([trial_of(n, scores) for n in range(3)], evidence, None, Goal("accuracy"))
-    assert bias is not None
-    assert bias.optimism == pytest.approx(0, abs=0.005)
-    assert bias.chosen_again == 1
-
-
-def test_there_is_no_bias_without_a_choice_or_with_other_examples() -> None:
-    one, other, plain = scored(1), scored(2)[:-1], Goal("accuracy")
-    assert selection_bias([trial_of(0, one)], {0: one}, None, plain) is None
-    trials = [trial_of(0, one), trial_of(1, other)]
-    assert selection_bias(trials, {0: one, 1: other}, None, plain) is None
 
 
 @pytest.mark.parametrize(("gate", "timed"), [("p50_ms", True), ("tflite_bytes", False)])
