@@ -146,6 +146,8 @@ class Compaction:
         borders: inputs and outputs that are int8 now.
         borders_left: why others are not.
         decode: how kernels are stored, where that was requested.
+        target: in reports of older versions, the runtime whose arena it is; of `litert`, the bytes
+            of activations.
     """
 
     changed: bool | None = None
@@ -163,6 +165,7 @@ class Compaction:
     borders: tuple[Int8Border, ...] = ()
     borders_left: tuple[str, ...] = ()
     decode: StoredKernels | None = left_out(None)
+    target: str | None = left_out(None)
 
 
 @record

@@ -261,12 +261,17 @@ class Audit:
 
 @record
 class Curve:
-    """Loss on validation examples by the share of a group's channels that is removed."""
+    """Loss on validation examples by the share of a group's channels that is removed.
+
+    Attributes:
+        metric: of `losses`; another than the loss only in reports of older versions.
+    """
 
     layers: str | None = None
     channels: int | None = None
     ratios: tuple[float, ...] = ()
     losses: tuple[float | None, ...] = ()
+    metric: str = left_out("loss")
 
 
 @record

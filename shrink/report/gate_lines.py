@@ -75,15 +75,17 @@ def _reason(gate: GateResult) -> str:
 
 def _comparison(gate: GateResult) -> str:
     target = target_of(gate.name)
-    unit = _unit(target, gate)
-    if target is not None and target.kind == "slice" and gate.slice is not None:
+    unit: Unit = target.figure.unit if target else "none"
+    where = ""
+    if gate.slice is not None:
         where = f"{slice_text(str(gate.by), gate.slice)}: "
-        return where + _own(gate, target, unit)
+        unit = metric_figure(str(gate.metric)).unit
     if gate.against is not None:
-        return _comparison_with_saved(gate, target)
+        return where + _comparison_with_saved(gate, unit)
     if gate.relative_to is not None:
-        return _comparison_with_baseline(gate, target)
-    return _own(gate, target, unit)
+        return _comparison_with_baseline(gate, target, unit)
+    is_change = target is not None and target.kind in ("drop", "rise", "slice")
+    return where + _own(gate, target, _change_unit(unit) if is_change else unit)
 
 
 def _own(gate: GateResult, target: Target | None, unit: Unit) -> str:
@@ -112,9 +114,8 @@ def _sign(gate: GateResult, target: Target | None) -> str:
     return kept if gate.passed else missed
 
 
-def _comparison_with_saved(gate: GateResult, target: Target | None) -> str:
+def _comparison_with_saved(gate: GateResult, unit: Unit) -> str:
     """Return what a figure was in the saved report, what it is, and how much worse it may be."""
-    unit: Unit = target.figure.unit if target else "none"
     measured, saved, worse_by = gate.current, gate.saved, gate.value
     if measured is None and saved is None:
         return f"nothing compared with {gate.against}"
@@ -131,7 +132,7 @@ def _comparison_with_saved(gate: GateResult, target: Target | None) -> str:
     return f"{both}: worse by {change} {sign} {limit}"
 
 
-def _comparison_with_baseline(gate: GateResult, target: Target | None) -> str:
+def _comparison_with_baseline(gate: GateResult, target: Target | None, unit: Unit) -> str:
     """Return a figure's share of the baseline's, and how much of it is allowed."""
     limit = f"{gate.limit:g}x of {gate.relative_to}"
     if gate.value is None:
@@ -139,7 +140,6 @@ def _comparison_with_baseline(gate: GateResult, target: Target | None) -> str:
     share = format_ratio(gate.value)
     if float(share.rstrip("x")) == gate.limit and gate.value != gate.limit:
         share = f"{gate.value:.6g}x"
-    unit: Unit = target.figure.unit if target else "none"
     numbers = _different(gate.current, gate.reference, unit)
     return f"{share} ({numbers[0]} of {numbers[1]}) {_sign(gate, target)} {limit}"
 
@@ -148,16 +148,6 @@ def _missed_sentence(gate: GateResult) -> str:
     where = f" of {gate.stage}" if gate.stage else ""
     why = _reason(gate) or "the figure is unknown"
     return f"Gate {gate.name}{where} missed: {why if gate.value is None else _comparison(gate)}."
-
-
-def _unit(target: Target | None, gate: GateResult) -> Unit:
-    """Return the unit of a gate's own value: a drop of a fraction is in percentage points."""
-    if target is None:
-        return "none"
-    if target.kind == "slice":
-        return _change_unit(metric_figure(gate.metric).unit) if gate.metric else "none"
-    changes = target.kind in ("drop", "rise")
-    return _change_unit(target.figure.unit) if changes else target.figure.unit
 
 
 def _change_unit(unit: Unit) -> Unit:

@@ -185,7 +185,8 @@ def _arena(stage: Stage) -> str:
     if found is None or not found.changed or not found.arena_before or not found.arena_after:
         return ""
     after, before = (format_value(one, "bytes") for one in (found.arena_after, found.arena_before))
-    return f"Compacted, its arena takes {after} instead of {before}."
+    what = "activations take" if found.target == "litert" else "arena takes"
+    return f"Compacted, its {what} {after} instead of {before}."
 
 
 def _cost(report: Report, stage: Stage, metric: str) -> str:

@@ -273,8 +273,8 @@ def slice_table(report: Report, stage: Stage, most: int = _MOST_ROWS) -> Table:
     recall = " Within a class, recall is the accuracy of its examples." if has_recall else ""
     caption = (
         f"{', '.join(sorted(metrics))} against {report.baseline} on the same test examples, with "
-        f"paired 95 % intervals. Verdicts hold at 95 % for all {tested} slices together "
-        f"(Bonferroni).{recall}{rest}"
+        f"paired 95 % intervals. Verdicts hold at 95 % for all {tested} slices "
+        f"together.{recall}{rest}"
     )
     base = report.stage(report.baseline)
     return Table(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from shrink.base.figures import format_change, format_value, is_number, metric_figure
 from shrink.contract.details import Audit, Confusion, Control, LayerRow, MetricDelta, OperatorRow
 from shrink.contract.report import Report, Stage
-from shrink.report.page import NULL, Table
+from shrink.report.page import NULL, Table, capital
 
 
 def control_tables(report: Report) -> list[Table]:
@@ -39,8 +39,8 @@ def sensitivity_tables(report: Report) -> list[Table]:
             rows.append((_short(str(curve.layers)), *texts))
         if rows:
             caption = (
-                "Loss on validation examples when one group of channels alone is pruned, before "
-                "fine-tuning, by the share removed."
+                f"{capital(curves[0].metric)} on validation examples when one group of channels "
+                "alone is pruned, before fine-tuning, by the share removed."
             )
             heads = ("layers", *(f"{ratio:.0%}" for ratio in ratios))
             tables.append(Table(heads, tuple(rows), f"{stage.name}: groups", caption, "dense"))

@@ -15,9 +15,9 @@ from shrink.base.files import json_text
 from shrink.contract.codec import to_plain
 from shrink.contract.report_file import read_report, report_of
 from shrink.report.run_files import RENDERED
-from tests.report.plain import render, shape_problem
+from tests.report.plain import gate_lines, render, render_html, shape_problem
 from tests.report.saved import NAMES, saved
-from tests.report.toys import report
+from tests.report.toys import outcomes, report, with_result
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"
 
@@ -63,6 +63,36 @@ def test_a_report_of_another_version_is_read_and_shown(make: Any) -> None:
     assert read["stages"][0]["metrics"] == built["stages"][0]["metrics"]
     assert set(render(built)) == set(RENDERED)
     jsonschema.validate(built, report_schema())
+
+
+def test_what_removed_keys_decided_is_called_what_it_was() -> None:
+    stages = outcomes()
+    stages[1] = with_result(
+        stages[1],
+        details={
+            "sensitivity": [
+                {"layers": "conv", "ratios": [0.5], "losses": [0.91], "metric": "accuracy"}
+            ],
+            "compact": {"changed": True, "target": "litert", "arena_before": 9, "arena_after": 4},
+        },
+    )
+    built = report(stages, finals=("prune",))
+    # A gate on slices against a saved report.
+    built["gates"] = [
+        {
+            **{"name": "worst_slice_drop", "limit": 0.02, "value": 0.05, "passed": False},
+            **{"by": "place", "slice": "barn", "metric": "accuracy", "stage": "prune"},
+            **{"against": "main.json", "current": 0.9, "saved": 0.95},
+        }
+    ]
+    page = render_html(built)
+    assert "Accuracy on validation examples when one group" in page
+    assert "Loss on validation examples" not in page
+    assert "Compacted, its activations take 4 B instead of 9 B." in page
+    (gate,) = gate_lines(built)
+    words = "95.00 % in main.json, now 90.00 %: worse by 5.00 points > 2 points"
+    assert gate.comparison == f"place = barn: {words}"
+    assert shape_problem(built) is None
 
 
 def test_schema_file_is_current() -> None:
