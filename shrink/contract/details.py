@@ -60,12 +60,26 @@ Columns = Mapping[str, tuple[float | None, ...]]
 
 @record
 class Training:
-    """How a stage trained; `shrink.engine.record.TrainingRecord` tells what each number is.
+    """How a stage trained.
 
     Attributes:
-        history: loss, val_loss and metrics, a number per epoch.
-        memory_timeline: columns `update`, `time_s`, `device_bytes` and `host_bytes`.
+        replicas: copies of the model.
+        workers: processes that trained together.
+        global_batch_size: examples per update.
+        micro_batch_size: examples per forward pass and replica, in the end.
+        accumulation_steps: micro-batches of each replica in a full global batch.
+        precision: compute dtype.
         memory_limit_bytes: per device, if there was a limit.
+        oom_events: steps that ran out of memory and were repeated with a smaller micro-batch.
+        exact: whether the weights are those of one replica with one big batch.
+        inexact_because: the layers for which they are not, and why.
+        epochs: passes over the training examples.
+        updates: optimizer updates.
+        examples_per_s: without the first step, which builds the graph; null for a single step.
+        history: loss, val_loss and metrics, a number per epoch.
+        memory_timeline: columns `update`, `time_s`, `device_bytes` (peak since the row before) and
+            `host_bytes`, of the process that ended the training.
+        oom_retries: number of `oom_events`.
         training_peak_lower_bound: whether `training_peak_bytes` is without small tensors.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -105,3 +106,7 @@ class TrainingConfig(Config):
     weights."""
     seed: NonNegative = 0
     """Decides splits, shuffling, initial weights and dropout."""
+
+    def batches_in(self, examples: int) -> int:
+        """Return how many global batches so many examples make: the updates of an epoch."""
+        return math.ceil(examples / self.global_batch_size)

@@ -101,7 +101,6 @@ def train(
             in_process=devices.retries_in_process,
         ),
     )
-    size = config.global_batch_size
     if extra is not None and len(extra.examples):
         # The size is read when it measures: a smaller one may follow an out-of-memory error.
         trainer.after_evaluation = lambda: extra.measure(
@@ -112,7 +111,8 @@ def train(
         stage=stage,
         epochs=epochs,
         examples=len(dataset.train),
-        global_batch_size=config.global_batch_size,
+        batch_size=config.global_batch_size,
+        steps=plan.steps,
         every_step=not devices.on_gpu,
     )
     memory = TrainingPeak(devices.device_names)
@@ -154,7 +154,10 @@ def train(
                 checks = None
                 if len(dataset.validation):
                     checks = distribute_batches(
-                        evaluation_batches(dataset.validation, size, share=devices.share), devices
+                        evaluation_batches(
+                            dataset.validation, config.global_batch_size, share=devices.share
+                        ),
+                        devices,
                     )
                 trainer.first_place = divmod(checkpoints.first_update, plan.steps)
                 try:
@@ -166,7 +169,7 @@ def train(
                         verbose=0,
                         validation_data=checks,
                         validation_steps=(
-                            None if checks is None else math.ceil(len(dataset.validation) / size)
+                            None if checks is None else config.batches_in(len(dataset.validation))
                         ),
                     )
                 finally:
@@ -191,12 +194,12 @@ def train(
         epochs=len(checkpoints.history.get("loss", ())),
         updates=int(trainer.optimizer.iterations.numpy()),
         examples_per_s=progress.throughput.examples_per_s,
-        history=checkpoints.history,
+        history={name: tuple(values) for name, values in checkpoints.history.items()},
         peak=peak,
         allocator_note=memory.note or _TOO_SMALL,
         small_note=memory.small.note or NO_WINDOW,
         notes=tuple(checkpoints.notes),
-        memory_timeline=timeline.columns,
+        memory_timeline={name: tuple(values) for name, values in timeline.columns.items()},
     )
 
 

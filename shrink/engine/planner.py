@@ -46,7 +46,7 @@ def plan_batches(
     if validation_examples:
         smallest = min(smallest, smallest_batch(validation_examples, batch_size))
     return BatchPlan(
-        steps=math.ceil(examples / batch_size),
+        steps=config.batches_in(examples),
         most_rows=most_rows,
         micro_batch_size=min(micro_batch_size, most_rows),
         never_empty=smallest >= replicas,

@@ -63,7 +63,8 @@ class ProgressCallback(keras.callbacks.Callback):
         stage: name of the stage, for errors.
         epochs: epochs of the run.
         examples: training examples.
-        global_batch_size: examples per update.
+        batch_size: examples per update.
+        steps: updates of an epoch.
         every_step: whether the loss is checked in every step (cheap on a CPU, where steps are
             synchronous) or only as often as progress is reported.
     """
@@ -78,7 +79,8 @@ class ProgressCallback(keras.callbacks.Callback):
         stage: str,
         epochs: int,
         examples: int,
-        global_batch_size: int,
+        batch_size: int,
+        steps: int,
         every_step: bool,
     ) -> None:
         super().__init__()
@@ -87,8 +89,8 @@ class ProgressCallback(keras.callbacks.Callback):
         self._stage = stage
         self._epochs = epochs
         self._examples = examples
-        self._batch_size = global_batch_size
-        self._steps = math.ceil(examples / global_batch_size)
+        self._batch_size = batch_size
+        self._steps = steps
         self._every_step = every_step
         self._epoch = 0
         self._built = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import tf_keras as keras
@@ -13,65 +13,32 @@ import tf_keras as keras
 from shrink.base.host import host_resident_bytes
 from shrink.base.measurement import Measured
 from shrink.contract.details import Training
-from shrink.contract.events import OutOfMemoryEvent
+from shrink.contract.record import as_base, record
 from shrink.engine.progress import Logs
 from shrink.measure.memory import AllocatorPeak
 from shrink.measure.training_peak import Parts, figures
 
-_ELSEWHERE = ("peak", "allocator_note", "small_note", "notes")
-"""Fields that a report has among the figures and notes of the stage."""
 
-
-@dataclass(frozen=True)
-class TrainingRecord:
-    """How a model was trained.
+@record
+class TrainingRecord(Training):
+    """How a model was trained: the report's section, and what the stage says of its peak.
 
     Attributes:
-        replicas: copies of the model.
-        workers: processes that trained together.
-        global_batch_size: examples per update.
-        micro_batch_size: examples per forward pass and replica, in the end.
-        accumulation_steps: micro-batches of each replica in a full global batch.
-        precision: compute dtype.
-        memory_limit_bytes: per device, if there was a limit.
-        oom_events: steps that ran out of memory and were repeated.
-        exact: whether the weights are those of one replica with one big batch.
-        inexact_because: the layers for which they are not, and why.
-        epochs: passes over the training examples.
-        updates: optimizer updates.
-        examples_per_s: without the first step, which builds the graph; None for a single step.
-        history: loss, val_loss and metrics, one number per epoch.
+        history: as in the report, with numbers that JSON cannot hold.
         peak: the most that any one device held.
         allocator_note, small_note: why a part of it is unknown, where it is.
         notes: sentences for the report, such as where training was continued.
-        memory_timeline: columns `update`, `time_s`, `device_bytes` (peak since the row before) and
-            `host_bytes`, of the process that ended the training.
     """
 
-    replicas: int
-    workers: int
-    global_batch_size: int
-    micro_batch_size: int
-    accumulation_steps: int
-    precision: str
-    memory_limit_bytes: int | None
-    oom_events: tuple[OutOfMemoryEvent, ...]
-    exact: bool
-    inexact_because: tuple[str, ...]
-    epochs: int
-    updates: int
-    examples_per_s: float | None
-    history: Mapping[str, Sequence[float]]
+    replicas: int = field()
+    accumulation_steps: int = field()
+    epochs: int = field()
+    updates: int = field()
+    history: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     peak: Parts
     allocator_note: str = ""
     small_note: str = ""
     notes: tuple[str, ...] = ()
-    memory_timeline: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-
-    @property
-    def oom_retries(self) -> int:
-        """Number of steps that were repeated with a smaller micro-batch."""
-        return len(self.oom_events)
 
     @property
     def lost(self) -> tuple[str, ...]:
@@ -93,14 +60,14 @@ class TrainingRecord:
 
     def described(self) -> Training:
         """Return the report's section; the peak belongs to the memory of a stage."""
-        rest = {name: value for name, value in vars(self).items() if name not in _ELSEWHERE}
         history = {
             name: tuple(value if math.isfinite(value) else None for value in values)
             for name, values in self.history.items()
         }
-        return Training(
-            **{**rest, "history": history},
-            oom_retries=self.oom_retries,
+        return replace(
+            as_base(self, Training),
+            history=history,
+            oom_retries=len(self.oom_events),
             training_peak_lower_bound=self.peak.is_lower_bound,
         )
 
@@ -117,23 +84,23 @@ def joined(records: Sequence[TrainingRecord]) -> TrainingRecord:
     highest = unknown or max(records, key=lambda r: r.peak.total or 0)
     timeline: dict[str, list[Any]] = {name: [] for name in last.memory_timeline}
     updates, time_s = 0, 0.0
-    for record in records:  # updates and times continue
-        for name, values in record.memory_timeline.items():
-            start = {"update": updates, "time_s": time_s}.get(name)
-            timeline[name] += values if start is None else [start + value for value in values]
-        updates += record.updates
+    for one in records:  # updates and times continue
+        for name, values in one.memory_timeline.items():
+            start = {"update": updates, "time_s": time_s}.get(name, 0)
+            timeline[name] += [None if value is None else start + value for value in values]
+        updates += one.updates
         time_s = max([*timeline.get("time_s", []), time_s])
     return replace(
         last,
         oom_events=tuple(event for r in records for event in r.oom_events),
         epochs=sum(r.epochs for r in records),
         updates=sum(r.updates for r in records),
-        history={name: [v for r in records for v in r.history[name]] for name in last.history},
+        history={name: tuple(v for r in records for v in r.history[name]) for name in last.history},
         peak=replace(highest.peak, small=None) if bound.peak.is_lower_bound else highest.peak,
         allocator_note=highest.allocator_note,
         small_note=bound.small_note,
         notes=tuple(dict.fromkeys(note for r in records for note in r.notes)),
-        memory_timeline=timeline,
+        memory_timeline={name: tuple(values) for name, values in timeline.items()},
     )
 
 

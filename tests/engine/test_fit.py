@@ -238,7 +238,7 @@ def test_train_measures_the_whole_split_in_micro_batches() -> None:
         epoch_metrics=WholeSplit(data.validation, score, outputs=1, names=("roc_auc",)),
     )
     record = train(setup, data, epochs=1, monitor="roc_auc")
-    assert record.history["val_roc_auc"] == [10]
+    assert record.history["val_roc_auc"] == (10,)
     assert max(Counting.counts) == 4
 
 

@@ -70,7 +70,7 @@ def test_a_history_that_json_does_not_know_is_null_with_its_reason() -> None:
         epochs=2,
         updates=2,
         examples_per_s=None,
-        history={"loss": [1.0, 0.5], "val_loss": [math.inf, 0.25]},
+        history={"loss": (1.0, 0.5), "val_loss": (math.inf, 0.25)},
         peak=Parts(1, 0),
     )
     assert record.described().history == {"loss": (1.0, 0.5), "val_loss": (None, 0.25)}

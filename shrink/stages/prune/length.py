@@ -32,7 +32,7 @@ MOST_UPDATES = 16 * FIRST_UPDATES
 
 def updates_per_epoch(context: StageContext) -> int:
     """Return the number of updates in an epoch."""
-    return math.ceil(len(context.dataset.train) / context.training.global_batch_size)
+    return context.training.batches_in(len(context.dataset.train))
 
 
 def first_epochs(config: PruneConfig, context: StageContext) -> int:

@@ -246,7 +246,7 @@ def test_prune_in_rounds_fine_tunes_after_each(model_path: Path, tmp_path: Path)
     assert result.training is not None
     assert result.training.epochs == 3
     assert len(result.training.history["val_loss"]) == 3
-    updates = result.training.memory_timeline["update"]
+    updates = [update or 0 for update in result.training.memory_timeline["update"]]
     assert updates == sorted(updates)
     assert result.training.updates == updates[-1]
     assert "in 2 rounds" in result.notes[0]

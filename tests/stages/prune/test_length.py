@@ -60,7 +60,7 @@ def tuned(
         epochs = min(epochs, patience)
         model.epochs += epochs
         return TrainingRecord(
-            1, 1, 64, 64, 1, "float32", None, (), True, (), epochs, 0, None, {}, Parts()
+            replicas=1, accumulation_steps=1, epochs=epochs, updates=0, peak=Parts()
         )
 
     def losses(*_: object) -> np.ndarray:
