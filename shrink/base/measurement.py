@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from shrink.base.figures import FIGURES, LOSS
 from shrink.base.metrics import is_known_name
 
+T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 DOES_NOT_APPLY = "does not apply"
 NOTHING_TO_PLAN_FOR = "there is no training.memory_limit"
@@ -68,6 +69,11 @@ class Note(str):
     def is_expected(self) -> bool:
         """Whether no such stage has these figures: it trains nothing, or keeps within no limit."""
         return bool(self.figures) and self.why.startswith(_EXPECTED)
+
+
+def figure_values(figures: Mapping[str, Measured[T]]) -> dict[str, T | None]:
+    """Return the values of figures, without why some are None."""
+    return {name: figure.value for name, figure in figures.items()}
 
 
 def reasons(figures: Mapping[str, Measured[object]]) -> list[Note]:

@@ -45,11 +45,8 @@ def compact_file(
         name=str(reference),
         model=reference.source(),
         target=target,
-        arena_bytes=config.arena_bytes,
-        max_extra_macs=config.max_extra_macs,
-        int8_io=config.int8_io,
         runtime=config.target,
-        decode=config.decode == "auto",
+        arguments=config.arguments,
     )
     if config.target in PLACED:
         placed = run_tool(job, Placing, console)

@@ -183,12 +183,26 @@ class Suitability:
 
 
 @record
-class ArtifactInspection:
+class Arenas:
+    """Sizes of a file's tensor arena, by the report's names.
+
+    Attributes:
+        arena_note: why there is no `arena_bytes`; empty where there is one.
+    """
+
+    arena_bytes: int | None = None
+    arena_estimate_bytes: int | None = None
+    arena_32_bytes: int | None = None
+    arena_32_reference_bytes: int | None = None
+    arena_note: str = ""
+
+
+@record
+class ArtifactInspection(Arenas):
     """What `inspect` found in a .tflite file.
 
     Attributes:
         macs: None where they cannot be counted, with the reason in `macs_note`.
-        arena_bytes: likewise, with `arena_note`.
     """
 
     path: str
@@ -200,11 +214,6 @@ class ArtifactInspection:
     nonzero_parameters: int
     macs: int | None
     macs_note: str
-    arena_bytes: int | None
-    arena_estimate_bytes: int | None
-    arena_32_bytes: int | None
-    arena_32_reference_bytes: int | None
-    arena_note: str
     quantized_operators: int
     float_operators: tuple[str, ...]
     operators: tuple[OperatorTensors, ...]
@@ -269,15 +278,12 @@ class Exported:
 
 
 @record
-class Firmware:
+class Firmware(Arenas):
     """What firmware must know of an artifact beside its bytes.
 
     Attributes:
         operators: methods of TFLite Micro's `MicroMutableOpResolver` to call, each once, sorted.
         resource_variables: how many the model keeps between invocations.
-        arena_bytes: tensor arena that TFLite Micro's PyPI build needed; None where it has none.
-        arena_32_bytes: estimate of the arena on 32-bit targets; None where there is none.
-        arena_note: why there is no arena; empty where there is one.
         inputs, outputs: in the artifact's order.
         labels: names of the classes by index, from the light half; empty where there are none.
         front_end: what makes inputs of samples or texts, likewise; None where there is none.
@@ -285,9 +291,6 @@ class Firmware:
 
     operators: tuple[str, ...]
     resource_variables: int = 0
-    arena_bytes: int | None
-    arena_32_bytes: int | None = None
-    arena_note: str
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     labels: tuple[str, ...] = ()

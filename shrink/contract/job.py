@@ -286,20 +286,17 @@ class BenchJob(ModelJob):
 
 @record
 class CompactJob(ModelJob):
-    """Rewrite a .tflite file into `target`: for an arena in bytes, or with a share of MACs more.
+    """Rewrite a .tflite file into `target`.
 
     Attributes:
-        int8_io: whether inputs and outputs of uint8 and float32 become int8.
         runtime: whose arena counts, or where operators are to run; a stage's `target`.
+        arguments: of `shrink.compact.compact`, as the stage gives them.
     """
 
     action: Literal["compact"] = "compact"
     target: Path
-    arena_bytes: int | None = None
-    max_extra_macs: float
-    int8_io: bool = False
-    runtime: str = "tflm"
-    decode: bool = False
+    runtime: str
+    arguments: Section
 
 
 @record

@@ -22,6 +22,7 @@ from pathlib import Path
 from shrink.base import files
 from shrink.base.cache import cache_root, keep, key_of, lineage_path
 from shrink.base.errors import RecipeError, ReportWarning, ResourceError
+from shrink.base.figures import figures_of
 from shrink.base.foreign import JsonObject
 from shrink.contract.codec import ContractError, from_plain, to_plain
 from shrink.contract.details import Details, Usage
@@ -31,7 +32,7 @@ ARTIFACTS = "artifacts"
 METADATA_NAME = f"{ARTIFACTS}/metadata.json"
 VOCABULARY_NAME = f"{ARTIFACTS}/vocabulary.txt"
 _VERSION = 1
-_ARENAS = ("arena_bytes", "arena_32_bytes", "arena_32_reference_bytes")
+_ARENAS = tuple(name for name in figures_of("memory") if name.startswith("arena"))
 _OF_THE_FILE = ("inputs", "outputs", "metrics", "examples", "operators", *_ARENAS)
 _NO_USAGE = frozenset({"file", "sha256", "lineage"})
 _DAMAGED = (zipfile.BadZipFile, KeyError, ValueError, EOFError, RecursionError, NotImplementedError)
@@ -51,8 +52,8 @@ def metadata(
     Returns:
         `recipe`; `report_sha256`; and in `artifacts` an entry for each finished artifact, .tflite
         files first: `file`, `sha256`, the fields of `Usage`, `metrics` and the `examples` they are
-        of, `lineage`; and of a compacted one `arena_bytes`, its estimates for 32 bits and the kinds
-        of `operators` that the firmware's resolver needs.
+        of, `lineage`; and of a compacted one the arena, its estimates and the kinds of `operators`
+        that the firmware's resolver needs.
     """
     finished = [stage for stage in report.stages if stage.artifact]
     return {

@@ -18,7 +18,7 @@ import numpy as np
 from shrink.base import files
 from shrink.base.errors import DataError, InternalError, ShrinkError, StageError
 from shrink.base.host import host_peak_bytes
-from shrink.base.measurement import Measured, reasons
+from shrink.base.measurement import Measured, figure_values, reasons
 from shrink.base.types import JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.details import Details
@@ -39,7 +39,7 @@ from shrink.data.examples import SPLIT_NAMES
 from shrink.measure.memory import AllocatorPeak, nvml_note
 from shrink.model.metadata import write_metadata
 from shrink.recipe.plan import BASELINE
-from shrink.run.measurement import SCORES_NAME, as_notes, figure_values, measure
+from shrink.run.measurement import SCORES_NAME, as_notes, measure
 from shrink.stages import find_stage, run_module, stage_code
 from shrink.stages.base import StageConfig
 from shrink.stages.context import Planned, StageContext, StageResult

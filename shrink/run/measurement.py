@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from shrink.base.errors import StageError
 from shrink.base.figures import LOSS, figures_of
 from shrink.base.host import machine
 from shrink.base.losses import ignored_class
-from shrink.base.measurement import Measured, Note, reasons
+from shrink.base.measurement import Measured, Note, figure_values, reasons
 from shrink.contract.details import Details, OutputMetrics
 from shrink.contract.job import StepJob
 from shrink.contract.report import Figures, Guess, MeasuredAt
@@ -237,8 +237,3 @@ def as_notes(sentences: Iterable[str]) -> tuple[Note, ...]:
     """Return sentences as notes, each once."""
     once = dict.fromkeys(sentences)
     return tuple(note if isinstance(note, Note) else Note(note) for note in once)
-
-
-def figure_values(figures: Mapping[str, Measured[float]]) -> Figures:
-    """Return the values of figures, without why some are None."""
-    return {name: figure.value for name, figure in figures.items()}

@@ -16,6 +16,7 @@ import tf_keras as keras
 from shrink.base import files
 from shrink.base.errors import InternalError, ShrinkError, StageError, first_line
 from shrink.base.foreign import JsonObject
+from shrink.base.measurement import figure_values
 from shrink.contract.codec import to_plain
 from shrink.contract.events import Send
 from shrink.contract.job import OF_STEP, Outline, OutlineJob, StepJob
@@ -27,7 +28,6 @@ from shrink.graph.rebuild import parted
 from shrink.measure.size import measure_sizes
 from shrink.recipe.plan import BASELINE
 from shrink.run.execute import run_stage, save_artifact
-from shrink.run.measurement import figure_values
 from shrink.stages import find_stage
 from shrink.stages.context import StageContext, StageResult
 from shrink.tflite.arena import arena_of

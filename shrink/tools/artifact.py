@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from shrink.base.errors import ModelError, StageError
 from shrink.base.host import machine
+from shrink.base.measurement import figure_values
 from shrink.base.progress import Phase
 from shrink.contract.details import TensorType
 from shrink.contract.events import Send
@@ -72,16 +74,17 @@ def describe_artifact(path: Path) -> ArtifactInspection:
         nonzero_parameters=nonzero_parameters(content),
         macs=macs.value,
         macs_note=macs.reason,
-        arena_bytes=arena.value,
-        arena_estimate_bytes=arena.estimate,
-        arena_32_bytes=arena.estimate_32.value,
-        arena_32_reference_bytes=arena.estimate_32_reference.value,
-        arena_note=arena.reason,
+        **_sizes(arena),
         quantized_operators=quantized_operators(content),
         float_operators=tuple(float_operators(content)),
         operators=_operators(graph),
         audit=_audit(content, graph, path, arena),
     )
+
+
+def _sizes(arena: ArenaFigure) -> dict[str, Any]:
+    """Return the fields of `Arenas`."""
+    return {**figure_values(arena.figures), "arena_note": arena.reason}
 
 
 def _audit(content: bytes, graph: Subgraph, path: Path, arena: ArenaFigure) -> Suitability:
@@ -187,9 +190,7 @@ def firmware_facts(job: FirmwareFactsJob, send: Send) -> Firmware:
     return Firmware(
         operators=tuple(sorted(map(resolver_method, names))),
         resource_variables=len(variables),
-        arena_bytes=arena.value,
-        arena_32_bytes=arena.estimate_32.value,
-        arena_note=arena.reason,
+        **_sizes(arena),
         inputs=tuple(_place(graphs[0].tensors[i]) for i in graphs[0].inputs),
         outputs=tuple(_place(graphs[0].tensors[i]) for i in graphs[0].outputs),
     )

@@ -32,13 +32,7 @@ def compact_file(job: CompactJob, send: Send) -> Rewriting | Placing:
             file_bytes_before=len(content),
             file_bytes=len(placed.content),
         )
-    compacted = compact(
-        content,
-        arena=job.arena_bytes,
-        max_extra_macs=job.max_extra_macs,
-        int8_io=job.int8_io,
-        decode=job.decode,
-    )
+    compacted = compact(content, **job.arguments)
     files.sweep(job.target.parent)
     files.write_bytes(job.target, compacted.content)
     return Rewriting(

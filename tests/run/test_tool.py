@@ -49,7 +49,7 @@ def test_a_file_of_2020_that_litert_refuses_is_taken(
     source = ModelSource(kind="tflite", path=path)
     monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(tool, "run_worker", lambda *_: to_plain(Worked()))
-    job = CompactJob(name="old", model=source, target=path, arena_bytes=None, max_extra_macs=0.05)
+    job = CompactJob(name="old", model=source, target=path, runtime="tflm", arguments={})
     assert tool.run_tool(job, Worked, Console()) == Worked()
     assert tool.run_tool(InspectJob(name="old", model=source), Worked, Console()) == Worked()
     assert tool.run_tool(BenchJob(name="old", model=source), Worked, Console()) == Worked()

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from shrink.base.fields import Bytes
+from shrink.base.foreign import JsonObject
 from shrink.compact.targets.names import NPUS, PLACED, PlacedTarget, check_vela
 from shrink.model.reference import Form
 from shrink.stages.base import StageConfig
@@ -44,6 +45,16 @@ class CompactConfig(StageConfig):
     def bounds_work(self) -> bool:
         """Whether `max_extra_macs` decides how small an arena in TFLite Micro becomes."""
         return self.target == "tflm" and self.arena_bytes is None
+
+    @property
+    def arguments(self) -> JsonObject:
+        """The arguments of `shrink.compact.compact`."""
+        return {
+            "arena": self.arena_bytes,
+            "max_extra_macs": self.max_extra_macs,
+            "int8_io": self.int8_io,
+            "decode": self.decode == "auto",
+        }
 
     def check_installed(self) -> None:
         """Raise `ResourceError` where Vela is missing, which compiles for an NPU."""

@@ -31,12 +31,6 @@ def run(config: CompactConfig, context: StageContext) -> StageResult:
             not_run=placed.not_run,
         )
     context.phase("compacting")
-    found = compact(
-        content,
-        arena=config.arena_bytes,
-        max_extra_macs=config.max_extra_macs,
-        int8_io=config.int8_io,
-        decode=config.decode == "auto",
-    )
+    found = compact(content, **config.arguments)
     details = Details(compact=found.details)
     return StageResult(tflite=found.content, notes=found.notes, details=details)
