@@ -126,7 +126,6 @@ class Console:
         self.above: Callable[[], str] | None = None
         self._line: ProgressLine | None = None
         self._label = ""
-        self._later_s: float | None = None
 
     def rich(self, stream: TextIO | None = None) -> RichConsole:
         """Return a rich console on stdout, or on another stream, for the result."""
@@ -173,11 +172,8 @@ class Console:
         self.end_progress()
         self._write(sys.stdout, text)
 
-    def stage_started(
-        self, name: str, index: int, count: int, later_s: float | None = None
-    ) -> None:
-        """Announce a stage; `index` counts from 1, `later_s` is what the stages after it take."""
-        self._later_s = later_s
+    def stage_started(self, name: str, index: int, count: int) -> None:
+        """Announce a stage; `index` counts from 1."""
         self._label = f"[{index}/{count}] {name}"
         if self._on_terminal():
             self._start_progress()
@@ -219,7 +215,7 @@ class Console:
 
         self.end_progress()
         stream = self._rich_on(sys.stderr)
-        self._line = ProgressLine(stream, self._label, self._later_s, self.above)
+        self._line = ProgressLine(stream, self._label, self.above)
         self._line.start()
 
     @staticmethod

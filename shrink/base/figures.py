@@ -367,14 +367,14 @@ def exact_value(value: float, unit: Unit) -> str:
     return f"{value:.10g}" if unit == "none" else f"{value:.10g} {unit.replace('_', ' ')}"
 
 
-def format_change(value: float, unit: Unit) -> str:
+def format_change(value: float, unit: Unit, decimals: int = 2) -> str:
     """Return a signed difference for people; of fractions in percentage points, without unit.
 
-    What is not 0 is not printed as 0: a difference has as many decimals as it needs.
+    What is not 0 is not printed as 0: points have as many more decimals as they need.
     """
     if unit == "fraction":
         points = 100 * value + 0.0
-        return f"{points:+.{_decimals(points)}f}"
+        return f"{points:+.{_decimals(points, decimals)}f}"
     sign = "-" if value < 0 else "+"
     return sign + format_value(abs(value), unit)
 
@@ -383,10 +383,10 @@ def _points(number: str) -> str:
     return f"{number} point" if number == "1" else f"{number} points"
 
 
-def _decimals(value: float) -> int:
-    """Return two decimals, or as many more as the first digit of a small number needs."""
+def _decimals(value: float, least: int = 2) -> int:
+    """Return the least decimals, or as many more as the first digit of a small number needs."""
     size = abs(value)
-    return 2 if size >= 0.005 or size < 1e-9 else -math.floor(math.log10(size))
+    return least if size >= 0.5 * 10**-least or size < 1e-9 else -math.floor(math.log10(size))
 
 
 def format_ratio(ratio: float | None) -> str:

@@ -20,7 +20,6 @@ class ProgressLine(Bars):
     Args:
         console: a terminal.
         label: the stage with its number, such as `[1/4] train`.
-        later_s: seconds that the stages after this one are expected to take; None: not known.
         above: returns a line to stand above; None for no such line.
     """
 
@@ -28,14 +27,13 @@ class ProgressLine(Bars):
         self,
         console: Console,
         label: str,
-        later_s: float | None = None,
         above: Callable[[], str] | None = None,
     ) -> None:
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=30),
             TextColumn("{task.fields[part]}{task.fields[metrics]}", markup=False),
-            TimeLeft(later_s),
+            TimeLeft(Column(no_wrap=True)),
         )
         self._above = above  # read by `get_renderables` at once
         super().__init__(*columns, console=console, transient=True, refresh_per_second=5)
@@ -66,21 +64,14 @@ class ProgressLine(Bars):
 
 
 class TimeLeft(ProgressColumn):
-    """The time left for the stage and for the run; how long a part of unknown length has taken."""
-
-    def __init__(self, later_s: float | None) -> None:
-        super().__init__(Column(no_wrap=True))
-        self._later_s = later_s
+    """The time left for the stage; how long a part of unknown length has taken."""
 
     def render(self, task: Task) -> Text:
         """Return the text of the column."""
-        left = task.time_remaining
         if task.total is None:
             return Text(duration(task.elapsed or 0))
-        if left is None:
-            return Text("ETA -:--")
-        run = f" run {duration(left + self._later_s)}" if self._later_s else ""
-        return Text(f"ETA {duration(left)}{run}")
+        left = task.time_remaining
+        return Text("ETA -:--" if left is None else f"ETA {duration(left)}")
 
 
 def _metrics(values: Mapping[str, float]) -> str:

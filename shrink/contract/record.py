@@ -58,14 +58,10 @@ def __delattr__(self: Record, name: str) -> None:
     raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
 
-def _compared(self: Record) -> dict[str, object]:
-    return {one.name: getattr(self, one.name) for one in dataclasses.fields(self) if one.compare}
-
-
 def __eq__(self: Record, other: object) -> bool:
-    return _compared(self) == _compared(other) if type(self) is type(other) else NotImplemented
+    return vars(self) == vars(other) if type(self) is type(other) else NotImplemented
 
 
 def __repr__(self: Record) -> str:
-    fields = ", ".join(f"{name}={value!r}" for name, value in _compared(self).items())
+    fields = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
     return f"{type(self).__name__}({fields})"

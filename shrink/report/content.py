@@ -14,6 +14,7 @@ from shrink.base.figures import (
     LOSS,
     STAGE_COLUMNS,
     figure_of,
+    format_change,
     format_ratio,
     format_value,
     metric_figure,
@@ -169,7 +170,7 @@ def change_text(metric: str, delta: FigureDelta | MetricDelta | Spread | None) -
     is_fraction = metric_figure(metric).unit == "fraction"
 
     def number(value: float, decimals: int) -> str:
-        return f"{100 * value:+.{decimals}f}" if is_fraction else f"{value:+.3g}"
+        return format_change(value, "fraction", decimals) if is_fraction else f"{value:+.3g}"
 
     text = number(delta.mean if isinstance(delta, Spread) else delta.value, 2)
     if delta.low is None or delta.high is None:

@@ -27,6 +27,7 @@ from shrink.contract.slices import (
     slice_evidence,
     slice_text,
 )
+from shrink.report.content import change_text
 from shrink.report.deltas import (
     change_texts,
     metric_change,
@@ -287,18 +288,13 @@ def slice_table(report: Report, stage: Stage, most: int = _MOST_ROWS) -> Table:
 
 def _cells(line: SliceLine, base: Stage | None) -> tuple[str, ...]:
     metric, row = line.slicing.metric, line.row
-    figure, change = metric_figure(metric), NULL
-    before = same_slice(base, line.slicing, row.name)
-    if row.delta is not None:
-        text, limits = change_texts(metric, row.delta)
-        short = text.removesuffix(" points")
-        change = f"{short} [{limits.replace(' to ', ', ')}]" if limits else short
+    figure, before = metric_figure(metric), same_slice(base, line.slicing, row.name)
     return (
         line.text,
         f"{row.examples:,}",
         figure.text(None if before is None else before.metrics.get(metric)),
         figure.text(row.metrics.get(metric)),
-        change,
+        change_text(metric, row.delta),
         _WORDS[row.test.verdict] if row.test is not None else row.reason or NULL,
     )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from shrink.base.figures import format_change, format_value, is_number, metric_figure
-from shrink.contract.details import Audit, Confusion, Control, LayerRow, MetricDelta, OperatorRow
+from shrink.base.figures import format_value, is_number, metric_figure
+from shrink.contract.details import Audit, Confusion, Control, LayerRow, OperatorRow
 from shrink.contract.report import Report, Stage
+from shrink.report.content import change_text
 from shrink.report.page import NULL, Table, capital
 
 
@@ -20,7 +21,7 @@ def control_tables(report: Report) -> list[Table]:
                 ("student alone", *_metrics(control.alone, names)),
                 ("student taught", *_metrics(control.taught, names)),
                 ("teacher", *_metrics(control.teacher, names)),
-                ("difference", *(_gain(name, control.gain.get(name)) for name in names)),
+                ("difference", *(change_text(name, control.gain.get(name)) for name in names)),
             )
             tables.append(Table(("", *names), rows, stage.name))
     return tables
@@ -66,13 +67,6 @@ def output_tables(report: Report) -> list[Table]:
 def _metrics(values: Mapping[str, object], names: list[str]) -> list[str]:
     pairs = ((values.get(name), metric_figure(name).unit) for name in names)
     return [format_value(value, unit) if is_number(value) else NULL for value, unit in pairs]
-
-
-def _gain(name: str, gain: MetricDelta | None) -> str:
-    unit = metric_figure(name).unit
-    numbers = (gain.value, gain.low, gain.high) if gain else (None, None, None)
-    texts = [NULL if number is None else format_change(number, unit) for number in numbers]
-    return f"{texts[0]} [{texts[1]}, {texts[2]}]"
 
 
 _MOST_CLASSES = 20

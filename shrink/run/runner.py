@@ -62,7 +62,7 @@ from shrink.run.lineage import (
     splits_of,
 )
 from shrink.run.options import RunOptions, RunResult
-from shrink.run.preview import PreviewRow, keep_duration, last_duration_s, preview_plan
+from shrink.run.preview import PreviewRow, keep_duration, preview_plan
 from shrink.run.process import LOG_NAME, attempt, log_to_keep, run_worker, show
 from shrink.run.steps import (
     check_step_names,
@@ -266,10 +266,7 @@ class Runner:
             self._learn_keys(state)  # whoever held the lock may have run the same code
             if (found := self._find(step, state)) is not None:
                 return found, "cached"
-            later = self.steps[step.index + 1 :]
-            last = [last_duration_s(s, self.store) for s in later if not self._is_stored(s, state)]
-            known = [seconds for seconds in last if seconds is not None]
-            self.console.stage_started(*position, sum(known) if known == last else None)
+            self.console.stage_started(*position)
             return self._compute(step, state, folder)
 
     def _is_stored(self, step: Step, state: _State) -> bool:

@@ -46,7 +46,7 @@ def test_control_tables_show_alone_taught_teacher_and_difference() -> None:
         ("student alone", "58.19 %", "1.25"),
         ("student taught", "63.48 %", "1"),
         ("teacher", "83.19 %", "-"),
-        ("difference", "+5.29 [+3.90, +6.70]", "-0.25 [-, -]"),
+        ("difference", "+5.29 [+3.9, +6.7]", "-0.25"),
     )
 
 
