@@ -162,6 +162,12 @@ class MicroBatchTrainer(keras.Model):
         """Updates that had all their gradients; more than `iterations` if one was cut short."""
         return int(self._begun.numpy())
 
+    def reset_metrics(self) -> None:
+        """Reset the means; Keras does so before every epoch and evaluation."""
+        super().reset_metrics()
+        if self.recovering_step is not None:
+            self.recovering_step.state_changed()
+
     def set_micro_batch_size(self, size: int) -> None:
         """Change the examples per forward pass; traces again only if the step had no loop."""
         self._size = size

@@ -131,28 +131,42 @@ class RecoveringStep:
     def __init__(self, trainer: keras.Model, retries: Retries) -> None:
         self.events: list[OutOfMemoryEvent] = []
         self._trainer, self._retries = trainer, retries
-        self._state: list[tf.Variable] = []
-        # The values share the variables' memory.
-        self._read = traced(lambda: [variable.read_value() for variable in self._state])
         self._first_update = int(trainer.optimizer.iterations.numpy())
         self._first_begun = trainer.updates_begun
         self._updates = 0
         # In place of Keras' iterator, whose batch is gone once a step has failed.
         self._replayed: Iterator[Tensors] | None = None
+        self._state: list[tf.Variable] = []
+        self._before: Sequence[tf.Tensor] | None = None
+        if retries.replay is not None and retries.in_process:
+            # What was made to be trained is only frozen: no forward pass writes to it.
+            state = [v for v in trainer.model.non_trainable_variables if not v.trainable]
+            state += [v for metric in trainer.metrics for v in metric.variables]
+            state += [trainer.seeds.variable] if trainer.seeds is not None else []
+            local = trainer.distribute_strategy.experimental_local_results
+            self._state = [copy for variable in state for copy in local(variable)]
         self.retrace()
 
     def retrace(self) -> None:
         """Build the step's graph again at its next run."""
         trainer = self._trainer
 
-        def step(iterator: Iterator[Tensors]) -> dict[str, tf.Tensor]:
+        def values() -> list[tf.Tensor]:
+            """Return what a failed step may change; the values share the variables' memory."""
+            return [variable.read_value() for variable in self._state]
+
+        def step(iterator: Iterator[Tensors]) -> tuple[dict[str, tf.Tensor], list[tf.Tensor]]:
             # Metrics are summed over the replicas already: each has the same value.
             local = trainer.distribute_strategy.experimental_local_results
             logs = trainer.make_update(next(iterator))
-            return {name: local(value)[0] for name, value in logs.items()}
+            return {name: local(value)[0] for name, value in logs.items()}, values()
 
         # Unconverted: AutoGraph would turn our own errors into others.
-        self._step = traced(step, reduce_retracing=True)
+        self._step, self._read = traced(step, reduce_retracing=True), traced(values)
+
+    def state_changed(self) -> None:
+        """Read the state before the next step, for something else has changed it."""
+        self._before = None
 
     def __call__(self, iterator: Iterator[Tensors]) -> dict[str, tf.Tensor]:
         """Make one update on the iterator's next global batch and return the metrics.
@@ -163,11 +177,13 @@ class RecoveringStep:
         """
         while True:
             update = self._first_update + self._updates
-            saved = self._save()
+            if self._before is None:
+                self._before = self._read()
             self._retries.watcher.begin_step(update, self._trainer.micro_batch_size)
             try:
                 batches = iterator if self._replayed is None else self._replayed
-                logs: dict[str, tf.Tensor] = self._step(batches)
+                logs: dict[str, tf.Tensor]
+                logs, self._before = self._step(batches)
             except (tf.errors.OpError, MemoryError) as error:
                 if not (is_out_of_memory(error) and self._retries.in_process):
                     raise
@@ -176,25 +192,11 @@ class RecoveringStep:
                 self._updates += 1
                 return logs
             # Outside of the handler, whose traceback holds the tensors of the failed step.
-            for variable, value in zip(self._state, saved, strict=True):
+            for variable, value in zip(self._state, self._before, strict=True):
                 variable.assign(value)
             self._halve_micro_batch(update, evidence)
             if self._retries.replay is not None:
                 self._replayed = self._retries.replay(update)
-
-    def _save(self) -> Sequence[tf.Tensor]:
-        """Return the values of what a failed step may have changed, in one call."""
-        trainer = self._trainer
-        if self._retries.replay is None or not self._retries.in_process:
-            return ()
-        if not self._state:
-            # What was made to be trained is only frozen: no forward pass writes to it.
-            state = [v for v in trainer.model.non_trainable_variables if not v.trainable]
-            state += [v for metric in trainer.metrics for v in metric.variables]
-            state += [trainer.seeds.variable] if trainer.seeds is not None else []
-            local = trainer.distribute_strategy.experimental_local_results
-            self._state = [copy for variable in state for copy in local(variable)]
-        return self._read()
 
     def _halve_micro_batch(self, update: int, evidence: str) -> None:
         size, watcher = self._trainer.micro_batch_size, self._retries.watcher
