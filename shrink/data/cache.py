@@ -166,10 +166,6 @@ class CachedExamples(View):
         x, y = tf.nest.pack_sequence_as((self.input_spec, self.target_spec), arrays)
         self._kept = ArrayExamples(x, y, np.arange(len(self)))
 
-    def load(self, indices: tf.Tensor) -> Batch:
-        """Return a batch as tensors, from the cache where it is filled."""
-        return (self._kept or self._base).load(indices)
-
     def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as arrays, from the cache where it is filled."""
         return (self._kept or self._base).arrays(indices)

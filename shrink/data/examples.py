@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -65,14 +65,13 @@ class Examples(abc.ABC):
 
     Attributes:
         labels: integer labels, int64 (n,), known without reading inputs; None for other targets.
-        failure: why an example could not be read inside a `tf.data` graph, whose error does not
-            say it.
+        own_failure: of `aligned_arrays`; see `failure`.
         is_augmented: whether they differ from epoch to epoch when they are trained on.
         needs_whole_batch: whether an augmented example depends on the others of its batch.
     """
 
     labels: np.ndarray | None = None
-    failure: DataError | None = None
+    own_failure: DataError | None = None
     is_augmented = False
     needs_whole_batch = False
 
@@ -89,6 +88,11 @@ class Examples(abc.ABC):
     @abc.abstractmethod
     def __len__(self) -> int: ...
 
+    @property
+    def failure(self) -> DataError | None:
+        """Why an example could not be read in a `tf.data` graph, whose error does not say it."""
+        return self.own_failure
+
     @abc.abstractmethod
     def arrays(self, indices: np.ndarray) -> Batch:
         """Return the batch `(x, y)` of int64 (b,) indices as numpy arrays.
@@ -97,21 +101,29 @@ class Examples(abc.ABC):
             DataError: an example cannot be read.
         """
 
+    def aligned_arrays(self, indices: np.ndarray) -> list[np.ndarray]:
+        """Return the arrays of a batch one after the other, copied into aligned memory.
+
+        Raises:
+            DataError: an example cannot be read, which `failure` says too.
+        """
+        try:
+            return [aligned_copy(array) for array in tf.nest.flatten(self.arrays(indices))]
+        except DataError as error:
+            self.own_failure = error
+            raise
+
     def load(self, indices: tf.Tensor) -> Batch:
         """Return the batch `(x, y)` of int64 (b,) indices as tensors; can be traced."""
+        return self.as_tensors(self.aligned_arrays, indices)
+
+    def as_tensors(self, read: Callable[..., list[np.ndarray]], argument: tf.Tensor) -> Batch:
+        """Return what a function of numpy reads as a batch `(x, y)` of tensors, in a graph."""
         specs = (self.input_spec, self.target_spec)
         flat = tf.nest.flatten(specs)
-
-        def read(rows: np.ndarray) -> list[np.ndarray]:
-            try:
-                return [aligned_copy(array) for array in tf.nest.flatten(self.arrays(rows))]
-            except DataError as error:
-                self.failure = error
-                raise
-
-        batch = tf.numpy_function(read, [indices], [spec.dtype for spec in flat])
+        batch = tf.numpy_function(read, [argument], [spec.dtype for spec in flat])
         for tensor, spec in zip(batch, flat, strict=True):
-            tensor.set_shape((indices.shape[0], *spec.shape))
+            tensor.set_shape((None, *spec.shape))
         return tf.nest.pack_sequence_as(specs, batch)
 
     @property

@@ -122,25 +122,34 @@ def _loader(
 ) -> Loader:
     worker, workers = share
 
-    def draw(step: int) -> tuple[np.ndarray | np.int64, ...]:
+    def rows_of(indices: np.ndarray) -> tuple[int, int]:
+        return len(indices) * worker // workers, len(indices) * (worker + 1) // workers
+
+    def read(step: int) -> list[np.ndarray]:
         indices = indices_of(step)
-        count = len(indices)
-        start, stop = count * worker // workers, count * (worker + 1) // workers
+        start, stop = rows_of(indices)
+        # No source can read nothing: an empty share is a row that is cut off.
+        arrays = examples.aligned_arrays(indices[start : max(stop, start + 1)])
+        return [array[: stop - start] for array in arrays]
+
+    def draw(step: int) -> tuple[np.ndarray | np.int64, ...]:
+        assert numbers_of is not None, "load() looks"
+        indices = indices_of(step)
+        start, stop = rows_of(indices)
         if not examples.needs_whole_batch:
-            # No source can read nothing: an empty share is a row that is cut off below.
             indices, start, stop = indices[start : max(stop, start + 1)], 0, stop - start
-        numbers = [] if numbers_of is None else [numbers_of(step, indices)]
-        return (np.int64(start), np.int64(stop), indices, *numbers)
+        return (np.int64(start), np.int64(stop), indices, numbers_of(step, indices))
 
     def load(step: tf.Tensor) -> Batch:
-        dtypes = [*[tf.int64] * 3, *([] if numbers_of is None else [tf.float32])]
-        start, stop, indices, *numbers = tf.numpy_function(draw, [step], dtypes)
-        read = examples.load_augmented if numbers else examples.load
-        batch = read(tf.ensure_shape(indices, [None]), *numbers)
-        if workers == 1:
-            return batch
-        start, stop = tf.ensure_shape(start, []), tf.ensure_shape(stop, [])
-        return tf.nest.map_structure(lambda tensor: tensor[start:stop], batch)
+        if numbers_of is None:
+            return examples.as_tensors(read, step)
+        dtypes = [*[tf.int64] * 3, tf.float32]
+        start, stop, indices, numbers = tf.numpy_function(draw, [step], dtypes)
+        batch = examples.load_augmented(tf.ensure_shape(indices, [None]), numbers)
+        if workers > 1:
+            start, stop = tf.ensure_shape(start, []), tf.ensure_shape(stop, [])
+            batch = tf.nest.map_structure(lambda tensor: tensor[start:stop], batch)
+        return in_host_memory(batch)
 
     return load
 
@@ -148,13 +157,10 @@ def _loader(
 def _batches(
     examples: Examples, steps: tf.data.Dataset, load: Loader, largest_batch: int
 ) -> tf.data.Dataset:
-    def load_outside(step: tf.Tensor) -> Batch:
-        return in_host_memory(load(step))
-
     examples.prepare()
+    # Runs ahead of what is asked for by so many, read or being read, and no more.
     waiting = batches_waiting(examples, largest_batch)
-    several: dict[str, int | bool] = {"num_parallel_calls": waiting - 1, "deterministic": True}
-    batches = steps.map(load_outside, **(several if waiting > 1 else {})).prefetch(1)
+    batches = steps.map(load, num_parallel_calls=waiting, deterministic=True)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     options.deterministic = True
@@ -168,7 +174,6 @@ def batches_waiting(examples: Examples, batch_size: int) -> int:
     batch_bytes = min(len(examples), batch_size) * example_bytes(
         examples.input_spec, examples.target_spec
     )
-    # One waits, the others are read.
     return int(np.clip(PREFETCH_BYTES // max(batch_bytes, 1), 1, _cores() + 1))
 
 

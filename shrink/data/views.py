@@ -66,15 +66,11 @@ class View(Examples):
         rows = indices if self._rows is None else self._rows[indices]
         return self._transformed(*self._base.arrays(rows))
 
-    def load(self, indices: tf.Tensor) -> Batch:
-        """Return a batch as tensors."""
-        return self._transformed(*self._base.load(self._rows_of(indices)))
-
     @property
-    def failure(self) -> DataError | None:  # type: ignore[override]
+    def failure(self) -> DataError | None:
         """Why an example could not be read, or the user's function failed."""
-        own = None if self._augmentation is None else self._augmentation.failure
-        return own or self._base.failure
+        augmenting = None if self._augmentation is None else self._augmentation.failure
+        return self.own_failure or augmenting or self._base.failure
 
     def draw(self, seed: int, epoch: int, indices: np.ndarray) -> np.ndarray:
         """Return the random numbers of some examples, float32 (n, k), by seed, epoch, index."""
@@ -82,13 +78,10 @@ class View(Examples):
 
     def load_augmented(self, indices: tf.Tensor, numbers: tf.Tensor) -> Batch:
         """Return a batch as tensors, changed by the numbers drawn for it."""
-        rows = self._rows_of(indices)
+        rows = indices if self._rows is None else tf.gather(tf.constant(self._rows), indices)
         if self._augmentation is None:
             return self._transformed(*self._base.load_augmented(rows, numbers))
         return self._transformed(*self._augmentation.apply(*self._base.load(rows), numbers))
-
-    def _rows_of(self, indices: tf.Tensor) -> tf.Tensor:
-        return indices if self._rows is None else tf.gather(tf.constant(self._rows), indices)
 
     def _transformed(self, x: Tensors, y: Tensors) -> Batch:
         if self._normalize is not None:

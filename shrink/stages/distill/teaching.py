@@ -63,21 +63,13 @@ class DistillationExamples(View):
         row = Spec((rows.columns,), np.dtype(rows.dtype))
         self.target_spec = DistillationTargets(base.target_spec, row)
 
-    def load(self, indices: tf.Tensor) -> Batch:
-        """Return a batch as tensors."""
-        x, y = self._base.load(indices)
-        rows = tf.numpy_function(self._stored_rows, [indices], tf.as_dtype(self._form.dtype))
-        return x, DistillationTargets(y, tf.ensure_shape(rows, (None, self._form.columns)))
-
     def arrays(self, indices: np.ndarray) -> Batch:
         """Return a batch as numpy arrays."""
         x, y = self._base.arrays(indices)
-        return x, DistillationTargets(y, self._stored_rows(indices))
-
-    def _stored_rows(self, indices: np.ndarray) -> np.ndarray:
         if self._stored is None:
-            return np.zeros((len(indices), self._form.columns), self._form.dtype)
-        return np.asarray(self._stored[indices])
+            rows = np.zeros((len(indices), self._form.columns), self._form.dtype)
+            return x, DistillationTargets(y, rows)
+        return x, DistillationTargets(y, np.asarray(self._stored[indices]))
 
 
 _MOST_FLOAT32_OUTPUTS = 1024
