@@ -25,6 +25,8 @@ MASKED = -1e4
 _MOVING = frozenset(
     {"RESHAPE", "EXPAND_DIMS", "SQUEEZE", "TRANSPOSE", "STRIDED_SLICE", "SLICE", "BROADCAST_TO"}
 )
+_BIASED = frozenset({"FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"})
+_BIAS = 2
 _WIDEST = 50.0
 """Largest over least variance that 255 steps hold well: the least has five of them."""
 _CHUNK = 16
@@ -75,9 +77,13 @@ def _masked_softmax(graph: Subgraph, made: Mapping[int, Operator], softmax: Oper
     """Return the tensors between a mask and the softmax that it is for; empty without a mask."""
     block = {softmax.outputs[0]}
     source = _through(made, softmax.inputs[0], block)
-    if source is None or source.name not in ("ADD", "SELECT", "SELECT_V2"):
+    # The converter adds a mask that is the same at all positions to the bias of a layer before it.
+    biased = source is not None and source.name in _BIASED and len(source.inputs) > _BIAS
+    if source is None or not (biased or source.name in ("ADD", "SELECT", "SELECT_V2")):
         return set()
     block.add(source.outputs[0])
+    if biased:
+        return block if _is_mask(graph, source.inputs[_BIAS]) else set()
     for index in source.inputs:
         if _is_mask(graph, index):
             return block

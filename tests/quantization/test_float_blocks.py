@@ -75,6 +75,26 @@ def test_a_masked_softmax_in_int8_is_the_float_one_to_two_steps(
     assert any("mask" in note for note in notes)
 
 
+def test_a_mask_in_the_bias_of_a_layer_leaves_its_scores_as_they_are() -> None:
+    absent, layers = np.array([0, 0, 1, 0, 1], bool), keras.layers
+    keras.utils.set_random_seed(0)
+    rows = keras.Input((8,), name="rows")
+    hidden = layers.Dense(16, activation="relu")(rows)
+    masked = layers.Dense(WIDTH)(hidden) + np.where(absent, -1e9, 0).astype(np.float32)
+    model = keras.Model(rows, layers.Softmax()(masked))
+    x = np.random.default_rng(0).normal(size=(80, 8)).astype(np.float32)
+    graph = read(FloatModel(model).float32.content)[0]
+    assert "ADD" not in [operator.name for operator in graph.operators]
+    content, notes = int8(model, x)
+    (found,) = load(content).predict({"rows": x})
+    assert found[:, absent].max() == 0
+    # Inputs and hidden values are rounded by up to 0.012, which moves a score by up to 0.1.
+    expected = model.predict(x, verbose=0)
+    assert np.abs(found - expected).max() < 0.05
+    assert np.sqrt(np.mean((found - expected) ** 2)) < 0.01
+    assert any("mask" in note for note in notes)
+
+
 def test_a_softmax_without_a_mask_may_be_int8() -> None:
     model = model_of(lambda scores: tf.nn.softmax(scores + np.float32(-3)))
     found = coarse_blocks(FloatModel(model).float32.content, [{"scores": scores_of()}], 8)
