@@ -1,28 +1,37 @@
 """Training on several machines: the chief runs the plan, the other workers follow.
 
-The chief posts every job that trains on a board in the shared store (see `shrink.run.cluster`) and
-runs it itself; the others run the same job at the same time, and throw away what they made. All
-that is decided (what is in the store, which micro-batch, where to continue) the chief decides.
+The chief posts every job that trains in a folder of the shared store and runs it itself; the others
+run the same job at the same time, and throw away what they made. All that is decided (what is in
+the store, which micro-batch, where to continue) the chief decides. The folder holds
+
+    order.json       what the chief wants now; it changes every second as long as the chief lives
+    worker-<n>.json  the last order that worker n has taken, and what went wrong with it
 """
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import TracebackType
 
+from shrink.base import files
 from shrink.base.console import Console
 from shrink.base.errors import InternalError, Interrupted, ResourceError, ShrinkError, Terminated
 from shrink.base.foreign import JsonObject
+from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.events import Event, Lost, Tick
 from shrink.contract.job import Place, StepJob
-from shrink.run.cluster import ChiefsBoard, FollowersBoard, Membership, Order
+from shrink.run.cluster import Membership
 from shrink.run.process import WorkerDied, attempt
 from shrink.run.runner import Runner
 
+BEAT_S = 1.0
 PATIENCE_S = 600.0
 """For how long a worker waits for a sign of life of its chief."""
 LINGER_S = 30.0
@@ -32,19 +41,34 @@ _STARTS = 5
 _PEER_IS_GONE = ("UnavailableError", "AbortedError", "CancelledError", "coordination")
 
 
-def follow(root: Path, place: Membership, console: Console) -> int:
-    """Train where the chief says so, until it is done; return its exit code.
+@dataclass(frozen=True)
+class Order:
+    """What the chief wants now; a new one ends the one before.
 
-    Args:
-        root: of the store.
-        place: this worker's.
-        console: where progress and warnings are printed.
-
-    Raises:
-        ResourceError: there is no sign of life of a chief.
+    Attributes:
+        id: tells it from all others.
+        job: the job to run, or None for nothing.
+        exit_code: of the chief, once it is at its end.
+        beat: counts the chief's signs of life.
     """
-    board = FollowersBoard(_folder(root, place), place.index)
-    return Follower(board, place, console).follow()
+
+    id: str
+    job: StepJob | None = None
+    exit_code: int | None = None
+    beat: int = 0
+
+
+def cluster_folder(root: Path, place: Membership) -> Path:
+    """Return the folder in the store that the machines of a cluster share."""
+    return root / "clusters" / place.key
+
+
+def _order_file(folder: Path) -> Path:
+    return folder / "order.json"
+
+
+def _worker_file(folder: Path, index: int) -> Path:
+    return folder / f"worker-{index}.json"
 
 
 @contextlib.contextmanager
@@ -59,8 +83,8 @@ def leading(runner: Runner, root: Path, place: Membership | None) -> Iterator[No
     if place is None:
         yield
         return
-    with ChiefsBoard(_folder(root, place), place.workers) as board:
-        chief, exit_code = Chief(board, place), InternalError.exit_code
+    with Chief(cluster_folder(root, place), place.workers) as chief:
+        exit_code = InternalError.exit_code
         runner.attempt, runner.workers = chief.attempt, place.workers
         try:
             yield
@@ -72,27 +96,62 @@ def leading(runner: Runner, root: Path, place: Membership | None) -> Iterator[No
             chief.end(exit_code)
 
 
-def _folder(root: Path, place: Membership) -> Path:
-    return root / "clusters" / place.key
-
-
 class Chief:
-    """Runs the jobs of a plan, and has the other workers train with it.
+    """Runs the jobs of a plan with the other workers; a context, in which these see that it lives.
 
     Args:
-        board: entered, where the orders are posted.
-        place: this worker's.
+        folder: that the workers share.
+        workers: how many there are, the chief among them.
     """
 
-    def __init__(self, board: ChiefsBoard, place: Membership) -> None:
-        self._board = board
-        self._place = place
+    def __init__(self, folder: Path, workers: int) -> None:
+        self._folder, self._workers = folder, workers
+        self._order = Order("")
+        self._posting, self._ended = threading.Lock(), threading.Event()
+        self._beats = threading.Thread(target=self._beat, daemon=True)
+
+    def __enter__(self) -> Chief:
+        files.make_folder(self._folder)
+        self.post(None)
+        self._beats.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        self._beats.join()
+
+    def post(self, job: StepJob | None, exit_code: int | None = None) -> None:
+        """Replace the order."""
+        self._write(Order(uuid.uuid4().hex, job, exit_code))
+
+    def _beat(self) -> None:
+        while not self._ended.wait(BEAT_S):
+            self._write(None)
+
+    def _write(self, order: Order | None) -> None:
+        with self._posting:
+            self._order = order or replace(self._order, beat=self._order.beat + 1)
+            files.write_json(_order_file(self._folder), to_plain(self._order))
+
+    def reports(self) -> list[tuple[int, JsonObject]]:
+        """Return the index and the error of every worker for which this order went wrong."""
+        found = []
+        for index in range(1, self._workers):
+            report = files.read_mapping(_worker_file(self._folder, index))
+            if report.get("id") == self._order.id and report["error"] is not None:
+                found.append((index, report["error"]))
+        return found
 
     def attempt(self, job: StepJob, work: Path, on_event: Callable[[Event], None]) -> JsonObject:
         """Do what `shrink.run.process.attempt` does, with all workers where the job trains."""
         if not job.trains:
             return attempt(job, work, on_event)
-        together = replace(job, place=Place(self._place.workers, 0))
+        together = replace(job, place=Place(self._workers, 0))
         lost = False  # training was interrupted, which the supervisor knows how to continue
 
         def listen(event: Event) -> None:
@@ -101,7 +160,7 @@ class Chief:
             if not isinstance(event, Tick):
                 on_event(event)
                 return
-            for index, report in self._board.reports():
+            for index, report in self.reports():
                 error = ShrinkError.from_dict(report)
                 error.message = f"worker {index}: {error.message}"
                 raise error
@@ -116,20 +175,18 @@ class Chief:
         return self._attempt(together, work, listen)
 
     def _attempt(self, job: StepJob, work: Path, on_event: Callable[[Event], None]) -> JsonObject:
-        self._board.post(job)
+        self.post(job)
         try:
             return attempt(job, work, on_event)
         finally:
-            self._board.post(None)
+            self.post(None)
 
     def end(self, exit_code: int) -> None:
         """Have the other workers shut down with the exit code of the run; wait until they know."""
-        self._board.post(None, exit_code)
+        self.post(None, exit_code)
         was_told_to_stop = exit_code in (Interrupted.exit_code, Terminated.exit_code)
         deadline = time.monotonic() + (0 if was_told_to_stop else LINGER_S)
-        while len(self._board.reports()) < self._place.workers - 1:
-            if time.monotonic() > deadline:
-                return
+        while len(self.reports()) < self._workers - 1 and time.monotonic() <= deadline:
             time.sleep(_POLL_S)
 
 
@@ -141,45 +198,66 @@ class Follower:
     """Trains with the chief, and leaves nothing behind.
 
     Args:
-        board: where the orders are.
+        folder: that the workers share.
         place: this worker's.
         console: where progress and warnings are printed.
     """
 
-    def __init__(self, board: FollowersBoard, place: Membership, console: Console) -> None:
-        self._board = board
-        self._place = place
-        self._console = console
+    def __init__(self, folder: Path, place: Membership, console: Console) -> None:
+        self._folder, self._place, self._console = folder, place, console
+        self._file = _worker_file(folder, place.index)
+        self._last = self._first = files.read_mapping(_order_file(folder))
+        self._changed_at = time.monotonic()
 
     def follow(self) -> int:
-        """Run the chief's jobs until it is done; return its exit code.
+        """Train where the chief says so, until it is done; return its exit code.
 
         Raises:
-            ResourceError: there is no sign of life of a chief.
+            ResourceError: there is no sign of life of a chief, or none any more.
         """
         self._console.say(f"worker {self._place.index} of {self._place.workers}: following")
         while True:
-            order = self._wait()
-            if order.exit_code is not None:
-                self._board.report(order, {})
-                return order.exit_code
-            if order.job is not None and self._board.join(order):
-                self._run_job(order, order.job)
-            time.sleep(_POLL_S)
-
-    def _wait(self) -> Order:
-        """Return the order of a chief that is alive."""
-        while True:
-            silence_s, order = self._board.silence_s(), self._board.order()
-            if order is not None and self._board.is_alive():
-                return order
+            order = self.order()
+            silence_s = time.monotonic() - self._changed_at
             if silence_s > PATIENCE_S:
                 raise ResourceError(
                     f"no heartbeat from the chief (worker 0) for {silence_s:.0f} s",
                     subject="SHRINK_CACHE_DIR",
                     hint="all workers need the same cache on a shared disk, and the same recipe",
                 )
+            if order is not None and self.is_led():
+                if order.exit_code is not None:
+                    self.report(order, {})
+                    return order.exit_code
+                if order.job is not None and self.join(order):
+                    self._run_job(order, order.job)
             time.sleep(_POLL_S)
+
+    def order(self) -> Order | None:
+        """Return the present order; None where there is none to be read."""
+        found = files.read_mapping(_order_file(self._folder))
+        if found != self._last:
+            self._last, self._changed_at = found, time.monotonic()
+        return from_plain(Order, found) if found else None
+
+    def is_led(self) -> bool:
+        """Whether a chief has shown a sign of life since this worker began."""
+        return self._last != self._first
+
+    def join(self, order: Order) -> bool:
+        """Take an order, and return whether this worker had not taken it yet.
+
+        One that was taken in an earlier life of this worker is lost: those that work on it have
+        noticed the death, or will, and cannot be joined any more.
+        """
+        if files.read_mapping(self._file).get("id") == order.id:
+            return False
+        self.report(order, None)
+        return True
+
+    def report(self, order: Order, error: JsonObject | None) -> None:
+        """Tell the chief what went wrong with an order here; None for nothing yet."""
+        files.write_json(self._file, {"id": order.id, "error": error})
 
     def _run_job(self, order: Order, job: StepJob) -> None:
         lost = False
@@ -203,11 +281,11 @@ class Follower:
             except ShrinkError as error:
                 self._console.warn(f"worker {self._place.index}: {error}")
                 if not lost and not _names_a_lost_peer(error):
-                    self._board.report(order, error.to_dict())
+                    self.report(order, error.to_dict())
 
     def _is_superseded(self, order: Order) -> bool:
-        now = self._board.order()
-        gone = self._board.silence_s() > LINGER_S
+        now = self.order()
+        gone = time.monotonic() - self._changed_at > LINGER_S
         return gone or now is None or now.id != order.id
 
 

@@ -24,7 +24,7 @@ from shrink.recipe.resolution import resolved_recipe
 from shrink.report.content import warnings_of
 from shrink.run.cluster import membership
 from shrink.run.folder import RESOLVED_NAME
-from shrink.run.follow import follow, leading
+from shrink.run.follow import Follower, cluster_folder, leading
 from shrink.run.options import RunOptions, RunResult
 from shrink.run.preview import show_preview
 from shrink.run.runner import Runner
@@ -148,7 +148,7 @@ def perform(
         console.warn("--trust-model: the model files are loaded without scanning them for code")
     place = membership(os.environ)
     if place is not None and not place.is_chief:
-        return follow(store.root, place, console)
+        return Follower(cluster_folder(store.root, place), place, console).follow()
     with contextlib.ExitStack() as held:
         folder = held.enter_context(store.work_folder()) / "run" if alone else options.output
         logs = store.root / FAILED_LOGS if alone else None

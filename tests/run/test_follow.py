@@ -1,4 +1,4 @@
-"""The board of a cluster, and what a follower makes of it."""
+"""Orders of a chief, and what a follower makes of them."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ from shrink.base.console import Console
 from shrink.base.errors import DataError, InternalError, ResourceError
 from shrink.contract.events import Lost, Tick
 from shrink.contract.job import StepJob
-from shrink.run import cluster as board_module
 from shrink.run import follow as follow_module
-from shrink.run.cluster import ChiefsBoard, FollowersBoard, Membership
+from shrink.run.cluster import Membership
 from shrink.run.follow import Chief, Follower
 from tests.jobs import step_job
 
 JOB = step_job(epochs=2)
-CHIEF, OTHER = Membership(2, 0, "k"), Membership(2, 1, "k")
+QUIET = Console(quiet=True)
 
 
 @pytest.fixture(autouse=True)
 def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(board_module, "BEAT_S", 0.01)
+    monkeypatch.setattr(follow_module, "BEAT_S", 0.01)
     monkeypatch.setattr(follow_module, "_POLL_S", 0.01)
 
 
-def follow_in_a_thread(board: FollowersBoard) -> tuple[threading.Thread, list[int]]:
+def follower_of(folder: Path, index: int = 1) -> Follower:
+    return Follower(folder, Membership(2, index, "k"), QUIET)
+
+
+def follow_in_a_thread(follower: Follower) -> tuple[threading.Thread, list[int]]:
     codes: list[int] = []
-    follower = Follower(board, OTHER, Console(quiet=True))
     thread = threading.Thread(target=lambda: codes.append(follower.follow()))
     thread.start()
     return thread, codes
@@ -51,9 +53,8 @@ def test_follower_runs_the_jobs_that_train_and_ends_with_the_chief(
         return {}
 
     monkeypatch.setattr(follow_module, "attempt", attempt)
-    thread, codes = follow_in_a_thread(FollowersBoard(tmp_path, 1))
-    with ChiefsBoard(tmp_path, 2) as board:
-        chief = Chief(board, CHIEF)
+    thread, codes = follow_in_a_thread(follower_of(tmp_path))
+    with Chief(tmp_path, 2) as chief:
         chief.attempt(JOB, tmp_path, lambda event: None)
         chief.end(1)
     thread.join(20)
@@ -72,62 +73,78 @@ def test_chief_runs_alone_what_does_not_train(
 
     monkeypatch.setattr(follow_module, "attempt", attempt)
     still = replace(JOB, epochs=0)
-    with ChiefsBoard(tmp_path, 2) as board:
-        Chief(board, CHIEF).attempt(still, tmp_path, lambda event: None)
+    with Chief(tmp_path, 2) as chief:
+        chief.attempt(still, tmp_path, lambda event: None)
     assert not still.trains
     assert seen[0].place is None
 
 
-def test_followers_board_knows_no_life_of_a_chief_that_ended_before(tmp_path: Path) -> None:
-    with ChiefsBoard(tmp_path, 2) as board:
-        board.post(JOB)
-        while not (tmp_path / "beat").exists():
-            pass
-    late = FollowersBoard(tmp_path, 1)
-    late.silence_s()
+def test_a_follower_sees_no_life_of_a_chief_that_ended_before(tmp_path: Path) -> None:
+    with Chief(tmp_path, 2) as chief:
+        present = follower_of(tmp_path)
+        chief.post(JOB)
+        order = present.order()
+        while order is None or not order.beat:  # it lives on with one order
+            order = present.order()
+        assert present.is_led()
+    late = follower_of(tmp_path)
     order = late.order()
     assert order is not None
     assert order.job == JOB
-    assert not late.is_alive()
+    assert not late.is_led()
 
 
 def test_follower_gives_up_without_a_chief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow_module, "PATIENCE_S", 0.05)
     with pytest.raises(ResourceError, match="no heartbeat from the chief") as caught:
-        Follower(FollowersBoard(tmp_path, 1), OTHER, Console(quiet=True)).follow()
+        follower_of(tmp_path).follow()
     assert "shared disk" in str(caught.value.hint)
 
 
-def test_followers_board_takes_an_order_once_in_all_lives_of_a_worker(tmp_path: Path) -> None:
-    with ChiefsBoard(tmp_path, 3) as board:
-        board.post(JOB)
-        order = FollowersBoard(tmp_path, 1).order()
+def test_follower_gives_up_when_its_chief_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = follower_of(tmp_path)
+    with Chief(tmp_path, 2):
+        assert left.order() is not None
+    assert left.is_led()
+    monkeypatch.setattr(follow_module, "PATIENCE_S", 0.05)
+    with pytest.raises(ResourceError, match="no heartbeat from the chief"):
+        left.follow()
+
+
+def test_a_follower_takes_an_order_once_in_all_its_lives(tmp_path: Path) -> None:
+    with Chief(tmp_path, 3) as chief:
+        chief.post(JOB)
+        order = follower_of(tmp_path).order()
         assert order is not None
-        assert FollowersBoard(tmp_path, 1).join(order)
-        assert not FollowersBoard(tmp_path, 1).join(order)
-        assert FollowersBoard(tmp_path, 2).join(order)
-        board.post(JOB)
-        again = FollowersBoard(tmp_path, 1).order()
+        assert follower_of(tmp_path).join(order)
+        assert not follower_of(tmp_path).join(order)
+        assert follower_of(tmp_path, 2).join(order)
+        chief.post(JOB)
+        again = follower_of(tmp_path).order()
         assert again is not None
-        assert FollowersBoard(tmp_path, 1).join(again)
+        assert follower_of(tmp_path).join(again)
 
 
-def test_chiefs_board_reads_reports_of_its_own_order_alone(tmp_path: Path) -> None:
-    with ChiefsBoard(tmp_path, 2) as board:
-        board.post(JOB)
-        other = FollowersBoard(tmp_path, 1)
+def test_a_chief_reads_reports_of_its_own_order_alone(tmp_path: Path) -> None:
+    with Chief(tmp_path, 2) as chief:
+        chief.post(JOB)
+        other = follower_of(tmp_path)
         order = other.order()
         assert order is not None
+        assert other.join(order)
+        assert chief.reports() == []
         other.report(order, {"message": "no data here"})
-        assert board.reports() == [(1, {"message": "no data here"})]
-        board.post(None)
-        assert board.reports() == []
+        assert chief.reports() == [(1, {"message": "no data here"})]
+        chief.post(None)
+        assert chief.reports() == []
 
 
 def test_chief_raises_what_went_wrong_on_another_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = FollowersBoard(tmp_path, 1)
+    other = follower_of(tmp_path)
 
     def attempt(job: StepJob, work: Path, on_event: Any) -> dict[str, Any]:
         order = other.order()
@@ -138,10 +155,10 @@ def test_chief_raises_what_went_wrong_on_another_worker(
 
     monkeypatch.setattr(follow_module, "attempt", attempt)
     with (
-        ChiefsBoard(tmp_path, 2) as board,
+        Chief(tmp_path, 2) as chief,
         pytest.raises(DataError, match="worker 1: no such folder"),
     ):
-        Chief(board, CHIEF).attempt(JOB, tmp_path, lambda event: None)
+        chief.attempt(JOB, tmp_path, lambda event: None)
 
 
 @pytest.mark.parametrize(("lost", "attempts"), [(False, 3), (True, 1)])
@@ -160,6 +177,6 @@ def test_chief_starts_again_when_a_peer_is_gone_before_training(
 
     monkeypatch.setattr(follow_module, "attempt", attempt)
     expected = pytest.raises(InternalError) if lost else contextlib.nullcontext()
-    with ChiefsBoard(tmp_path, 2) as board, expected:
-        Chief(board, CHIEF).attempt(JOB, tmp_path, lambda event: None)
+    with Chief(tmp_path, 2) as chief, expected:
+        chief.attempt(JOB, tmp_path, lambda event: None)
     assert len(tried) == attempts
