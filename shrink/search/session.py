@@ -70,7 +70,7 @@ from shrink.search.trials import Journal, Trials, read_journal
 
 BEST, BASELINE, TRIALS = "best", "baseline", "trials"
 JOURNAL, SCORES = "search.journal", "scores.json"
-_ALWAYS = frozenset({TRIALS, JOURNAL, f".{JOURNAL}.lock"})
+_ALWAYS = frozenset({TRIALS, JOURNAL, f".{JOURNAL}.choosing.lock", f".{JOURNAL}.writing.lock"})
 """What a search leaves in its folder before it has measured the baseline."""
 _MEASURE_S, _OF_BASELINE = 2.0, 0.8
 """Seconds that measuring one stage of the best trial takes at least; and as a share of what
@@ -542,7 +542,7 @@ class Worker:
         """
         try:
             while not self.why:
-                with self.trials.locked():
+                with self.trials.choosing():
                     begun = self._next()
                 if begun is not None:
                     self._try(begun)
@@ -550,7 +550,7 @@ class Worker:
             self.why = "the time is over"
 
     def _next(self) -> _Begun | None:
-        """Begin the next trial, under the lock; None where `why` says that there is none."""
+        """Begin the next trial, alone with the choice; None where `why` says that there is none."""
         self.trials.stop_dead()
         journal = self.trials.read()
         trained = sum(one.run is not None for one in journal.trials)

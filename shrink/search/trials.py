@@ -1,9 +1,9 @@
 """The trials of a search, in a journal file that its workers share.
 
-The file is replaced as a whole under a lock: no two workers train the same recipe, and a kill loses
-no trial. A trial that runs while its search's folder is free, or for much longer than any other
-took, belongs to a worker that died: it is marked as stopped, and its settings wait for the next
-worker.
+The file is replaced as a whole under a lock, so that a kill loses no trial. Another lock has one
+worker at a time choose a trial, so that no two train the same recipe. A trial that runs while its
+search's folder is free, or for much longer than any other took, belongs to a worker that died: it
+is marked as stopped, and its settings wait for the next worker.
 """
 
 from __future__ import annotations
@@ -111,10 +111,11 @@ class Trials:
 
     def __init__(self, path: Path, identity: str, owner: str) -> None:
         self._path, self._owner = path, owner
-        self._lock = path.with_name(f".{path.name}.lock")
-        self._held = False
+        self._choosing, self._writing = (
+            path.with_name(f".{path.name}.{what}.lock") for what in ("choosing", "writing")
+        )
         files.make_folder(path.parent)
-        with self.locked():
+        with files.locked(self._writing):
             if not path.exists():
                 files.write_json(path, to_plain(Journal(identity)))
         if self.read().identity != identity:
@@ -124,18 +125,9 @@ class Trials:
                 hint="choose another --output or --storage, or start again with --force",
             )
 
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other workers from changing the journal."""
-        if self._held:
-            yield
-            return
-        with files.locked(self._lock):
-            self._held = True
-            try:
-                yield
-            finally:
-                self._held = False
+    def choosing(self) -> contextlib.AbstractContextManager[None]:
+        """Keep other workers from choosing a trial; those that have one can end it."""
+        return files.locked(self._choosing)
 
     def read(self) -> Journal:
         """Return the journal as it is now."""
@@ -143,7 +135,7 @@ class Trials:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[Journal]:
-        with self.locked():
+        with files.locked(self._writing):
             journal = self.read()
             yield journal
             files.write_json(self._path, to_plain(journal))

@@ -107,6 +107,14 @@ def test_a_kill_while_the_journal_is_written_leaves_it_as_it_was(
         assert shared(tmp_path).read() == before
 
 
+def test_a_trial_ends_while_another_worker_chooses(tmp_path: Path) -> None:
+    one, other = shared(tmp_path), shared(tmp_path)
+    number = started(one, FIRST[0], "r")
+    with other.choosing():
+        one.end(ended(number, FIRST[0]))
+        assert len(other.read().trials) == 1
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"identity": "x"', '{"identity": 1}'])
 def test_another_file_is_refused_with_a_way_out(content: str, tmp_path: Path) -> None:
     (tmp_path / "shared.journal").write_text(content, encoding="utf-8")
