@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -199,12 +200,19 @@ def _written(folder: Path, source: str, folders: tuple[str, ...]) -> dict[str, o
                     path = folder / split / kind / f"{label}{n}.png"
                     path.parent.mkdir(parents=True, exist_ok=True)
                     Image.fromarray(pixels).save(path)
+            elif source == "audio":
+                (folder / name).mkdir(parents=True, exist_ok=True)
+                with wave.open(str(folder / name / f"{n}.wav"), "wb") as clip:
+                    clip.setparams((1, 2, 16_000, 0, "NONE", ""))
+                    clip.writeframes(np.full(16_000, n, "<i2").tobytes())
             else:
                 write_image(folder / name / f"{n}.png", seed=n)
     return section
 
 
-@pytest.mark.parametrize("source", ["npz", "csv", "series", "text", "python", "images", "masks"])
+@pytest.mark.parametrize(
+    "source", ["npz", "csv", "series", "text", "python", "images", "audio", "masks"]
+)
 def test_every_source_is_tested_whole_or_by_its_test_split(tmp_path: Path, source: str) -> None:
     given = {"source": source, "test_split": 1}
     for number, folders in enumerate((EVERY, SPLIT, TEST)):

@@ -182,5 +182,5 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
 
     x = LazyRows(read, (len(table.names), *front_end.shape), np.float32, is_decoded=True)
     dataset = replace(table, x=x).open(config, seed)
-    dataset.train.arrays(np.arange(1))
+    dataset.reference.arrays(np.arange(1))
     return dataset
