@@ -164,5 +164,10 @@ def find_extension(what: str, name: str) -> Extension | None:
     return next((Extension(what, point) for point in points), None)
 
 
+def extension_names(what: str) -> list[str]:
+    """Return the names of the stages or sources that installed packages add."""
+    return sorted(point.name for point in importlib.metadata.entry_points(group=f"shrink.{what}s"))
+
+
 def _file(module: str) -> str | None:
     return getattr(sys.modules[module], "__file__", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for, near_file, together
 from shrink.base.figures import target_of
 from shrink.base.foreign import Json, JsonObject
+from shrink.base.packages import extension_names
 from shrink.base.removal import replacement
 from shrink.data.config import (
     NO_DATA,
@@ -20,7 +22,6 @@ from shrink.data.config import (
     WHY_NO_TARGETS,
     DataConfig,
     source_of,
-    sources_with,
 )
 from shrink.data.early import array_names
 from shrink.data.folders import CLIPS, IMAGES, TEXTS
@@ -221,7 +222,11 @@ def _source_of(path: Path) -> str | None:
         return next((of_ending[ending] for ending in endings if ending in of_ending), "images")
     if path.suffix.lower() == ".csv":
         return "images" if lists_images(path) else "csv"
-    return next(iter(sources_with(lambda one: path.suffix.lower() in one.endings)), None)
+    for name in itertools.chain(SOURCES, extension_names("source")):
+        with contextlib.suppress(RecipeError):  # a package that cannot be imported takes no file
+            if path.suffix.lower() in source_of(name).endings:
+                return name
+    return None
 
 
 def _holds_records(path: Path) -> bool:

@@ -16,6 +16,7 @@ from shrink.base.packages import find_extension
 from shrink.data.config import DataConfig
 from shrink.data.fingerprint import fingerprint
 from shrink.data.opening import open_dataset
+from shrink.recipe.data_reference import parse_data_reference
 from tests.cli.shell import read_report, shrink
 from tests.cli.test_light import heavy_modules_of
 from tests.cli.toy import write_toy
@@ -27,6 +28,8 @@ from shrink.data.config import Source
 
 
 class Rows(Source):
+    endings = (".rows",)
+
     def open(self, config, seed):
         import numpy as np
 
@@ -121,6 +124,15 @@ def test_a_package_adds_a_source(tmp_path: Path, site: Path) -> None:
     changed = run("--dry-run")
     assert "in the cache" not in changed
     assert "data.sources changed" in changed
+
+
+def test_data_takes_files_of_its_endings(tmp_path: Path, installed: Path) -> None:
+    for name in ("a.rows", "a.other"):
+        (tmp_path / name).touch()
+    found = parse_data_reference("a.rows", tmp_path)
+    assert found == {"source": "rows", "path": str(tmp_path / "a.rows")}
+    with pytest.raises(DataError, match="not a kind of data that shrink knows"):
+        parse_data_reference("a.other", tmp_path)
 
 
 def test_its_examples_are_those_of_its_files(tmp_path: Path, installed: Path) -> None:
