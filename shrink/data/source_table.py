@@ -78,7 +78,8 @@ class SourceTable:
             named = "all examples" if tested == ALL else f"the split {tested}"
             notes = (*notes, f"tested on {named}, as there is no test split")
             given = given if tested == "train" else given | {"test"}
-        if config.target == "label" and are_labels(self.y) and "train" in self.splits:
+        trains = config.test_split < 1 and "train" in self.splits
+        if config.target == "label" and are_labels(self.y) and trains:
             for split in sorted(self.splits.keys() - {ALL, "train"}):
                 self._check_labels(split, self.y[self.splits[split]], self.y[self.splits["train"]])
         contents = self.contents

@@ -288,6 +288,8 @@ def _data(
     known, task = (before.get(key) for key in ("data", "task"))
     known, task = (one if isinstance(one, dict) else {} for one in (known, task))
     has_data = known.get("source", NO_DATA) != NO_DATA
+    if known.get("test_split") == 1:  # of a run that only evaluated; this one may train
+        del known["test_split"]
     if isinstance(given, NamedData):
         if not has_data or not _same_place(known, given.data):
             return given, False

@@ -12,7 +12,7 @@ import pytest
 from shrink.base import files
 from shrink.base.errors import DataError, ModelError
 from shrink.contract.usage import record_path, write_record
-from shrink.data.config import TokensConfig
+from shrink.data.config import DataConfig, TokensConfig, usage_section
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
 
@@ -287,3 +287,8 @@ def test_a_teacher_gives_the_data_nothing(tmp_path: Path) -> None:
     assert plan.recipe.data.normalize is None
     assert plan.inherited is not None
     assert (plan.inherited.keys, plan.inherited.warnings) == ((), ())
+
+
+def test_a_record_does_not_say_that_all_examples_were_tested() -> None:
+    assert usage_section(DataConfig(source="digits", test_split=0.3))["test_split"] == 0.3
+    assert "test_split" not in usage_section(DataConfig(source="digits", test_split=1))

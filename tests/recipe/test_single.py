@@ -191,6 +191,22 @@ def test_single_recipe_lets_flags_win(run: Path) -> None:
     assert recipe["training"] == {"seed": 1}
 
 
+def test_single_recipe_tests_all_examples_where_it_only_measures(run: Path) -> None:
+    resolved = run / "recipe.resolved.yaml"
+    resolved.write_text("data: {source: digits, test_split: 1.0}\n", encoding="utf-8")
+    cases: list[tuple[str, list[dict[str, Any]], dict[str, int]]] = [
+        ("evaluate", [], {"test_split": 1}),
+        ("compact", [{"compact": {}}], {"test_split": 1}),
+        ("prune", [{"prune": {}}], {}),
+    ]
+    for verb, stages, split in cases:
+        recipe = single_recipe(verb, "run", None, stages, Sections(), run.parent)
+        assert recipe["data"] == {"source": "digits", **split}
+    own = Sections(data={"test_split": 0.4})
+    recipe = single_recipe("evaluate", "run", "digits", [], own, run.parent)
+    assert recipe["data"]["test_split"] == 0.4
+
+
 def test_single_recipe_takes_the_data_of_the_run_that_a_file_is_in(run: Path) -> None:
     artifact = "run/artifacts/00-train.keras"
     recipe = single_recipe("prune", artifact, None, [{"prune": {}}], Sections(), run.parent)
