@@ -148,16 +148,11 @@ class KerasInspection:
 
 
 @record
-class ArtifactTensor:
+class ArtifactTensor(TensorType):
     """A tensor of an artifact; scale and zero point where it has one of each."""
 
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
     constant: bool
     scales: int
-    scale: float | None
-    zero_point: int | None
 
 
 @record
@@ -231,15 +226,11 @@ class InputRange:
 
 
 @record
-class SplitRow:
+class SplitRow(InputRange):
     """A split's examples, by class too; shape and range are those of the first input."""
 
     examples: int
     classes: Mapping[str, int]
-    shape: tuple[int, ...]
-    dtype: str
-    low: float | None
-    high: float | None
     inputs: tuple[InputRange, ...]
 
 

@@ -234,6 +234,8 @@ def no_loss_sentence(stage: Stage) -> str:
     """Return that no slice is proven worse than the baseline."""
     lines = slice_lines(stage)
     tested = sum(line.row.test is not None for line in lines)
+    if not tested:
+        return f"no verdict on any of {len(lines)} slices of the test examples."
     rest = f"; {len(lines) - tested} more have no verdict" if len(lines) > tested else ""
     return (
         f"no proven loss in any of {tested} slices of the test examples, at 95 % for all "
@@ -271,11 +273,11 @@ def slice_table(report: Report, stage: Stage, most: int = _MOST_ROWS) -> Table:
     rest = f" {len(lines) - most} more in report.json." if len(lines) > most else ""
     metrics = {line.slicing.metric for line in lines}
     has_recall = any((one.slicing.by, one.slicing.metric) == (BY_CLASS, RECALL) for one in lines)
+    verdicts = f" Verdicts hold at 95 % for all {tested} slices together." if tested else ""
     recall = " Within a class, recall is the accuracy of its examples." if has_recall else ""
     caption = (
         f"{', '.join(sorted(metrics))} against {report.baseline} on the same test examples, with "
-        f"paired 95 % intervals. Verdicts hold at 95 % for all {tested} slices "
-        f"together.{recall}{rest}"
+        f"paired 95 % intervals.{verdicts}{recall}{rest}"
     )
     base = report.stage(report.baseline)
     return Table(

@@ -6,6 +6,7 @@ Nothing here imports TensorFlow, so that these verbs work where it is not instal
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from shrink.contract.findings import (
     Suitability,
 )
 from shrink.contract.job import BenchJob, FirmwareFactsJob, InspectJob
+from shrink.contract.record import as_base
 from shrink.graph.macs import macs_figure
 from shrink.measure.inference import measure_inference
 from shrink.measure.size import operator_table
@@ -198,14 +200,7 @@ def firmware_facts(job: FirmwareFactsJob, send: Send) -> Firmware:
 
 def _place(tensor: Tensor) -> TensorType:
     """Return an input or output in the order that TFLite Micro gives them in, the file's own."""
-    found = _tensor(tensor)
-    return TensorType(
-        name=plain_name(found.name),
-        shape=found.shape,
-        dtype=found.dtype,
-        scale=found.scale,
-        zero_point=found.zero_point,
-    )
+    return replace(as_base(_tensor(tensor), TensorType), name=plain_name(tensor.name))
 
 
 def resolver_method(operator: str) -> str:

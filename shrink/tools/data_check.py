@@ -178,14 +178,10 @@ def _split(
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         batches = list(pool.map(read, range(0, len(examples), step)))
     inputs = _merged([ranges for ranges, _ in batches if ranges])
-    first = inputs[0] if inputs else InputRange()
     described = SplitRow(
+        **vars(inputs[0] if inputs else InputRange()),
         examples=len(examples),
         classes=_counts(dataset, examples),
-        shape=first.shape,
-        dtype=first.dtype,
-        low=first.low,
-        high=first.high,
         inputs=tuple(inputs),
     )
     return described, [text for _, unreadable in batches for text in unreadable]

@@ -180,6 +180,14 @@ def test_the_terminal_is_silent_on_classes_that_lost_nothing_proven() -> None:
     assert told in render_html(run(by="class", barn=2))
 
 
+def test_slices_that_are_all_too_small_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SIZES:
+        monkeypatch.setitem(SIZES, name, 14)
+    text = render_html(run(barn=2))
+    assert "quantize: no verdict on any of 3 slices of the test examples." in text
+    assert "Verdicts hold" not in text
+
+
 def gate(settings: Any, by: str = "place", **wrong: int) -> Any:
     (result,) = run({"worst_slice_drop": settings}, by, **wrong).gates
     return result
