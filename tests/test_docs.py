@@ -131,6 +131,12 @@ def test_links_lead_to_files(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_blank_line_is_above_each_heading(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert not re.findall(r"[^\n]\n(#{1,4} .*)", text)
+
+
 def documents() -> list[Any]:
     """The YAML blocks, as test cases."""
     found = []
