@@ -2,7 +2,7 @@
 
 glibc's `mallinfo2` reports the bytes of all blocks in use. It is sampled while steps run, beside
 the allocator's own figure: the peak of the sum is found, not the sum of two peaks. A sample takes
-10 to 50 µs.
+10 to 50 µs, and more where the heap is in many pieces, all of which `mallinfo2` goes through.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ BESIDE_TRAINING = Sampling(1e-4, 3.0)
 IN_PROBES = Sampling(2e-5, 0.5)
 """A probe's few steps may take longer, and a peak of one micro-batch lasts less than 0.1 ms."""
 _TESTED_BLOCKS, _TESTED_BYTES = 64, 100_000
+_SLOWEST_S = 0.005
+"""Mean processor time of a sample: longer ones miss what a step holds for a short time."""
 
 
 class _Mallinfo2(ctypes.Structure):
@@ -151,6 +153,7 @@ class SmallTensorsPeak:
         self._stopping = threading.Event()
         self._base = self._highest = self._most_counted = 0
         self._resting = True
+        self._samples, self._sampling_s = 0, 0.0
         # Peaks of the allocator and of all tensors, in bytes.
         self._windows: list[tuple[int, int]] = []
 
@@ -194,6 +197,10 @@ class SmallTensorsPeak:
         if self.running:
             self.rest()
             self.discard()
+            each = self._sampling_s / max(self._samples, 1)
+            if each > _SLOWEST_S:
+                self.note = f"malloc's heap is in many pieces: a sample takes {1000 * each:.0f} ms"
+                return
             highest = max(self._highest, self._most_counted) + small_variables_bytes()
             self._windows.append((self._most_counted, highest))
 
@@ -238,10 +245,12 @@ class SmallTensorsPeak:
 
     def _sample(self) -> None:
         while not self._stopping.is_set():
-            began = time.perf_counter()
+            began, busy = time.perf_counter(), time.thread_time()
             with self._lock:
                 if not self._resting:
                     self._look()
+                    self._samples += 1
+                    self._sampling_s += time.thread_time() - busy
             took = time.perf_counter() - began
             time.sleep(max(self._sampling.interval_s, self._sampling.idle * took))
 
