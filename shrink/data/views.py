@@ -88,9 +88,11 @@ class View(Examples):
             scale, offset = np.float32(self._normalize.scale), np.float32(self._normalize.offset)
 
             def normalized(part: Any) -> Any:
-                is_array = isinstance(part, np.ndarray)
-                values = np.asarray(part, np.float32) if is_array else tf.cast(part, tf.float32)
-                return values * scale + offset
+                if not isinstance(part, np.ndarray):
+                    return tf.cast(part, tf.float32) * scale + offset
+                values = np.multiply(part, scale, dtype=np.float32, casting="unsafe")
+                values += offset
+                return values
 
             x = _each(normalized, x)
         y = x if self._target_is_input else y

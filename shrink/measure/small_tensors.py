@@ -111,11 +111,14 @@ def small_variables_bytes() -> int:
     import tensorflow as tf
     from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-    objects = gc.get_objects()
     # Distributed variables are of other classes; those in them have the memory.
-    kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, BaseResourceVariable)}
+    kinds: list[type] = [BaseResourceVariable]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    # Objects refer to their class: a third of the time of looking at every object.
+    found = gc.get_referrers(*kinds)
     sizes: dict[int, int] = {}
-    for each in [one for one in objects if type(one) in kinds]:
+    for each in [one for one in found if type(one) in kinds]:
         handle = getattr(each, "_handle", None)
         if handle is not None and not tf.is_symbolic_tensor(handle) and "CPU" in each.device:
             sizes[id(handle)] = (each.shape.num_elements() or 0) * each.dtype.size
