@@ -195,7 +195,7 @@ def measured_by(command: str, artifact: Path) -> float:
             f"it took longer than {_COMMAND_S:g} s", subject="latency.command"
         ) from late
     numbers = _NUMBER.findall(ended.stdout)
-    if ended.returncode != 0 or not numbers:
+    if ended.returncode != 0 or not numbers or math.isinf(float(numbers[-1])):
         last = (ended.stderr or ended.stdout).strip().splitlines()[-1:]
         how = f"exit {ended.returncode}" if ended.returncode else "it printed no number"
         raise StageError(

@@ -130,13 +130,14 @@ class Trials:
         return files.locked(self._choosing)
 
     def read(self) -> Journal:
-        """Return the journal as it is now."""
-        return read_journal(self._path)
+        """Return the journal as it is now; it is not replaced while it is read."""
+        with files.locked(self._writing):
+            return read_journal(self._path)
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[Journal]:
         with files.locked(self._writing):
-            journal = self.read()
+            journal = read_journal(self._path)
             yield journal
             files.write_json(self._path, to_plain(journal))
 

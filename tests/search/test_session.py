@@ -405,6 +405,17 @@ def test_latency_by_a_command_replaces_that_of_the_host(
     assert runs.figures(result, tmp_path) == of_host
 
 
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [("exit 3", "exit 3"), ("echo slow", "no number"), ("echo 1e999", "no number: 1e999")],
+)
+def test_a_command_that_measures_no_latency_fails_its_trial(
+    tmp_path: Path, command: str, why: str
+) -> None:
+    with pytest.raises(StageError, match=why):
+        session.measured_by(command, tmp_path / "m.tflite")
+
+
 def test_a_search_for_latency_predicts_it_from_trained_trials(tmp_path: Path) -> None:
     class Timed(Runs):
         def figures(self, result: Any, folder: Path) -> dict[str, float]:
