@@ -311,10 +311,11 @@ def _worst_slice(result: GateResult, gate: Gate, run: _Run) -> GateResult:
         found.append(_with_interval(one, gate, metric_figure(metric), run, evidence, level))
     farthest = max(found, key=lambda one: (one.value if one.low is None else one.low) or 0.0)
     worst = max(found, key=lambda one: one.value or 0.0) if farthest.passed else farthest
-    if worst.low is None:
-        return worst
-    note = f"the interval is corrected for {count} slices"
-    return _because(worst, note) if count > 1 else replace(worst, reason=None)
+    corrected = f"the interval is corrected for {count} slices" if count > 1 else ""
+    unlisted = sum({slicing.by: slicing.unlisted for slicing, _ in rows}.values())
+    hidden = f"{unlisted:,} smaller slices are not measured" if unlisted else ""
+    notes = filter(None, (worst.reason if worst.low is None else corrected, hidden))
+    return replace(worst, reason=Note.read(text) if (text := "; ".join(notes)) else None)
 
 
 def _gated_slices(stage: Stage, gate: Gate) -> Iterator[tuple[Slicing, Slice]]:

@@ -234,13 +234,18 @@ def no_loss_sentence(stage: Stage) -> str:
     """Return that no slice is proven worse than the baseline."""
     lines = slice_lines(stage)
     tested = sum(line.row.test is not None for line in lines)
+    total = len(lines) + _unlisted(stage)
     if not tested:
-        return f"no verdict on any of {len(lines)} slices of the test examples."
-    rest = f"; {len(lines) - tested} more have no verdict" if len(lines) > tested else ""
+        return f"no verdict on any of {total:,} slices of the test examples."
+    rest = f"; {total - tested:,} more have no verdict" if total > tested else ""
     return (
         f"no proven loss in any of {tested} slices of the test examples, at 95 % for all "
         f"together{rest}."
     )
+
+
+def _unlisted(stage: Stage) -> int:
+    return sum(slicing.unlisted for slicing in stage.slices)
 
 
 def slice_sentence(stage: Stage) -> str:
@@ -271,6 +276,8 @@ def slice_table(report: Report, stage: Stage, most: int = _MOST_ROWS) -> Table:
     lines = slice_lines(stage)
     tested = sum(line.row.test is not None for line in lines)
     rest = f" {len(lines) - most} more in report.json." if len(lines) > most else ""
+    if unlisted := _unlisted(stage):
+        rest += f" {unlisted:,} smaller slices are not measured."
     metrics = {line.slicing.metric for line in lines}
     has_recall = any((one.slicing.by, one.slicing.metric) == (BY_CLASS, RECALL) for one in lines)
     verdicts = f" Verdicts hold at 95 % for all {tested} slices together." if tested else ""

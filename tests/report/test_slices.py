@@ -188,6 +188,21 @@ def test_slices_that_are_all_too_small_prove_nothing(monkeypatch: pytest.MonkeyP
     assert "Verdicts hold" not in text
 
 
+def test_slices_that_are_not_measured_are_counted() -> None:
+    stages = [with_slices(one, barn=2) for one in toys.outcomes()]
+    for index, one in enumerate(stages):
+        (slicing,) = to_plain(one.result.slices)
+        stages[index] = toys.with_result(one, slices=[{**slicing, "unlisted": 1800}])
+    for settings in (0.05, {"limit": 0.05, "confidence": 0.95}):
+        document = toys.report(stages, gates={"worst_slice_drop": settings})
+        (result,) = from_plain(Report, document).gates
+        assert result.passed
+        assert "1,800 smaller slices are not measured" in str(result.reason)
+    page = render_html(from_plain(Report, document))
+    assert "1,801 more have no verdict" in page
+    assert "1,800 smaller slices are not measured." in page
+
+
 def gate(settings: Any, by: str = "place", **wrong: int) -> Any:
     (result,) = run({"worst_slice_drop": settings}, by, **wrong).gates
     return result
