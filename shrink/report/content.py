@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -23,7 +23,7 @@ from shrink.base.foreign import Json
 from shrink.base.measurement import Note
 from shrink.contract.codec import to_plain
 from shrink.contract.comparison import Spread
-from shrink.contract.details import FigureDelta, Limits, MetricDelta
+from shrink.contract.details import FigureDelta, Limits, MetricDelta, Training
 from shrink.contract.report import Failure, MeasuredAt, Report, Stage
 from shrink.report.page import NULL, Table
 
@@ -234,13 +234,36 @@ def _is_routine(note: Note, stage: Stage) -> bool:
 
 def grouped_skips(report: Report) -> list[tuple[str, str]]:
     """Return pairs of stage name and text, one per reason, with the layers that it is about."""
-    layers_of: dict[tuple[str, str], list[str]] = {}
-    for stage in report.stages:
-        for item in stage.skipped:
-            layers_of.setdefault((stage.name, item.reason or _NO_REASON), []).append(item.layer)
     return [
-        (name, f"{listed(layers, _LAYERS_LISTED)}: {reason}")
-        for (name, reason), layers in layers_of.items()
+        (stage.name, text)
+        for stage in report.stages
+        for text in _by_reason((one.layer, one.reason or _NO_REASON) for one in stage.skipped)
+    ]
+
+
+def training_notes(report: Report) -> Iterator[tuple[str, str]]:
+    """Yield stage name and text of trainings that ran out of memory, or that are not exact."""
+    for stage in report.stages:
+        training = stage.training or Training()
+        if count := len(training.oom_events):
+            yield (
+                stage.name,
+                f"{count} update{'s' if count > 1 else ''} ran out of memory and had to be "
+                f"repeated; micro-batches have {training.micro_batch_size} examples since",
+            )
+        pairs = (text.partition(": ")[::2] for text in training.inexact_because)
+        for text in _by_reason(pairs):
+            yield stage.name, f"training is not exact: {text}"
+
+
+def _by_reason(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a text for each reason, of pairs of a layer and a reason."""
+    layers_of: dict[str, list[str]] = {}
+    for layer, reason in pairs:
+        layers_of.setdefault(reason, []).append(layer)
+    return [
+        f"{listed(layers, _LAYERS_LISTED)}{reason and f': {reason}'}"
+        for reason, layers in layers_of.items()
     ]
 
 

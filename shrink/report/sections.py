@@ -31,6 +31,7 @@ from shrink.report.content import (
     metrics_of,
     notes_of,
     stage_table,
+    training_notes,
     warnings_of,
 )
 from shrink.report.gate_lines import gate_lines, missed_sentences
@@ -214,7 +215,8 @@ def _blocks(
     if document:
         yield "Confusion matrix", _confusion(report)
     yield "Skipped" if document else "skipped", [Lines(tuple(grouped_skips(report)))]
-    telling, routine = (Lines(tuple(notes_of(report, routine=r))) for r in (False, True))
+    routine = Lines(tuple(notes_of(report, routine=True)))
+    telling = Lines((*notes_of(report, routine=False), *training_notes(report)))
     if document:
         yield "Notes", [telling]
         yield "", [Fold("How figures were measured", (routine,))]

@@ -1,4 +1,4 @@
-"""The recipe that a report holds."""
+"""What pages say of a report: its recipe, and what trainings could not keep to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from shrink.recipe.resolution import recipe_text
 from shrink.report import page
-from tests.report.plain import recipe_of
-from tests.report.toys import report
+from tests.report.plain import recipe_of, render_markdown
+from tests.report.toys import outcomes, report, with_result
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,23 @@ def test_titles_of_folds_are_text_within_an_html_tag() -> None:
     shown = page.to_markdown(page.Page("", "", "fine", "good", (page.Section("", (fold,)),)))
     assert "<summary>quantize_int8 \\ &lt;b&gt; @\u200bme: losses</summary>" in shown
     assert "shown\\_here" in shown
+
+
+def test_notes_say_what_a_training_could_not_keep_to() -> None:
+    event = {"step": 3, "micro_batch_size": 64, "evidence": "OOM"}
+    why = "statistics are per micro-batch and replica; training.batch_norm: frozen keeps them"
+    training = {
+        "micro_batch_size": 32,
+        "oom_events": [event],
+        "exact": False,
+        "inexact_because": [f"bn_1: {why}", f"bn_2: {why}", "a loss compares examples"],
+    }
+    first, *rest = outcomes()
+    text = render_markdown(report([with_result(first, training=training), *rest]))
+    for note in (
+        "1 update ran out of memory and had to be repeated; micro-batches have 32 examples since",
+        f"training is not exact: bn\\_1, bn\\_2: {why.replace('_', chr(92) + '_')}",
+        "training is not exact: a loss compares examples",
+    ):
+        assert f"- **train**: {note}\n" in text
+    assert "not exact" not in render_markdown(report())
