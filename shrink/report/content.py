@@ -242,14 +242,19 @@ def grouped_skips(report: Report) -> list[tuple[str, str]]:
 
 
 def training_notes(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield stage name and text of trainings that ran out of memory, or that are not exact."""
+    """Yield stage name and text: how batches were divided, and why a training is not exact."""
     for stage in report.stages:
         training = stage.training or Training()
-        if count := len(training.oom_events):
+        steps, replicas = training.accumulation_steps or 1, training.replicas or 1
+        if steps > 1 or replicas > 1 or training.oom_events:
+            count = len(training.oom_events)
+            updates = "1 update" if count == 1 else f"{count} updates"
             yield (
                 stage.name,
-                f"{count} update{'s' if count > 1 else ''} ran out of memory and had to be "
-                f"repeated; micro-batches have {training.micro_batch_size} examples since",
+                f"each batch is trained as {steps} micro-batch{'es' if steps > 1 else ''} of at "
+                f"most {training.micro_batch_size} examples"
+                + (f" on each of {replicas} replicas" if replicas > 1 else "")
+                + (f"; {updates} ran out of memory with larger ones" if count else ""),
             )
         pairs = (text.partition(": ")[::2] for text in training.inexact_because)
         for text in _by_reason(pairs):

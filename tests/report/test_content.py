@@ -38,7 +38,9 @@ def test_notes_say_what_a_training_could_not_keep_to() -> None:
     event = {"step": 3, "micro_batch_size": 64, "evidence": "OOM"}
     why = "statistics are per micro-batch and replica; training.batch_norm: frozen keeps them"
     training = {
+        "replicas": 2,
         "micro_batch_size": 32,
+        "accumulation_steps": 4,
         "oom_events": [event],
         "exact": False,
         "inexact_because": [f"bn_1: {why}", f"bn_2: {why}", "a loss compares examples"],
@@ -46,9 +48,12 @@ def test_notes_say_what_a_training_could_not_keep_to() -> None:
     first, *rest = outcomes()
     text = render_markdown(report([with_result(first, training=training), *rest]))
     for note in (
-        "1 update ran out of memory and had to be repeated; micro-batches have 32 examples since",
+        "each batch is trained as 4 micro-batches of at most 32 examples on each of 2 replicas; "
+        "1 update ran out of memory with larger ones",
         f"training is not exact: bn\\_1, bn\\_2: {why.replace('_', chr(92) + '_')}",
         "training is not exact: a loss compares examples",
     ):
         assert f"- **train**: {note}\n" in text
-    assert "not exact" not in render_markdown(report())
+    plain = render_markdown(report())
+    assert "not exact" not in plain
+    assert "micro-batch" not in plain
