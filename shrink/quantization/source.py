@@ -30,6 +30,7 @@ class FloatModel:
             tensor of `float32`.
         bounds: ranges that tensors of `float32` saturate at on purpose, by name.
         floats: names of the tensors of `float32` whose operators stay float in static schemes.
+        untrained: whether only sizes matter, as the model's values were never trained.
         measured: those that calibration found, by the bits of the activations, once it has.
     """
 
@@ -38,6 +39,7 @@ class FloatModel:
         self.ranges: Ranges = {}
         self.bounds: Ranges = {}
         self.floats: frozenset[str] = frozenset()
+        self.untrained = False
         self.measured: dict[int, Ranges] = {}
         self._content = content
 

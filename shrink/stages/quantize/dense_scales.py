@@ -17,7 +17,7 @@ from shrink.quantization.calibration import CalibrationExamples
 from shrink.quantization.source import FloatModel
 from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.noise import noise
-from shrink.stages.quantize.schemes import SCHEMES, UNTRAINED
+from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.convert import Conversion
 from shrink.tflite.model import read
 
@@ -41,7 +41,7 @@ def with_best_scales(
         The conversion, and what was chosen; nothing where nothing was left to choose.
     """
     per_channel = SCHEMES[config.scheme](source, calibration, config)
-    if not _is_open(config):
+    if config.scheme != "static_wi8_ai8" or config.dense_scales != "auto" or config.aware:
         return per_channel, ()
     size, saving = len(per_channel.content), saved_bytes(per_channel.content)
     if not saving:
@@ -51,6 +51,8 @@ def with_best_scales(
         return per_channel, (Choice(key="dense_scales", value="channel", why=why),)
     one_each = config.model_copy(update={"dense_scales": "tensor"})
     per_tensor = SCHEMES[config.scheme](source, calibration, one_each)
+    if source.untrained:  # the smallest that may be chosen later
+        return min(per_channel, per_tensor, key=lambda made: len(made.content)), ()
     fine = _figures(per_channel, source, calibration)
     coarse = _figures(per_tensor, source, calibration)
     options = (Option(value="channel", figures=fine), Option(value="tensor", figures=coarse))
@@ -61,25 +63,6 @@ def with_best_scales(
         return per_tensor, (Choice(key="dense_scales", value="tensor", why=why, options=options),)
     why = f"one for each layer costs more than {allowed:.1f} dB"
     return per_channel, (Choice(key="dense_scales", value="channel", why=why, options=options),)
-
-
-def _is_open(config: QuantizeConfig) -> bool:
-    """Whether scales are to be chosen."""
-    is_auto = config.scheme == "static_wi8_ai8" and config.dense_scales == "auto"
-    return is_auto and not config.aware
-
-
-def untrained(
-    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
-) -> Conversion:
-    """Convert an untrained model, for its size: the smallest that may be chosen later."""
-    per_channel = UNTRAINED[config.scheme](source, calibration, config)
-    saving = saved_bytes(per_channel.content) if _is_open(config) else 0
-    if not saving or saving < LEAST_SAVING * len(per_channel.content):
-        return per_channel
-    one_each = config.model_copy(update={"dense_scales": "tensor"})
-    per_tensor = UNTRAINED[config.scheme](source, calibration, one_each)
-    return min(per_channel, per_tensor, key=lambda made: len(made.content))
 
 
 def saved_bytes(content: bytes) -> int:

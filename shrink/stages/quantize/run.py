@@ -22,7 +22,7 @@ from shrink.quantization.source import FloatModel, read_float_tflite
 from shrink.quantization.trained_ranges import ranges_of_file
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.quantize.config import QuantizeConfig
-from shrink.stages.quantize.dense_scales import untrained, with_best_scales
+from shrink.stages.quantize.dense_scales import with_best_scales
 from shrink.stages.quantize.mixed import mixed_artifact
 from shrink.stages.quantize.noise import noise
 from shrink.stages.quantize.schemes import SCHEMES, static_int8
@@ -267,6 +267,7 @@ def run(config: QuantizeConfig, context: StageContext) -> StageResult:
         if context.has_targets:
             context.task(model)  # raises where model and data do not belong together
         source = FloatModel(split_outputs(model) if config.split_outputs else model)
+    source.untrained = context.untrained
     notes: list[str] = []
     if not config.aware:
         config, notes = _with_ranges(source, config, context, calibration)
@@ -342,11 +343,9 @@ def _converted(
             context,
             lambda content: len(_with_interface(_in_order_of(source, content), config, context)),
         )
-    elif context.untrained:
-        conversion = untrained(source, calibration, config)
     else:
         conversion, choices = with_best_scales(source, calibration, config)
-        if config.scheme == "static_wi8_ai8":
+        if config.scheme == "static_wi8_ai8" and not context.untrained:
             few = calibration.batches(_TRIED_ON)
             found = keep_islands_float(source, conversion, calibration, config, context)
             if found:

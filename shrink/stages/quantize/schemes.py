@@ -49,7 +49,8 @@ def static_int8(
 
     ai-edge-quantizer takes the ranges; the TFLite converter, which knows more operators, does what
     that refuses, leaves in float, or gets wrong. Weights that were trained under rounding have
-    biases that were, too: a correction towards the same weights unrounded would undo that.
+    biases that were, too: a correction towards the same weights unrounded would undo that. What
+    values decide is left out of an untrained model: operators, types and bytes are the same.
 
     Raises:
         StageError: neither can quantize the model.
@@ -58,7 +59,11 @@ def static_int8(
     conversion = _by_quantizer(source, calibration, config, 8)
     if isinstance(conversion, StageError):
         conversion = _by_converter(source, calibration, config, "static_int8", conversion)
-    elif source.model is not None and noise(conversion, source, few) > _MOST_NOISE:
+    elif (
+        source.model is not None
+        and not source.untrained
+        and noise(conversion, source, few) > _MOST_NOISE
+    ):
         try:
             other = _by_converter(source, calibration, config, "static_int8")
         except StageError as error:
@@ -69,10 +74,12 @@ def static_int8(
             conversion = Conversion(conversion.content, (*conversion.notes, why))
         else:
             conversion = min((conversion, other), key=lambda one: noise(one, source, few))
+    notes = (*notes, *conversion.notes)
+    if source.untrained:
+        return Conversion(without_constant_names(conversion.content), notes)
     if config.aware or source.ranges:
         rounded = with_grids_of_kernels(conversion.content, source.float32.content)
-        return Conversion(without_constant_names(rounded), (*notes, *conversion.notes))
-    notes = (*notes, *conversion.notes)
+        return Conversion(without_constant_names(rounded), notes)
     try:
         content = with_corrected_biases(
             conversion.content, source.float32.content, few, source.bounds
@@ -91,23 +98,6 @@ def keep_blocks_float(
     names, notes = coarse_blocks(content, batches, bits, source.ranges)
     source.floats |= names
     return tuple(notes)
-
-
-def untrained_int8(
-    source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
-) -> Conversion:
-    """Quantize an untrained model to int8: operators, types and bytes are those of a trained one.
-
-    What values decide is left out: whether the converter does better, and the biases.
-
-    Raises:
-        StageError: neither can quantize the model.
-    """
-    keep_blocks_float(source, calibration, 8)
-    conversion = _by_quantizer(source, calibration, config, 8)
-    if isinstance(conversion, StageError):
-        conversion = _by_converter(source, calibration, config, "static_int8", conversion)
-    return Conversion(without_constant_names(conversion.content), conversion.notes)
 
 
 def static_int16(
@@ -239,7 +229,7 @@ def _eight_bits(mode: Mode) -> Scheme:
     )
 
 
-def _four_bits(mode: Mode, *, rounds: bool = True) -> Scheme:
+def _four_bits(mode: Mode) -> Scheme:
     def scheme(
         source: FloatModel, calibration: CalibrationExamples, config: QuantizeConfig
     ) -> Conversion:
@@ -254,7 +244,9 @@ def _four_bits(mode: Mode, *, rounds: bool = True) -> Scheme:
                 f"{' and '.join(sorted(MATRIX_OPERATORS))} can",
                 hint="use scheme dynamic_wi8_afp32",
             )
-        rounded = rounded_model(content, bits, calibration.batches()) if rounds else content
+        rounded = content
+        if not source.untrained:
+            rounded = rounded_model(content, bits, calibration.batches())
         if wider:
             notes = (
                 *notes,
@@ -276,11 +268,3 @@ SCHEMES: dict[str, Scheme] = {
     "static_wi8_ai16": static_int16,
 }
 """How each of `SCHEME_TRAITS` is made; `mixed`, which keeps a budget, is `mixed_artifact`."""
-
-UNTRAINED: dict[str, Scheme] = {
-    **SCHEMES,
-    "dynamic_wi4_afp32": _four_bits("dynamic", rounds=False),
-    "weight_only_wi4_afp32": _four_bits("weight_only", rounds=False),
-    "static_wi8_ai8": untrained_int8,
-}
-"""The same for untrained models, of which only sizes matter: faster, as values are not tuned."""

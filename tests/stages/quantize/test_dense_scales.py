@@ -15,7 +15,6 @@ from shrink.stages.quantize.config import QuantizeConfig
 from shrink.stages.quantize.dense_scales import (
     allowed_loss_db,
     saved_bytes,
-    untrained,
     with_best_scales,
 )
 from shrink.tflite.model import read
@@ -107,8 +106,11 @@ def test_untrained_takes_the_least_of_what_may_be_chosen() -> None:
     x = np.random.default_rng(1).normal(size=(60, 32)).astype(np.float32)
     rows: Any = UnlabelledExamples(x)
     calibration = CalibrationExamples(rows, 60, 0)
-    least = untrained(network(5.0), calibration, QuantizeConfig()).content
+    source = network(5.0)
+    source.untrained = True
+    made, choices = with_best_scales(source, calibration, QuantizeConfig())
+    least = made.content
     content, (choice,) = converted(network(5.0))
     (tensor,) = [one for one in choice.options if one.value == "tensor"]
-    assert choice.value == "channel"
+    assert (choice.value, choices) == ("channel", ())
     assert len(least) == tensor.figures["file_bytes"] < len(content)
