@@ -196,10 +196,9 @@ def _cheapest_cuts(steps: Sequence[Step], last: Sequence[int], most_bytes: float
 
 
 _NOTHING = (
-    "training.recompute: no segment of the model can be recomputed; segments with masks, integers, "
-    "state or random numbers cannot"
+    "training.recompute: nothing is recomputed: the model has too few layers in a row without "
+    "masks, integers, state or random numbers"
 )
-_TOO_SHORT = "training.recompute: nothing is recomputed: the model has too few layers for segments"
 
 
 class _Replaying(threading.local):
@@ -245,7 +244,7 @@ def recomputed(
     network = max(networks, key=lambda network: len(nodes_of(network)), default=None)
     run = None if network is None else SegmentedRun(network, recompute, seeds)
     if network is None or run is None or not run.segments:
-        yield [_TOO_SHORT if run is not None and run.has_repeatable_pair() else _NOTHING]
+        yield [_NOTHING]
         return
 
     def in_first_pass(add_update: Method) -> Method:
@@ -281,12 +280,6 @@ class SegmentedRun:
         self._steps = [_step(node, seeds, effects) for node in self.nodes]
         number = None if recompute == "auto" else int(recompute)
         self.segments = choose_segments(self._steps, number, self._kept)
-
-    def has_repeatable_pair(self) -> bool:
-        """Whether two neighbouring calls may be computed twice."""
-        return any(
-            one.repeatable and two.repeatable for one, two in itertools.pairwise(self._steps)
-        )
 
     def __call__(
         self, inputs: Tensors, training: bool | None = None, mask: Tensors = None

@@ -153,7 +153,7 @@ def test_recomputed_says_why_nothing_is_computed_twice() -> None:
     hidden = keras.layers.Embedding(9, 4, mask_zero=True)(inputs)
     model = keras.Model(inputs, keras.layers.Dense(2)(hidden))
     with recomputed(model, "auto", None) as notes:
-        assert "no segment of the model" in notes[0]
+        assert "nothing is recomputed" in notes[0]
 
 
 def test_segmented_run_leaves_out_layers_that_add_losses() -> None:
@@ -285,7 +285,7 @@ def test_recompute_makes_about_as_many_segments_as_requested(model: Any, number:
 def test_recomputed_says_when_a_model_has_too_few_layers() -> None:
     for depth in (1, 3):
         with recomputed(small_mlp(depth), 8, None) as notes:
-            assert ["too few layers" in note for note in notes] == [depth > 1]
+            assert ["too few layers" in note for note in notes] == [True]
 
 
 def test_choose_segments_finds_none_in_a_short_network() -> None:
