@@ -9,6 +9,9 @@ from shrink.compact.graph import Graph, write_graph
 from shrink.compact.plan import Plan
 from shrink.tflite.arena import arena_of
 
+LEAST_GAIN = 0.01
+"""Less than this share of an arena, or of a file, is not worth another operator."""
+
 
 class Version(NamedTuple):
     """A rewritten graph with its plan, and the arena of its file.

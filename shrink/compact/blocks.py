@@ -32,14 +32,14 @@ class Block(NamedTuple):
     """Tensors whose places follow from one another.
 
     Attributes:
-        places: bytes from the block's start, by tensor.
+        offsets: bytes from the block's start, by tensor.
         cells: which of its bytes are needed when.
         whole: cells of its tensors as TFLite Micro sees them when it finds a place for scratch
             memory: whole, from the first to the last operator that names them.
         is_scratch: whether it is an operator's scratch memory, which no plan names.
     """
 
-    places: Mapping[int, int]
+    offsets: Mapping[int, int]
     cells: Sequence[Cell]
     whole: Sequence[Cell] = ()
     is_scratch: bool = False
@@ -122,12 +122,12 @@ class _Blocks:
         copies = list(zip(self._graph.operators, self._pieces, strict=True))
         for operator, pieces in copies:
             if operator.name == "CONCATENATION":
-                place = 0
+                offset = 0
                 for index, start, end in pieces or ():
                     if index in written and index not in placed and not tensors[index].no_alias:
-                        self._join(operator.outputs[0], index, place)
+                        self._join(operator.outputs[0], index, offset)
                         placed.add(index)
-                    place += end - start
+                    offset += end - start
         for operator, pieces in copies:
             if operator.name != "CONCATENATION" and pieces is not None:
                 output, (source, start, _) = operator.outputs[0], pieces[0]
@@ -144,15 +144,15 @@ class _Blocks:
 
     def _block(self, root: int) -> Block:
         start = min(self._blocks[root].values())
-        places = {index: place - start for index, place in self._blocks[root].items()}
-        in_place = self._written_over(places)
+        offsets = {index: offset - start for index, offset in self._blocks[root].items()}
+        in_place = self._written_over(offsets)
         cells = [
             (a - start, b - start, first, last)
             for a, b, needs in self._bytes[root]
             for first, last in _united(needs, in_place) or ()
         ]
-        whole = [(p, p + aligned(self._sizes[i]), *self._life[i]) for i, p in places.items()]
-        return Block(places, _neighbours_joined(cells), whole)
+        whole = [(p, p + aligned(self._sizes[i]), *self._life[i]) for i, p in offsets.items()]
+        return Block(offsets, _neighbours_joined(cells), whole)
 
     def _join(self, one: int, other: int, distance: int) -> None:
         """Join two tensors' blocks, unless bytes that are needed would be overwritten.
@@ -168,7 +168,7 @@ class _Blocks:
         # Micro puts behind a tensor's end wherever that is.
         if root == gone or shift % ALIGNMENT_BYTES:
             return
-        moved = {index: place + shift for index, place in self._blocks[gone].items()}
+        moved = {index: offset + shift for index, offset in self._blocks[gone].items()}
         together = self._blocks[root] | moved
         own = self._bytes[root]
         added = [
@@ -185,12 +185,12 @@ class _Blocks:
             del self._blocks[gone], self._bytes[gone]
             self._block_of.update(dict.fromkeys(moved, root))
 
-    def _written_over(self, places: Mapping[int, int]) -> set[int]:
-        """Return the steps that write over what they read, of tensors at these places."""
+    def _written_over(self, offsets: Mapping[int, int]) -> set[int]:
+        """Return the steps that write over what they read, of tensors at these offsets."""
         return {
             step
             for step, (source, output) in self._in_place.items()
-            if source in places and places.get(output) == places[source]
+            if source in offsets and offsets.get(output) == offsets[source]
         }
 
     def _bytes_of(self, index: int) -> Iterator[_Bytes]:
@@ -227,15 +227,15 @@ class _Blocks:
                 for index in operator.outputs:
                     found[index] = [_Source(0, self._sizes[index], index, 0)]
                 continue
-            place, copied = 0, list[_Source]()
+            offset, copied = 0, list[_Source]()
             for index, start, end in pieces:
                 for source in found[index]:
                     low, high = max(source.start, start), min(source.end, end)
                     if low < high:
                         origin = source.origin_start + low - source.start
-                        at = place + low - start
+                        at = offset + low - start
                         copied.append(_Source(at, at + high - low, source.origin, origin))
-                place += end - start
+                offset += end - start
             found[operator.outputs[0]] = copied
         return found
 

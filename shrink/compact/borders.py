@@ -42,8 +42,8 @@ class Bordered(NamedTuple):
         """Return inputs (n, ...) of this graph as those of the graph that was given."""
         inputs = {border.place: border for border in self.borders if border.side == "input"}
         return [
-            _as_given(inputs[place], values) if place in inputs else values
-            for place, values in enumerate(examples)
+            _as_given(inputs[position], values) if position in inputs else values
+            for position, values in enumerate(examples)
         ]
 
 
@@ -63,7 +63,7 @@ def with_int8_borders(graph: Graph) -> Bordered:
     """
     found = Bordered(graph)
     for side, ends in (("input", graph.inputs), ("output", graph.outputs)):
-        for place, index in enumerate(ends):
+        for position, index in enumerate(ends):
             outer = graph.tensors[index]
             if outer.dtype not in _NAMES:
                 continue
@@ -78,13 +78,13 @@ def with_int8_borders(graph: Graph) -> Bordered:
             tensor = found.graph.tensors[inner]
             border = Int8Border(
                 side=side,
-                place=place,
+                place=position,
                 name=_name(outer),
                 given_type=_NAMES[outer.dtype],
                 scale=tensor.scales[0],
                 zero_point=tensor.zero_points[0],
             )
-            replaced = _replaced(found.graph, side, place, index, inner)
+            replaced = _replaced(found.graph, side, position, index, inner)
             found = Bordered(replaced, (*found.borders, border), found.left)
     return found._replace(graph=without_unread(found.graph)) if found.borders else found
 
@@ -105,10 +105,10 @@ def _behind(graph: Graph, side: str, index: int) -> int | None:
     return inner if outer.dtype == "FLOAT32" or outer.quantization == shifted else None
 
 
-def _replaced(graph: Graph, side: str, place: int, outer: int, inner: int) -> Graph:
+def _replaced(graph: Graph, side: str, position: int, outer: int, inner: int) -> Graph:
     """Return a graph with one more int8 input or output, under the name that it had before."""
     ends = {"input": list(graph.inputs), "output": list(graph.outputs)}
-    ends[side][place] = inner
+    ends[side][position] = inner
     tensor, given = graph.tensors[inner], graph.tensors[outer]
     assert tensor.stored is not None, "the file has both"
     assert given.stored is not None, "the file has both"

@@ -51,10 +51,10 @@ def with_columns(graph: Graph) -> Graph:
         if operator not in chosen:
             operators.append(dataclasses.replace(operator, inputs=tuple(inputs)))
             continue
-        for place, index in enumerate(operator.inputs):
+        for position, index in enumerate(operator.inputs):
             if graph.is_activation(index):
-                source, inputs[place] = inputs[place], add(_as_column(graph.tensors[index]))
-                reshape(source, inputs[place])
+                source, inputs[position] = inputs[position], add(_as_column(graph.tensors[index]))
+                reshape(source, inputs[position])
         options = copy.copy(operator.options)
         if operator.name in CONVOLUTIONS:
             one, _, kernel, other = graph.tensors[inputs[1]].shape
@@ -68,16 +68,16 @@ def with_columns(graph: Graph) -> Graph:
             paddings = _paddings(graph, operator)
             assert paddings is not None, "checked before"
             inputs[1] = add(constant_tensor(paddings))
-        output = place = operator.outputs[0]
+        output = written = operator.outputs[0]
         if output in graph.outputs:
-            place = add(_as_column(graph.tensors[output]))
+            written = add(_as_column(graph.tensors[output]))
         else:
             as_before[output] = add(graph.tensors[output])
             tensors[output] = _as_column(graph.tensors[output])
         operators.append(
-            dataclasses.replace(operator, inputs=tuple(inputs), outputs=(place,), options=options)
+            dataclasses.replace(operator, inputs=tuple(inputs), outputs=(written,), options=options)
         )
-        reshape(place, as_before.get(output, output))
+        reshape(written, as_before.get(output, output))
     graph = dataclasses.replace(graph, tensors=tuple(tensors), operators=tuple(operators))
     return without_unread(with_merged_reshapes(graph))
 
@@ -151,7 +151,7 @@ def _paddings(graph: Graph, operator: Operator) -> Array | None:
     source = graph.tensors[operator.inputs[0]].shape
     pairs = graph.values(operator.inputs[1]).reshape(-1, 2)
     axis = 1 if len(source) == 3 else 2
-    others = [pair.tolist() for place, pair in enumerate(pairs) if place != axis]
+    others = [pair.tolist() for other, pair in enumerate(pairs) if other != axis]
     if len(pairs) != len(source) or (len(source) == 4 and source[1] != 1) or np.any(others):
         return None
     return np.array([[0, 0], pairs[axis], [0, 0], [0, 0]], np.int32)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from shrink.base.errors import StageError
-from shrink.compact.arena import Version, allocated_as_given, allocated_bytes
+from shrink.compact.arena import LEAST_GAIN, Version, allocated_as_given, allocated_bytes
 from shrink.compact.borders import Bordered, with_int8_borders
 from shrink.compact.columns import with_columns
 from shrink.compact.cost import graph_macs, graph_tail, temporary_bytes
@@ -14,7 +14,7 @@ from shrink.compact.decode.choice import kernels_done, store_kernels
 from shrink.compact.graph import Graph, write_graph
 from shrink.compact.memory_map import has_plan, memory_map
 from shrink.compact.passes import simplified, with_static_shapes
-from shrink.compact.plan import Plan, Planned, plan, plan_below
+from shrink.compact.plan import ATTEMPTS, Plan, Planned, plan, plan_below
 from shrink.compact.read import read_graph
 from shrink.compact.result import Compacted
 from shrink.compact.schedule import Tiling
@@ -36,12 +36,6 @@ from shrink.tflite.suitability import wrong_shapes
 DEFAULT_EXTRA_MACS = 0.05
 _SHARES = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5)
 """Of extra multiply-accumulates, tried one after the other where an arena is to be met."""
-_FINAL_ATTEMPTS = 20_000
-"""To plan the graph that was chosen; they take a second or two."""
-_SEARCH_ATTEMPTS = 120
-"""To plan a graph on the way; ten times as many lower the arenas that are found by under 1 %."""
-_LEAST_GAIN = 0.01
-"""Less than this share of the arena is not worth a larger file and another operator."""
 
 
 def compact(
@@ -201,7 +195,7 @@ def _least(version: Version) -> int:
 
 def _is_little(arena: int, before: int) -> bool:
     """Return whether a file would come back as it is, for as little as this saves."""
-    return arena > (1 - _LEAST_GAIN) * before
+    return arena > (1 - LEAST_GAIN) * before
 
 
 def _no_gain(best: Version, before: int) -> str:
@@ -214,7 +208,7 @@ def _versions(graph: Graph, shares: Sequence[float]) -> Iterator[Version]:
     """Yield rewritten graphs, first without row tiles, then with tiles of rising extra work."""
     macs = graph_macs(graph)
     plain, done = simplified(graph)
-    yield (version := _written(Planned(plain, _UNPLANNED, 0), done))
+    yield (version := _written(plain, plan(plain, ATTEMPTS), done))
     if not plain.operators:
         return  # no output depends on any
     if temporary_bytes(plain) >= version.plan.size_bytes:
@@ -225,7 +219,7 @@ def _versions(graph: Graph, shares: Sequence[float]) -> Iterator[Version]:
         found = Search(info, left, _planned).best()
         if found is not None and found.planned is not None:
             tiles = _described(info.graph, found.candidate.tilings)
-            yield _written(found.planned, (*done, *tiles))
+            yield _written(found.planned.graph, found.planned.plan, (*done, *tiles))
 
 
 def _described(graph: Graph, tilings: Sequence[Tiling]) -> Iterator[str]:
@@ -252,19 +246,16 @@ def _planned(graph: Graph, limit: int) -> Planned | None:
     tail, temporary = graph_tail(graph), temporary_bytes(graph)
     if tail + temporary >= limit:
         return None
-    found = plan_below(graph, _SEARCH_ATTEMPTS, limit - tail)
+    found = plan_below(graph, ATTEMPTS, limit - tail)
     if found is None:
         return None
     return Planned(graph, found, max(found.size_bytes, temporary) + tail)
 
 
-def _written(given: Planned, done: Sequence[str]) -> Version:
-    """Return a graph's file with the lowest plan that is found, and its arena."""
-    graph = given.graph
-    found = plan_below(graph, _FINAL_ATTEMPTS, given.plan.size_bytes) or given.plan
-    content = write_graph(graph, found.offsets)
-    done = (*done, f"a place in the arena for each of {len(found.offsets)} tensors")
-    return Version(graph, found, content, allocated_bytes(content), done)
+def _written(graph: Graph, planned: Plan, done: Sequence[str]) -> Version:
+    content = write_graph(graph, planned.offsets)
+    done = (*done, f"a place in the arena for each of {len(planned.offsets)} tensors")
+    return Version(graph, planned, content, allocated_bytes(content), done)
 
 
 def _unchanged(

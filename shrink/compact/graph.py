@@ -96,8 +96,8 @@ class _Writer:
         subgraph = copy.copy(model.subgraphs[0])
         subgraph.tensors = [self._tensor(self._graph.tensors[index]) for index in self._kept]
         subgraph.operators = [self._operator(operator) for operator in self._graph.operators]
-        subgraph.inputs = self._places(self._graph.inputs)
-        subgraph.outputs = self._places(self._graph.outputs)
+        subgraph.inputs = self._renumbered(self._graph.inputs)
+        subgraph.outputs = self._renumbered(self._graph.outputs)
         model.subgraphs = [subgraph]
         model.operatorCodes = [
             new_code(
@@ -116,7 +116,7 @@ class _Writer:
         model.buffers = self._buffers
         return model
 
-    def _places(self, indices: Sequence[int]) -> Array:
+    def _renumbered(self, indices: Sequence[int]) -> Array:
         return np.array([self._number[index] for index in indices], np.int32)
 
     def _tensor(self, tensor: Tensor) -> schema.TensorT:
@@ -148,8 +148,8 @@ class _Writer:
         stored = schema.OperatorT() if operator.stored is None else copy.copy(operator.stored)
         code = (operator.name, operator.version, operator.custom)
         stored.opcodeIndex = self._codes.setdefault(code, len(self._codes))
-        stored.inputs = self._places(operator.inputs)
-        stored.outputs = self._places(operator.outputs)
+        stored.inputs = self._renumbered(operator.inputs)
+        stored.outputs = self._renumbered(operator.outputs)
         if operator.options is not None:
             kind = type(operator.options).__name__.removesuffix("T")
             stored.builtinOptions = operator.options

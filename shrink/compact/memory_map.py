@@ -59,7 +59,7 @@ def _holders(graph: Graph, blocks: Sequence[Block], step: int) -> tuple[Holder, 
         size = sum(end - start for start, end, born, last in block.cells if born <= step <= last)
         name, whole = f"scratch memory of {graph.operators[step - 1].name}", size
         if not block.is_scratch:
-            index = max(block.places, key=lambda i: (graph.tensors[i].size_bytes, -i))
+            index = max(block.offsets, key=lambda i: (graph.tensors[i].size_bytes, -i))
             tensor = graph.tensors[index]
             assert tensor.stored is not None, "tiles are of tensors of the file"
             name = tensor.name or f"tensor {index}"

@@ -91,15 +91,15 @@ class _Search:
         order = list(order)
         for _ in order:
             done, live, moved = 0, self._begin, False
-            for place in range(len(order) - 1):
-                one, other = order[place : place + 2]
+            for position in range(len(order) - 1):
+                one, other = order[position : position + 2]
                 if not self._before[other] >> one & 1:
                     now = self._two(one, other, done, live)
                     swapped = self._two(other, one, done, live)
                     if sum(swapped) < sum(now) and max(swapped) <= peak:
-                        order[place : place + 2] = other, one
+                        order[position : position + 2] = other, one
                         moved = True
-                step = self._step(order[place], done, live)
+                step = self._step(order[position], done, live)
                 done, live = step.done, step.live
             if not moved:
                 break

@@ -71,21 +71,21 @@ def with_static_shapes(graph: Graph) -> Graph:
     writers = {index: operator for operator in graph.operators for index in operator.outputs}
     tensors, operators = list(graph.tensors), []
     for operator in graph.operators:
-        place = _SHAPED.get(operator.name, -1)
+        position = _SHAPED.get(operator.name, -1)
         changed = operator
-        if 0 <= place < len(operator.inputs) and graph.is_activation(operator.inputs[place]):
-            given = operator.inputs[place]
+        if 0 <= position < len(operator.inputs) and graph.is_activation(operator.inputs[position]):
+            given = operator.inputs[position]
             if graph.tensors[given].dtype == "INT32" and _is_static(graph, given, writers):
                 shape = graph.tensors[operator.outputs[0]].shape
                 shape = shape[1:3] if operator.name.startswith("RESIZE") else shape
                 tensors.append(constant_tensor(np.array(shape, np.int32)))
-                changed = _reading(operator, place, len(tensors) - 1)
+                changed = _reading(operator, position, len(tensors) - 1)
         operators.append(changed)
     return dataclasses.replace(graph, tensors=tuple(tensors), operators=tuple(operators))
 
 
-def _reading(operator: Operator, place: int, index: int) -> Operator:
-    inputs = (*operator.inputs[:place], index, *operator.inputs[place + 1 :])
+def _reading(operator: Operator, position: int, index: int) -> Operator:
+    inputs = (*operator.inputs[:position], index, *operator.inputs[position + 1 :])
     return dataclasses.replace(operator, inputs=inputs)
 
 
@@ -111,12 +111,12 @@ def with_merged_reshapes(graph: Graph) -> Graph:
     operators = []
     for operator in graph.operators:
         changed = operator
-        for place, index in enumerate(operator.inputs):
+        for position, index in enumerate(operator.inputs):
             if index in first:
                 free = operator.name == "RESHAPE" or _reads_a_row(graph, operator)
                 same = shaped[first[index], graph.tensors[index].shape]
-                found = first[index] if free and place == 0 else same
-                changed = changed if found == index else _reading(changed, place, found)
+                found = first[index] if free and position == 0 else same
+                changed = changed if found == index else _reading(changed, position, found)
         operators.append(changed)
         if operator.name in RESHAPES and graph.is_activation(operator.inputs[0]):
             source, output = operator.inputs[0], operator.outputs[0]

@@ -65,7 +65,7 @@ class RowRule(NamedTuple):
     """What an operator does to rows.
 
     Attributes:
-        inputs: places, among the operator's inputs, of the tensors that are cut by rows.
+        inputs: positions, among the operator's inputs, of the tensors that are cut by rows.
         window: returns the smallest window for output rows [first, last).
     """
 
@@ -224,10 +224,10 @@ def rule_of(graph: Graph, operator: Operator) -> RowRule | None:
 
 def _pointwise(graph: Graph, operator: Operator, output: Sequence[int]) -> RowRule | None:
     by_rows = []
-    for place, index in enumerate(operator.inputs):
+    for position, index in enumerate(operator.inputs):
         shape = graph.tensors[index].shape
         if shape == output and graph.is_activation(index):
-            by_rows.append(place)
+            by_rows.append(position)
         elif len(shape) >= 3 and shape[-3] != 1:
             return None
     return pointwise(by_rows) if by_rows else None

@@ -114,11 +114,11 @@ def without_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (whole, arena):
         monkeypatch.setattr(module, "allocated_bytes", estimated)
     monkeypatch.setattr(whole, "compare", lambda *_: same)
-    for name, short in (("_MOST_SCHEDULES", 20), ("_STARTS", 1), ("_CHANGES", 5)):
+    for name, short in (("_MOST_SCHEDULES", 20), ("_CHANGES", 5)):
         monkeypatch.setattr(search, name, short)
     monkeypatch.setattr(decode_choice, "arena_of", lambda c: ArenaFigure(estimated(c), ""))
-    monkeypatch.setattr(whole, "_FINAL_ATTEMPTS", 5)
-    monkeypatch.setattr(decode_choice, "_PLAN_ATTEMPTS", 5)
+    monkeypatch.setattr(whole, "ATTEMPTS", 5)
+    monkeypatch.setattr(decode_choice, "ATTEMPTS", 5)
     monkeypatch.setattr("shrink.compact.order._MOST_STATES", 200)
 
 

@@ -14,12 +14,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from shrink.compact.arena import Version
+from shrink.compact.arena import LEAST_GAIN, Version
 from shrink.compact.blocks import blocks_of
 from shrink.compact.cost import channels_tail, tail_of
 from shrink.compact.decode.kernels import Kernel, bounds, kernels, shown_name, with_decode
 from shrink.compact.graph import Graph, write_graph
-from shrink.compact.plan import plan
+from shrink.compact.plan import ATTEMPTS, plan
 from shrink.contract.compaction import StoredKernel, StoredKernels
 from shrink.tflite.arena import arena_of
 from shrink.tflite.litert_twin import DECODE, NOT_IN_LITERT
@@ -31,13 +31,10 @@ _PARTS = (1, 2, 3, 4, 6, 8, 10, 14, 20, 30, 40, 60, 80, 100)
 """Numbers of parts that each kernel is tried in."""
 _TRIES = 6
 """Choices, best by estimate first, whose files are made and allocated."""
-_PLAN_ATTEMPTS = 4000
 _DECODE_FLASH, _PART_FLASH = 190, 300
 """Bytes of a file for each TFLM_DECODE with its tensors, and for each copy of an operator more."""
 _DECODE_TAIL, _PART_TAIL = 210, 60
 """Bytes of arena that last for each TFLM_DECODE, and for each copy more beside its operator."""
-_LEAST_GAIN = 0.01
-"""Less than this share of the file is not worth another operator."""
 
 
 def kernels_done(found: StoredKernels) -> tuple[str, ...]:
@@ -112,10 +109,10 @@ def store_kernels(given: Version, fits: int | None) -> tuple[StoredKernels, Vers
             break
         choice = choices.pop(0)
         changed = with_decode(graph, found, choice.parts)
-        planned = plan(changed, _PLAN_ATTEMPTS)
+        planned = plan(changed, ATTEMPTS)
         stored = write_graph(changed, planned.offsets)
         arena, saved = arena_of(stored).value, len(content) - len(stored)
-        if arena is None or saved < _LEAST_GAIN * len(content):
+        if arena is None or saved < LEAST_GAIN * len(content):
             continue
         if saved > FLASH_OF_ARENA * (arena - before) if limit is None else arena - before <= limit:
             made, parts = Version(changed, planned, stored, arena, given.done), choice.parts
@@ -138,9 +135,9 @@ def _why_none(options: Sequence[Sequence[_Option]], size: int, limit: int | None
     if not options:
         return "no int8 kernel is large enough to be stored otherwise"
     most = sum(max(0, *(one.saved for one in several)) for several in options)
-    if most < _LEAST_GAIN * size:
+    if most < LEAST_GAIN * size:
         return (
-            f"storing kernels saves less than {_LEAST_GAIN:.0%} of the file: prune or cluster "
+            f"storing kernels saves less than {LEAST_GAIN:.0%} of the file: prune or cluster "
             "before quantize"
         )
     if limit is None:

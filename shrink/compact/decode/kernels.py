@@ -238,7 +238,7 @@ def _described(tensor: Tensor, channels: slice) -> schema.TensorT | None:
 
 
 def shown_name(graph: Graph, kernel: Kernel) -> str:
-    """Return the name of what the first reader of a kernel writes, else the operator's number."""
-    number = kernel.readers[0]
-    operator = graph.operators[number]
-    return graph.tensors[operator.outputs[0]].name or f"{operator.name} {number}"
+    """Return the name of what a kernel's first reader writes, else its number in the given file."""
+    first = kernel.readers[0]
+    operator = graph.operators[first]
+    return graph.tensors[operator.outputs[0]].name or f"{operator.name} {graph.origins[first]}"
