@@ -114,20 +114,14 @@ class _Placement:
         return self._height, self._best
 
     def _orders(self) -> list[list[int]]:
-        """Return orders of the blocks: the largest, the earliest or the latest first."""
-        sizes = self._sizes
+        """Return orders of the blocks: the largest, or those that hold most for longest, first."""
         first = [min(cell[2] for cell in block.cells) for block in self._blocks]
         areas = [sum((b - a) * (v - u + 1) for a, b, u, v in block.cells) for block in self._blocks]
-        several = [len(block.cells) > 1 for block in self._blocks]
-        keys: tuple[list[tuple[int, ...]], ...] = (
-            [(-s, f) for s, f in zip(sizes, first, strict=True)],
-            [(-s, -f) for s, f in zip(sizes, first, strict=True)],
-            [(-a,) for a in areas],
-            [(-v, -s) for v, s in zip(several, sizes, strict=True)],
-            [(f, -s) for s, f in zip(sizes, first, strict=True)],
-            [(-f, -s) for s, f in zip(sizes, first, strict=True)],
-        )
-        return [sorted(range(len(sizes)), key=key.__getitem__) for key in keys]
+        numbers = range(len(self._sizes))
+        return [
+            sorted(numbers, key=lambda number: (-self._sizes[number], first[number])),
+            sorted(numbers, key=lambda number: -areas[number]),
+        ]
 
     def _attempt(self, limit: int, order: Sequence[int]) -> int | None:
         """Place blocks in this order; keep a better plan.

@@ -1,11 +1,11 @@
 """Which segments of operators run in which row tiles.
 
 First, every segment between operators where few tensors are alive is tried in some numbers of
-tiles; then paths from the first operator to the last one are found, over single operators and tiled
-segments, whose peaks of live bytes are lowest (a shortest-path search with several labels at each
-operator). The best path is changed in one thing at a time: first as long as the bound gets lower,
-then as long as the planned arena gets smaller. Limits count schedules and plans, not seconds, so
-that every machine finds the same tiles.
+tiles, which keep all rows or none; then the path from the first operator to the last one is found,
+over single operators and tiled segments, whose peak of live bytes is lowest (a shortest-path search
+with several labels at each operator). It is changed in one thing at a time: first as long as the
+bound gets lower, then as long as the planned arena gets smaller. Limits count schedules and plans,
+not seconds, so that every machine finds the same tiles.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Search:
     def _edges(self) -> dict[int, list[Candidate]]:
         """Return tiled segments that lower the peak, by their first operator."""
         edges: defaultdict[int, list[Candidate]] = defaultdict(list)
-        for segment in self._high_segments():
+        for segment in self._segments():
             if self.schedules > _MOST_SCHEDULES:
                 break
             before = max(self._info.peaks[segment.start : segment.end])
@@ -205,20 +205,17 @@ class Search:
             if failed > 1 or (edge is not None and edge.peak_bytes > least):
                 return  # more tiles compute more rows twice, or join more
 
-    def _high_segments(self) -> list[Segment]:
-        """Return segments between points that few tensors cross, the highest peaks first."""
+    def _segments(self) -> Iterator[Segment]:
+        """Yield segments between operators where few tensors are alive, the shortest first."""
         peaks = self._info.peaks
         crossing = [self._info.crossing(cut) for cut in range(len(peaks) + 1)]
         few = max(2, sorted(crossing)[len(crossing) // 2])
-        cuts = [cut for cut, count in enumerate(crossing) if count <= few]
-        found = []
-        for start in cuts:
-            for end in cuts:
-                if start < end <= start + _LONGEST_SEGMENT and (s := self._segment(start, end)):
-                    inside = max(peaks[start:end])
-                    if s.least_bytes < inside:
-                        found.append((-inside, end - start, start, s))
-        return [entry[-1] for entry in sorted(found, key=lambda entry: entry[:3])]
+        for length in range(1, _LONGEST_SEGMENT + 1):
+            for start, end in zip(range(len(peaks)), range(length, len(peaks) + 1), strict=False):
+                if max(crossing[start], crossing[end]) <= few:
+                    segment = self._segment(start, end)
+                    if segment is not None and segment.least_bytes < max(peaks[start:end]):
+                        yield segment
 
     def _best_path(self, edges: dict[int, list[Candidate]]) -> Candidate:
         """Return the path through the graph with the lowest bound."""
