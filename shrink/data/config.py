@@ -629,6 +629,14 @@ class DataConfig(Config):
             )
         return self
 
+    def takes_one_class(self, are_words: bool) -> bool:
+        """Whether all examples may have one label: they are only tested, and its number is known.
+
+        Args:
+            are_words: whether labels are words or folders, which `classes` numbers.
+        """
+        return self.test_split == 1 and (not are_words or self.classes is not None)
+
     @property
     def clips(self) -> AudioConfig | None:
         """How clips become inputs; None where the examples are no clips."""

@@ -230,3 +230,24 @@ def test_every_source_is_tested_whole_or_by_its_test_split(tmp_path: Path, sourc
         if folders == TEST:
             with pytest.raises(DataError, match=r"no split train|the train split has at most 0"):
                 open_dataset(DataConfig.model_validate(section), seed=0)
+
+
+@pytest.mark.parametrize("source", ["npz", "csv", "images"])
+def test_one_class_is_tested_where_its_number_is_known(tmp_path: Path, source: str) -> None:
+    section = _written(tmp_path, source, ("b",))
+    with pytest.raises(DataError, match="at least two classes"):
+        open_dataset(DataConfig.model_validate({**section, "test_split": 1}), seed=0)
+    named = {**section, "classes": ["a", "b"]}
+    with pytest.raises(DataError, match="at least two classes"):
+        open_dataset(DataConfig.model_validate(named), seed=0)
+    test = open_dataset(DataConfig.model_validate({**named, "test_split": 1}), seed=0).test
+    assert test.labels is not None
+    assert test.labels.tolist() == [1] * 10
+
+
+def test_one_number_is_tested_as_it_is(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x_test=np.zeros((5, 2), np.float32), y_test=np.full(5, 3))
+    section = {"source": "npz", "path": str(tmp_path / "x.npz"), "test_split": 1}
+    test = open_dataset(DataConfig.model_validate(section), seed=0).test
+    assert test.labels is not None
+    assert test.labels.tolist() == [3] * 5

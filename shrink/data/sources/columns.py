@@ -87,7 +87,8 @@ def open_columns(
         split: _split(path, suffix, arrays, inputs, wanted, notes)
         for split, suffix in suffixes.items()
     }
-    _check_splits(path, splits, needs_two=config.target == "label")
+    needs_two = config.target == "label" and not config.takes_one_class(bool(words))
+    _check_splits(path, splits, needs_two)
     starts = np.cumsum([0, *(split.count for split in splits.values())])
     x = _joined([split.x for split in splits.values()], fed_dtype)
     y = _joined([split.y for split in splits.values()], fed_target_dtype)
@@ -208,7 +209,7 @@ def _split(
 
 def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool) -> None:
     first = splits.get("train") or next(iter(splits.values()))
-    if needs_two and not splits.keys() <= {"validation", "test"}:
+    if needs_two:
         for name, array in first.y.items():
             check_not_constant(path, name, array)
     for split in (split for split in splits.values() if split is not first):

@@ -46,7 +46,8 @@ def _listed(path: Path, config: DataConfig) -> SourceTable:
     splits = listed_splits(path, table)
     targets = targets if config.target == "label" else ()
     names, values = listed_targets(path, table, targets, config.classes)
-    if values.ndim == 1 and len(np.unique(values)) == 1:
+    are_words = not all(map(str.isdecimal, names))
+    if values.ndim == 1 and len(np.unique(values)) == 1 and not config.takes_one_class(are_words):
         raise DataError(
             f"all labels are {names[int(values[0])]}; a classifier needs at least two classes",
             subject=path,
@@ -96,7 +97,7 @@ def _in_folders(path: Path, config: DataConfig, kind: FileKind) -> SourceTable:
                     subject=root,
                     hint=f"add {kind.noun} ({', '.join(kind.endings)}) or remove the folder",
                 )
-    if needs_two and len(present) == 1:
+    if needs_two and len(present) == 1 and not config.takes_one_class(are_words=True):
         raise DataError(
             f"a single class, {shown(present[0])!r}; a classifier needs at least two classes",
             subject=root,
