@@ -84,7 +84,7 @@ def blocks_of(graph: Subgraph) -> list[Block]:
     A window that shares rows with the window before it does not lie over them: a chain of such
     windows would move through the arena as it goes. Rows that are kept are copied.
     """
-    return _Blocks(graph).blocks()
+    return _BlockBuilder(graph).blocks()
 
 
 def scratch_blocks(graph: Subgraph) -> list[Block]:
@@ -97,7 +97,7 @@ def scratch_blocks(graph: Subgraph) -> list[Block]:
     ]
 
 
-class _Blocks:
+class _BlockBuilder:
     def __init__(self, graph: Subgraph) -> None:
         self._graph = graph
         self._life = lifetimes(graph)
