@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from shrink.base.errors import DataError
+from shrink.data import examples as examples_module
 from shrink.data import pipeline
 from shrink.data.arrays import ArrayExamples
 from shrink.data.config import DataConfig
@@ -110,6 +111,27 @@ def test_batches_waiting_is_bounded_by_bytes(
     assert batches_waiting(ArrayExamples(row, numbers, numbers), 5) == max(
         1, min(5, int(PREFETCH_BYTES // (5 * (batch_bytes + 8))))
     )
+
+
+def test_a_batch_is_read_by_one_call_of_python_and_copied_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    called = {"numpy_function": 0, "aligned_copy": 0}
+
+    def count(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def counting(*arguments: Any) -> Any:
+            called[name] += 1
+            return function(*arguments)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(tf, "numpy_function")
+    count(examples_module, "aligned_copy")
+    assert len(_train(_numbered(30), 10, 0, 3)) == 3
+    # One call in the graph of a batch; inputs and targets of three batches.
+    assert called == {"numpy_function": 1, "aligned_copy": 6}
 
 
 def test_training_batches_differ_by_seed() -> None:
