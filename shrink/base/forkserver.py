@@ -2,9 +2,8 @@
 
 The process listens at a socket of which this process, and forks of it, hold the other end. A
 request is one message with descriptors: what to become, a pipe for how it ends, and the child's
-own. The fork says its process id, the process its exit code. A fork is for a child that a fresh
-process would not tell from itself: the settings that are read at import, or inherited, must be the
-same, or the caller starts a fresh process.
+own. The fork says its process id, the process its exit code. What is read at import, or inherited,
+must not change while the process lives: it is that of one command, or of one call from Python.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import atexit
 import contextlib
 import json
 import os
-import resource
 import select
 import signal
 import socket
@@ -23,7 +21,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from shrink.base import files
 from shrink.base.host import gpu_device
@@ -37,26 +35,10 @@ READY = "ready"
 """What the process says once it can fork; another sentence is why it cannot."""
 _IMPORTS_S = 300.0
 """After which the process is taken for one that hangs."""
-# Of the variables that change from one child to the next, those that no import reads.
-_READ_AT_USE = frozenset({"TMPDIR", "KERAS_HOME", "PWD", "OLDPWD"})
-_READ_AT_USE_PREFIXES = ("SHRINK_", "PYTEST_")
-
-
-class Process(Protocol):
-    """What a started process tells, as `subprocess.Popen` does."""
-
-    pid: int
-    returncode: int | None
-
-    def poll(self) -> int | None:
-        """Return the exit code; None while it runs."""
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code; raise `TimeoutExpired` where the time is up before."""
 
 
 class Fork:
-    """A process that was forked; see `Process`.
+    """A process that was forked, with what `subprocess.Popen` tells of one.
 
     Args:
         pid: its process id.
@@ -95,6 +77,9 @@ class Fork:
         return self.returncode
 
 
+Process: TypeAlias = "subprocess.Popen[bytes] | Fork"
+
+
 class Preloaded:
     """The process that forks, started; it ends with this process.
 
@@ -108,7 +93,6 @@ class Preloaded:
     """
 
     def __init__(self, module: str, environment: Mapping[str, str]) -> None:
-        self._settings = _settings(environment)
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             try:
@@ -171,8 +155,6 @@ class Preloaded:
             return None
         with contextlib.ExitStack() as until_sent:
             try:
-                if _settings(environment) != self._settings:
-                    return None
                 become = {
                     "environment": dict(environment),
                     "folder": str(Path.cwd()),
@@ -214,24 +196,6 @@ def switched_off() -> str:
     if "LD_PRELOAD" in os.environ:
         return "LD_PRELOAD is set"
     return ""
-
-
-def _settings(environment: Mapping[str, str]) -> tuple[object, ...]:
-    """Return what a process inherits, or reads while it imports."""
-    kept = {
-        name: value
-        for name, value in environment.items()
-        if name not in _READ_AT_USE and not name.startswith(_READ_AT_USE_PREFIXES)
-    }
-    limits = [
-        resource.getrlimit(getattr(resource, name))
-        for name in sorted(vars(resource))
-        if name.startswith("RLIMIT_")
-    ]
-    status = Path("/proc/self/status").read_text("ascii", "replace").splitlines()
-    inherited = [line for line in status if line.startswith(("Umask:", "SigIgn:", "Seccomp:"))]
-    cores, nice = sorted(os.sched_getaffinity(0)), os.getpriority(os.PRIO_PROCESS, 0)
-    return kept, limits, inherited, cores, nice
 
 
 def _number(pipe: int, kind: bytes) -> int | None:

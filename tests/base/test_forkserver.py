@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -118,23 +117,6 @@ def test_a_fork_finds_what_a_fresh_process_does(
 def is_fork(environment: Mapping[str, str], toy: Preloaded) -> bool:
     result, _, _ = run("give(parent=os.getppid())", environment, toy)
     return bool(result["parent"] != os.getpid())
-
-
-def test_what_is_read_at_import_must_be_the_same(
-    environment: dict[str, str], toy: Preloaded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert is_fork(environment, toy)
-    assert is_fork({**environment, "SHRINK_CACHE_DIR": "/elsewhere"}, toy)
-    for name in ("TF_ENABLE_ONEDNN_OPTS", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "HOME"):
-        assert not is_fork({**environment, name: "other"}, toy)
-    assert not is_fork({**environment, "PYTHONPATH": environment["PYTHONPATH"] + ":/other"}, toy)
-    with monkeypatch.context() as patch:
-        patch.setattr(resource, "getrlimit", lambda _: (1, 1))
-        assert not is_fork(environment, toy)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "sched_getaffinity", lambda _: {0, 99})
-        assert not is_fork(environment, toy)
-    assert is_fork(environment, toy)
 
 
 def test_children_are_fresh_where_the_process_has_gone(
