@@ -46,6 +46,8 @@ class Resampled:
             counted more, by the jackknife.
         draw: what decided the resamples; only those of one draw are paired.
         why: why there are no resamples, where there are none; else empty.
+        reach: the furthest that one block's influence may lie from the others, over the range of
+            the metric: more than 1 where the metric is of a few of the examples alone.
     """
 
     value: float
@@ -53,6 +55,7 @@ class Resampled:
     influences: tuple[float, ...]
     draw: str
     why: str = ""
+    reach: float = 1.0
 
 
 def resampled_interval(
@@ -68,7 +71,8 @@ def resampled_interval(
     if sample.why:
         return Interval(sample.value, None, None, sample.why)
     far = max(sample.value - bounds[0], bounds[1] - sample.value) if bounds else 0.0
-    return _bca(sample.value, sample.replicates, sample.influences, confidence, far, bounds)
+    unseen = far * sample.reach
+    return _bca(sample.value, sample.replicates, sample.influences, confidence, unseen, bounds)
 
 
 def resampled_difference(
@@ -112,7 +116,8 @@ def paired_influences(
     if bounds is None:
         return influences, 0.0
     seen = (*before.influences, *after.influences)
-    return influences, max(seen) - min(seen) or bounds[1] - bounds[0]
+    reach = max(before.reach, after.reach)
+    return influences, max(seen) - min(seen) or reach * (bounds[1] - bounds[0])
 
 
 def _bca(

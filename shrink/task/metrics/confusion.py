@@ -24,6 +24,7 @@ from shrink.task.metrics.rule import (
     Weighted,
     decided_class,
     divided,
+    largest_share,
     mean_where,
 )
 from shrink.task.output import Output, class_number, output_of
@@ -33,7 +34,7 @@ Average = Literal["macro", "micro", "weighted"]
 Ratio = Callable[[Array, Array, Array], tuple[Array, Array]]
 """Hits, decided and true of classes, (b, c) each, to numerator and denominator."""
 OfCounts = Callable[[Array, Array, Array], Array]
-"""Hits, decided and true of classes, (b, c) each, to a metric, (b,)."""
+"""Hits, decided and true of classes, (b, c) each, to a metric, (b,), or to parts of it, (b, k)."""
 
 
 def decisions(output: Output) -> tuple[Array, Array]:
@@ -75,13 +76,17 @@ class _Chosen:
         ]
         return Rows(np.arange(count), (np.hstack(per_example),))
 
-    def weighted(self, rows: Rows, examples: int, ratio: OfCounts) -> Weighted:
+    def weighted(
+        self, rows: Rows, examples: int, ratio: OfCounts, denominators: OfCounts
+    ) -> Weighted:
         """Return a metric of the sums of these over weighted examples.
 
         Args:
             rows: as kept of all examples.
             examples: how many there are.
             ratio: the metric of hits, decided and true, (resamples, classes) each.
+            denominators: of the ratios that it is the mean of, (examples, ratios), from the same
+                of each example.
         """
         sums = Sums.of_rows(rows, rows.values[0], examples)
 
@@ -89,7 +94,8 @@ class _Chosen:
             hits, decided, true = np.split(counts, 3, axis=1)
             return ratio(hits, decided, true)
 
-        return Weighted.by(sums, of)
+        share = largest_share(denominators(*np.split(rows.values[0], 3, axis=1)))
+        return Weighted.by(sums, of, share=share)
 
 
 def _by_example(values: Array, example: Array, count: int) -> Array:
@@ -146,7 +152,13 @@ def _of_class(ratio: Ratio, average: Average | None, both: bool = False) -> Make
                     return divided(*ratio(*(part[:, alone] for part in counts)))
                 return _averaged(ratio, average or "macro", *counts)
 
-            return chosen.weighted(rows, examples, of)
+            def denominators(*counts: Array) -> Array:
+                _, each = ratio(*counts)
+                if alone is not None:
+                    return each[:, [alone]]
+                return each if average in (None, "macro") else each.sum(axis=1, keepdims=True)
+
+            return chosen.weighted(rows, examples, of, denominators)
 
         return Rule(chosen.keep, over, _UNDEFINED[ratio])
 
@@ -177,7 +189,7 @@ def _balanced_accuracy(arguments: dict[str, object]) -> Rule:
             several = (true > 0).sum(axis=1) > 1
             return np.where(several & (not chosen.labels), value, np.nan)
 
-        return chosen.weighted(rows, examples, of)
+        return chosen.weighted(rows, examples, of, lambda hits, decided, true: true)
 
     return Rule(chosen.keep, over, "it needs elements of two classes, one label each")
 

@@ -63,7 +63,10 @@ def _weighted(
     every = _matches(values.tobytes(), example.tobytes(), examples, size)
     chosen = [one for name, one in every.items() if label is None or name == label]
     columns = 1 + len(values) * len(range(10)[overlaps]) // (10 * max(examples, 1))
-    return Weighted(MeanPrecision(chosen, overlaps), columns)
+    labels = [name for name in every if label is None or name == label]
+    fewest = min((holders(rows, name, examples) for name in labels), default=0)
+    share = 1 / (len(labels) * fewest) if fewest else 0.0
+    return Weighted(MeanPrecision(chosen, overlaps), columns, share=share)
 
 
 def _average_precision(size: Size, overlaps: slice) -> MakeRule:

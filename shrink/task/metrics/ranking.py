@@ -19,6 +19,7 @@ from shrink.task.metrics.rule import (
     Sums,
     Weighted,
     divided,
+    largest_share,
 )
 from shrink.task.output import Output, class_number, log_softmax
 
@@ -203,7 +204,11 @@ def ranked_rule(area_of: Callable[[dict[str, object]], Area], undefined: str) ->
             scores, truth = rows.values
             rankings = [Ranking(*own, rows.example) for own in zip(scores.T, truth.T, strict=True)]
             columns = len(rankings) * max(1, len(scores) // max(examples, 1))
-            return Weighted.by(_sums(rankings, examples), _mean_of(area, rankings), columns)
+            each = np.zeros((examples, 2 * truth.shape[1]))
+            np.add.at(each, rows.example, np.hstack([truth, ~truth]))
+            # Each class is ranked by its positives and its negatives, which share nothing.
+            share = 2 * largest_share(each)
+            return Weighted.by(_sums(rankings, examples), _mean_of(area, rankings), columns, share)
 
         return Rule(ranked.keep, over, undefined)
 

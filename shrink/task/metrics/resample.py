@@ -61,8 +61,11 @@ def resample(
             tuple(None if np.isnan(one) else one for one in own.tolist()),
             tuple(_influences(value, left).tolist()),
             f"{_SEED}, {count} of {examples}, numpy {'.'.join(np.__version__.split('.')[:2])}",
+            reach=max(1.0, blocks * metric.share),
         )
-        for value, own, left, count in zip(values, replicates, without, counts, strict=True)
+        for metric, value, own, left, count in zip(
+            metrics, values, replicates, without, counts, strict=True
+        )
     ]
 
 

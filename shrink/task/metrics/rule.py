@@ -147,17 +147,21 @@ class Weighted:
         sums: what resamples are evaluated from; other metrics may share them, and blocks are left
             out of them by subtraction. None for a metric that is no function of sums.
         of_sums: the metric of these sums, (b, k) to (b,).
+        share: the largest part of the metric that one example makes up; 0 where nobody knows.
     """
 
     of: OfWeights
     columns: int = 1
     sums: Sums | None = None
     of_sums: Callable[[Array], Array] | None = None
+    share: float = 0.0
 
     @classmethod
-    def by(cls, sums: Sums, of_sums: Callable[[Array], Array], columns: int = 1) -> Weighted:
+    def by(
+        cls, sums: Sums, of_sums: Callable[[Array], Array], columns: int = 1, share: float = 0.0
+    ) -> Weighted:
         """Return a metric that is a function of sums over examples, (b, k) to (b,)."""
-        return cls(lambda weights: of_sums(sums.of(weights)), columns, sums, of_sums)
+        return cls(lambda weights: of_sums(sums.of(weights)), columns, sums, of_sums, share)
 
     def leaving_out(self, blocks: Blocks) -> Array:
         """Return it without each block, (count,)."""
@@ -204,6 +208,18 @@ def mean_where(values: Array, counts: Array) -> Array:
         counts: bool (b, c).
     """
     return divided(np.where(counts, values, 0.0).sum(axis=1), counts.sum(axis=1))
+
+
+def largest_share(parts: Array) -> float:
+    """Return the largest part that one example makes up of a mean over classes that occur.
+
+    Args:
+        parts: what each example adds to each class's denominator, (n, c).
+    """
+    totals = parts.sum(axis=0)
+    occurs = totals > 0
+    shares = parts.max(axis=0)[occurs] / totals[occurs]
+    return float(shares.max() / len(shares)) if len(shares) else 0.0
 
 
 def decided_class(outputs: Array) -> Array:

@@ -180,6 +180,7 @@ class WholeSplit:
         return Weighted(
             lambda weights: np.mean([metric(weights) for metric in metrics], axis=0),
             sum(one.columns for one in each),
+            share=max(one.share for one in each) / len(each),
         )
 
 

@@ -1,10 +1,14 @@
-"""How often bootstrap intervals hold the truth, in simulation."""
+"""How often bootstrap intervals hold the truth, in simulation, and how wide they are at least."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from scipy import stats
 
-from tests.benchmarks.bench_intervals import CASES, SIZES, coverage
+from shrink.base.bootstrap import resampled_difference, resampled_interval
+from tests.benchmarks.bench_intervals import BOUNDS, CASES, SIZES, coverage
+from tests.task.metrics.toys import sampled
 
 SAMPLES = 200
 OF_BOXES = 60
@@ -33,3 +37,69 @@ def test_intervals_of_mean_average_precision_hold_the_truth() -> None:
     own, change = coverage("map", CASES["map"], 200, range(OF_BOXES))
     assert own >= least(OF_BOXES)
     assert change >= least(OF_BOXES)
+
+
+OWN, OTHERS = 36, 324
+"""Examples of the class that a metric is of, and of the other."""
+
+
+def decided(truth: np.ndarray, wrong: int, at: int) -> np.ndarray:
+    """Return scores of two classes that are right but for the first `wrong` examples of a class."""
+    classes = truth.copy()
+    classes[np.flatnonzero(truth == at)[:wrong]] = 1 - at
+    return np.eye(2)[classes]
+
+
+def test_the_recall_of_a_rare_class_is_held_by_its_interval() -> None:
+    random, held, samples = np.random.default_rng(3), 0, 200
+    for _ in range(samples):
+        truth = np.repeat([0, 1], [OWN, OTHERS])
+        sample = sampled("recall_0", decided(truth, random.binomial(OWN, 0.03), 0), truth)
+        assert sample is not None
+        found = resampled_interval(sample, bounds=BOUNDS)
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 0.97 <= found.high
+    assert held >= 0.93 * samples
+
+
+@pytest.mark.parametrize("wrong", [0, OWN])
+@pytest.mark.parametrize("key", ["recall_0", "f1_0", "precision_0", "roc_auc_0", "recall_macro"])
+def test_a_metric_of_few_examples_at_its_end_is_as_uncertain_as_a_share_of_them(
+    key: str, wrong: int
+) -> None:
+    truth = np.repeat([0, 1], [OWN, OTHERS])
+    outputs = decided(truth, wrong, 0)
+    if key == "precision_0":  # of which class what was decided for it is
+        outputs, truth = np.eye(2)[truth], outputs.argmax(axis=1)
+    if wrong and key in ("roc_auc_0", "recall_macro"):
+        outputs = 1 - np.eye(2)[truth]
+    sample = sampled(key, outputs, truth)
+    assert sample is not None
+    assert sample.value == (0 if wrong else 1)
+    found = resampled_interval(sample, bounds=BOUNDS)
+    change = resampled_difference(sample, sample, bounds=BOUNDS)
+    assert change is not None
+    assert None not in (found.low, found.high, change.low, change.high)
+    # A half of the macro average is of the other class, which is as certain as its 324 examples.
+    part = 2 if key == "recall_macro" else 1
+    wilson = stats.binomtest(OWN, OWN).proportion_ci(method="wilson")
+    width = (1 - wilson.low) / part
+    assert width <= found.high - found.low <= 1.2 * width  # type: ignore[operator]
+    assert change.low <= -width
+    assert change.high >= width
+
+
+def test_mean_average_precision_of_few_pictures_is_as_uncertain_as_a_share_of_them() -> None:
+    few, pictures = 10, 100
+    truth = np.full((pictures, 1, 7), -1.0)
+    truth[:, 0] = [0, 0, 40, 40, 1, 0, 1600]
+    truth[:few, 0, 4] = 0
+    found = np.zeros((pictures, 1, 6))
+    found[:, :, :4], found[:, :, 4], found[:, :, 5] = truth[:, :, :4], 0.9, truth[:, :, 4]
+    sample = sampled("map_0", found, truth, loss="boxes", classes=("0", "1"))
+    assert sample is not None
+    assert sample.value == pytest.approx(1)
+    limits = resampled_interval(sample, bounds=BOUNDS)
+    assert limits.low is not None
+    assert limits.low <= stats.binomtest(few, few).proportion_ci(method="wilson").low
