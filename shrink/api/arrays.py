@@ -94,7 +94,9 @@ def _splits(data: object) -> dict[str, object]:
         unknown = [str(name) for name in data if name not in _SPLITS]
         if unknown:
             raise DataError(f"splits are train, validation and test, not {[*data]}", hint=_FORMS)
-        return {str(name): one for name, one in data.items() if one is not None}
+        if not (given := {str(name): one for name, one in data.items() if one is not None}):
+            raise DataError("the data has no split: no train, validation or test", hint=_FORMS)
+        return given
     if isinstance(data, tuple | list) and len(data) == 2 and all(map(_is_pair, data)):
         return {"train": data[0], "test": data[1]}
     if _is_pair(data) or _is_dataset(data):

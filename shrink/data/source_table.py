@@ -77,7 +77,7 @@ class SourceTable:
             tested = tested_split(self.splits)
             named = "all examples" if tested == ALL else f"the split {tested}"
             notes = (*notes, f"tested on {named}, as there is no test split")
-            given = given if tested == "train" else given | {"test"}
+            given = given if tested in (ALL, "train") else given | {"test"}
         trains = config.test_split < 1 and "train" in self.splits
         if config.target == "label" and are_labels(self.y) and trains:
             for split in sorted(self.splits.keys() - {ALL, "train"}):

@@ -115,7 +115,7 @@ def describe_shared(held_out: HeldOut) -> tuple[list[ReportWarning], str | None]
 def _unknown(why: str, held_out: HeldOut) -> tuple[ReportWarning | None, str | None]:
     if held_out.test_given:
         return None, f"test split: taken from the data; {why}"
-    message = f"test metrics may be too high: {why}; the test examples were split off at random"
+    message = f"test metrics may be too high: {why}, and the data names no test split"
     return ReportWarning(MAY_HAVE_BEEN_TRAINED_ON, message, _HINT), None
 
 

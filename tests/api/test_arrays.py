@@ -96,6 +96,7 @@ def test_a_file_is_the_one_that_numpy_writes(tmp_path: Path) -> None:
 
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a typo": (lambda: {"trian": (X, Y)}, "trian"),
+    "no split": (lambda: {"test": None}, "the data has no split"),
     "an unknown split": (lambda: {"train": (X, Y), "tset": (X, Y)}, "splits are train"),
     "a number": (lambda: 3, "a int is not a supported kind of data"),
     "objects": (lambda: (np.array([object()] * 6), Y), "x holds object"),
