@@ -154,7 +154,7 @@ class Run:
         stream = io.StringIO()
         console = RichConsole(file=stream, width=_TEXT_COLUMNS, highlight=False)
         folder = self.folder if self.folder.is_dir() else None
-        render_report(self.report, console, run_folder=folder)
+        render_report(self.report, console, run_folder=folder, with_notes=True)
         return stream.getvalue().rstrip()
 
     def _repr_html_(self) -> str:

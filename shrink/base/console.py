@@ -105,6 +105,7 @@ class Console:
         as_json: stdout carries exactly one JSON document.
         quiet: nothing but errors and the result's last line.
         verbose: also what workers print, as they do.
+        notes: also the notes of a report.
         prefix: before every line of what happens, where several runs print; then no line moves.
 
     Attributes:
@@ -117,11 +118,13 @@ class Console:
         as_json: bool = False,
         quiet: bool = False,
         verbose: bool = False,
+        notes: bool = False,
         prefix: str = "",
     ) -> None:
         self.as_json = as_json
         self.quiet = quiet
         self.verbose = verbose
+        self.notes = notes
         self.prefix = prefix
         self.above: Callable[[], str] | None = None
         self._line: ProgressLine | None = None

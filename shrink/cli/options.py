@@ -37,6 +37,10 @@ QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print only error
 VerboseFlag = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also print the output of each stage's worker.")
 ]
+NotesFlag = Annotated[
+    bool,
+    typer.Option("--notes", help="Also print the notes: decisions, and how figures were measured."),
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option(

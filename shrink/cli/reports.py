@@ -10,7 +10,14 @@ import typer
 from shrink.base import files
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError
-from shrink.cli.options import JsonFlag, MlflowOption, QuietFlag, TensorboardOption, show_result
+from shrink.cli.options import (
+    JsonFlag,
+    MlflowOption,
+    NotesFlag,
+    QuietFlag,
+    TensorboardOption,
+    show_result,
+)
 from shrink.contract.codec import to_plain
 from shrink.contract.report_file import read_report
 from shrink.contract.usage import lineages_in
@@ -42,6 +49,7 @@ def report(
     mlflow: MlflowOption = None,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
+    notes: NotesFlag = False,
 ) -> None:
 
     console = Console(as_json=json_, quiet=quiet)
@@ -52,7 +60,11 @@ def report(
     files.write_together(folder, render(saved, lineages_in(folder)))
     for warning in warnings_of(saved):
         console.warn(warning.text())
-    show_result(saved, console, lambda it: render_report(it, console.rich(), run_folder=folder))
+    show_result(
+        saved,
+        console,
+        lambda it: render_report(it, console.rich(), run_folder=folder, with_notes=notes),
+    )
     for line in trackers.publish(folder, console):
         console.say(line)
 

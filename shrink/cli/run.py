@@ -14,6 +14,7 @@ from shrink.cli.options import (
     JsonFlag,
     MlflowOption,
     NoCacheFlag,
+    NotesFlag,
     OutputOption,
     QuietFlag,
     RecipeArgument,
@@ -42,6 +43,7 @@ def run(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
+    notes: NotesFlag = False,
 ) -> None:
     from shrink.run.process import preload
 
@@ -56,7 +58,7 @@ def run(
     from shrink.run.session import run_plan
     from shrink.run.tool import Trackers
 
-    console = Console(as_json=json_, quiet=quiet, verbose=verbose)
+    console = Console(as_json=json_, quiet=quiet, verbose=verbose, notes=notes)
     trackers = Trackers(tensorboard, mlflow)
     trackers.check()
     variants = load_variants(find_recipe(recipe), set_ or ())

@@ -26,6 +26,7 @@ from shrink.cli.options import (
     JsonFlag,
     ModelArgument,
     NoCacheFlag,
+    NotesFlag,
     OutputOption,
     QuietFlag,
     TrustFlag,
@@ -62,6 +63,7 @@ class _Common:
     json_: JsonFlag = False
     quiet: QuietFlag = False
     verbose: VerboseFlag = False
+    notes: NotesFlag = False
 
 
 def command(name: str, words: Sequence[str]) -> Callable[..., None]:
@@ -210,7 +212,9 @@ def _run(verb: str, model: str, sections: Sections, common: _Common) -> None:
 
     if not common.emit_recipe and not (verb == "evaluate" and model.endswith(".tflite")):
         preload()  # a .tflite file is evaluated without TensorFlow
-    console = Console(as_json=common.json_, quiet=common.quiet, verbose=common.verbose)
+    console = Console(
+        as_json=common.json_, quiet=common.quiet, verbose=common.verbose, notes=common.notes
+    )
     said = f"shrink {verb}"
     value = verb_recipe(verb, model, sections, common.data, common.custom_objects)
     named = common.output is not None or common.emit_recipe

@@ -57,7 +57,7 @@ def check_examples(
     """
     if data.test_split == 1 and not only_measures([{one.kind: {}} for one in stages.values()]):
         raise RecipeError(
-            "test_split: 1 is for recipes that only evaluate: it leaves the stages no other examples",
+            "test_split: 1 leaves the stages no examples; it is for recipes that only evaluate",
             position=loaded.position("data", "test_split"),
             hint="lower it, or evaluate alone: stages: []",
         )

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 
 from shrink.base.cache import REPORT_NAME
 from shrink.base.errors import InputError, RecipeError, hint_for
+from shrink.base.figures import target_of
 from shrink.data.slice_config import BY_CLASS
 from shrink.model.reference import exists
 from shrink.recipe.load import LoadedRecipe
-from shrink.report.config import why_unmeasured
+from shrink.report.config import DIFFERENCES, why_unmeasured
 
 if TYPE_CHECKING:
     from shrink.contract.report import Report
 
 
 def check_gates(names: Sequence[str], loaded: LoadedRecipe) -> None:
-    """Raise `RecipeError` for a gate on an unknown stage or slicing, or an unmeasured metric.
+    """Raise `RecipeError` for a gate on something unknown or unmeasured, or that cannot be missed.
 
     Args:
         names: of the steps.
@@ -40,6 +41,14 @@ def check_gates(names: Sequence[str], loaded: LoadedRecipe) -> None:
         if (why := why_unmeasured(gate, recipe.task.metrics)) is not None:
             place = loaded.position("gates", gate)
             raise RecipeError(f"gate {gate}: {why[0]}", position=place, hint=why[1])
+        relative = settings.ratio is not None or target_of(gate).kind in DIFFERENCES
+        if relative and settings.against is None and (settings.stage or names[-1]) == names[0]:
+            raise RecipeError(
+                f"gate {gate}: it would compare the baseline, stage {names[0]}, with itself",
+                position=loaded.position("gates", gate),
+                hint="limit the figure itself, such as accuracy: 0.9, or compare with a saved "
+                "report: accuracy: {against: report.json, limit: 0.01}",
+            )
 
 
 def saved_reports(loaded: LoadedRecipe) -> dict[str, Report]:

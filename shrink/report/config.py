@@ -22,7 +22,7 @@ from shrink.base.metrics import FUNCTION_ENDINGS, METRICS, metric_of
 from shrink.base.removal import replacement
 from shrink.base.user_metric import key_of_entry
 
-_DIFFERENCES: tuple[Kind, ...] = ("drop", "rise", "slice")
+DIFFERENCES: tuple[Kind, ...] = ("drop", "rise", "slice")
 
 
 class Gate(Config):
@@ -148,7 +148,7 @@ def _parse_gate(name: Json, value: Json) -> Gate:
         settings["limit"] = _parse_limit(name, target, settings["limit"], compared)
     if settings.get("by") is not None and target.kind != "slice":
         raise ValueError(f"{name}: the key 'by' goes with {WORST_SLICE}")
-    if settings.get("confidence") is not None and target.kind not in _DIFFERENCES:
+    if settings.get("confidence") is not None and target.kind not in DIFFERENCES:
         raise ValueError(f"{name}: a confidence goes with a drop or a rise, such as accuracy_drop")
     return Gate.model_validate(settings)
 

@@ -102,8 +102,9 @@ def render_report(
     run_folder: Path | None = None,
     *,
     with_errors: bool = True,
+    with_notes: bool = False,
 ) -> None:
-    """Print a report: the table of stages, gates, notes, and last the artifact's path.
+    """Print a report: the table of stages, gates, and last the artifact's path.
 
     Warnings are not printed: they are for stderr, as is the error that ends a command.
 
@@ -112,8 +113,12 @@ def render_report(
         console: a rich console; its width and encoding are kept to.
         run_folder: put before the artifact's path.
         with_errors: whether to print why stages failed.
+        with_notes: whether to print the notes, and not only how many there are.
     """
-    page.print_page(report_page(report, "terminal", run_folder, with_errors=with_errors), console)
+    shown = report_page(
+        report, "terminal", run_folder, with_errors=with_errors, with_notes=with_notes
+    )
+    page.print_page(shown, console)
 
 
 def render_markdown(report: Report, most_columns: int | None = None) -> str:
@@ -145,6 +150,7 @@ def report_page(
     *,
     most_columns: int | None = None,
     with_errors: bool = True,
+    with_notes: bool = True,
 ) -> Page:
     """Return the page of a report; parameters are those of the functions above."""
     verb = "was stopped" if ending(report) == "interrupted" else "failed"
@@ -165,7 +171,7 @@ def report_page(
         title=report.recipe.name,
         verdict=verdict(report),
         tone=tone(report),
-        sections=sections_of(_blocks(report, medium, most_columns)),
+        sections=sections_of(_blocks(report, medium, most_columns, with_notes)),
         lead=tuple(lead),
         alerts=(*(errors if with_errors else []), *warnings),
         files=tuple(_files(report, run_folder)) if medium == "terminal" else (),
@@ -184,7 +190,7 @@ def _files(report: Report, run_folder: Path | None) -> Iterator[str]:
 
 
 def _blocks(
-    report: Report, medium: Medium, most_columns: int | None
+    report: Report, medium: Medium, most_columns: int | None, with_notes: bool
 ) -> Iterator[tuple[str, Iterable[Block]]]:
     page_only, document = medium == "html", medium in ("markdown", "html")
     if page_only:
@@ -220,8 +226,10 @@ def _blocks(
     if document:
         yield "Notes", [telling]
         yield "", [Fold("How figures were measured", (routine,))]
-    else:
+    elif with_notes:
         yield "notes", [Lines(telling.items + routine.items)]
+    elif count := len(telling.items + routine.items):
+        yield "", [f"{count} note{'s' * (count > 1)}: --notes, or {HTML_NAME}"]
     cached = Lines(tuple(("", line) for line in cached_lines(report)))
     yield "Measured earlier" if document else "cached", [cached]
     if document:

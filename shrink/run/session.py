@@ -212,6 +212,7 @@ def show_result(result: RunResult, console: Console) -> None:
             console.rich(),
             run_folder=None if names_artifact(result.folder) else result.folder,
             with_errors=result.error is None,
+            with_notes=console.notes,
         )
     if result.error is not None:
         # The report has it too; with --json stdout already carries its one document.

@@ -244,7 +244,7 @@ def test_build_plan_refuses_stages_where_every_example_is_tested() -> None:
     assert plan({"compact": {}}, model="done.tflite", data=data).recipe.data.test_split == 1
     stages: tuple[dict[str, Any], ...] = ({"quantize": {}}, FLOAT16, {"prune": {}})
     for stage in stages:
-        with pytest.raises(RecipeError, match="test_split: 1 tests all examples"):
+        with pytest.raises(RecipeError, match="test_split: 1 leaves the stages no examples"):
             plan(stage, model="model.keras", data=data)
 
 
@@ -281,18 +281,41 @@ def test_build_plan_refuses_a_gate_on_what_no_stage_measures(
 
 @pytest.mark.parametrize("gate", ["recall_cat", "recall_cat_drop", "loss", "loss_rise", "macs"])
 def test_build_plan_takes_gates_on_stated_metrics_and_on_the_loss(gate: str) -> None:
-    assert plan(TRAIN, gates={gate: 1}, task={"metrics": ["recall_cat"]}).finals == ("train",)
+    made = plan(TRAIN, QUANTIZE, gates={gate: 1}, task={"metrics": ["recall_cat"]})
+    assert made.finals == ("quantize",)
 
 
 def test_build_plan_leaves_gates_to_metrics_that_follow_from_the_data() -> None:
-    assert plan(TRAIN, gates={"rmse_drop": 1, "accuracy": 0.5}).finals == ("train",)
+    made = plan(TRAIN, QUANTIZE, gates={"rmse_drop": 1, "accuracy": 0.5})
+    assert made.finals == ("quantize",)
+
+
+@pytest.mark.parametrize(
+    "gates",
+    [
+        {"accuracy_drop": 0.1}, {"loss_rise": 1}, {"worst_slice_drop": 0.1},
+        {"tflite_bytes": {"ratio": 0.5}},
+    ],
+)  # fmt: skip
+def test_build_plan_refuses_a_gate_that_compares_the_baseline_with_itself(
+    gates: dict[str, Any],
+) -> None:
+    (name,) = gates
+    settings = gates[name] if isinstance(gates[name], dict) else {"limit": gates[name]}
+    stages: tuple[dict[str, Any], ...]
+    for stages, at in (((TRAIN,), {}), ((TRAIN, QUANTIZE), {"stage": "train"})):
+        with pytest.raises(RecipeError, match=f"gate {name}: .* stage train, with itself"):
+            plan(*stages, gates={name: {**settings, **at}})
+    with pytest.raises(RecipeError, match="stage baseline, with itself"):
+        plan(model="done.tflite", gates=gates)
+    assert plan(TRAIN, QUANTIZE, gates=gates).finals == ("quantize",)
 
 
 SLICED = """\
 name: r
 model: build.py:build
 data: {source: csv, path: a.csv, slices: [location, {column: area, name: size}]}
-stages: [{train: {epochs: 1}}]
+stages: [{train: {epochs: 1}}, quantize]
 gates:
   worst_slice_drop:
     limit: 0.1

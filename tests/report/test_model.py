@@ -284,5 +284,5 @@ def test_report_without_data_has_all_but_metrics_and_can_be_shown() -> None:
     for name in ("report.md", "report.html"):
         assert "not measured, as no data was named" in shown[name]
     stream = io.StringIO()
-    render_report(built, Console(file=stream, width=100))
+    render_report(built, Console(file=stream, width=100), with_notes=True)
     assert "not measured, as no data was named" in stream.getvalue()

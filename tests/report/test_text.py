@@ -93,12 +93,23 @@ def test_render_report_shows_other_metrics_when_there_is_no_accuracy() -> None:
     assert "0.25" in text
 
 
+def test_render_report_counts_the_notes_unless_they_are_wanted() -> None:
+    built = report([with_result(s, notes=[f"{s.name} was slow"]) for s in outcomes()], GATES)
+    assert "was slow" not in shown(built)
+    (line,) = [line for line in shown(built).splitlines() if "--notes" in line]
+    stream = io.StringIO()
+    render_report(built, Console(file=stream, width=400), with_notes=True)
+    printed = stream.getvalue().partition("\nnotes\n")[2].partition("\n\n")[0]
+    assert line == f"{len(printed.splitlines())} notes: --notes, or report.html"
+    assert printed.count("was slow") == len(outcomes())
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_render_report_writes_to_any_encoding(encoding: str) -> None:
     stages = [with_result(s, notes=["図 \x1b[2J [red]é[/red]"]) for s in outcomes()]
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding)
-    render_report(report(stages, GATES), Console(file=stream, width=80))
+    render_report(report(stages, GATES), Console(file=stream, width=80), with_notes=True)
     stream.flush()
     text = raw.getvalue().decode(encoding)
     assert "\x1b" not in text
