@@ -182,7 +182,7 @@ def _refuse_what_needs_a_run(sections: Sections, common: _Common) -> None:
     """Raise `RecipeError` for a flag that says nothing of one file alone."""
     given = [f"--{key}" for key in sections.training]
     given += [f"--task-{key.replace('_', '-')}" for key in sections.task]
-    given += ["--no-cache"] * common.no_cache
+    given += ["--no-cache"] * common.no_cache + ["--notes"] * common.notes
     if given:
         raise RecipeError(
             "has no effect: without --data, --output FILE.tflite writes that file alone, "
