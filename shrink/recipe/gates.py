@@ -41,8 +41,13 @@ def check_gates(names: Sequence[str], loaded: LoadedRecipe) -> None:
         if (why := why_unmeasured(gate, recipe.task.metrics)) is not None:
             place = loaded.position("gates", gate)
             raise RecipeError(f"gate {gate}: {why[0]}", position=place, hint=why[1])
-        relative = settings.ratio is not None or target_of(gate).kind in DIFFERENCES
-        if relative and settings.against is None and (settings.stage or names[-1]) == names[0]:
+        target = target_of(gate)
+        differs = target is not None and target.kind in DIFFERENCES
+        if (
+            (differs or settings.ratio is not None)
+            and settings.against is None
+            and (settings.stage or names[-1]) == names[0]
+        ):
             raise RecipeError(
                 f"gate {gate}: it would compare the baseline, stage {names[0]}, with itself",
                 position=loaded.position("gates", gate),
