@@ -25,8 +25,8 @@ MASKED = -1e4
 _MOVING = frozenset(
     {"RESHAPE", "EXPAND_DIMS", "SQUEEZE", "TRANSPOSE", "STRIDED_SLICE", "SLICE", "BROADCAST_TO"}
 )
-_BIASED = frozenset({"FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV"})
-_BIAS = 2
+_BIAS = {"FULLY_CONNECTED": 2, "CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "TRANSPOSE_CONV": 3}
+"""Which input of an operator is its bias; the first one of TRANSPOSE_CONV is a shape."""
 _WIDEST = 50.0
 """Largest over least variance that 255 steps hold well: the least has five of them."""
 _CHUNK = 16
@@ -78,12 +78,12 @@ def _masked_softmax(graph: Subgraph, made: Mapping[int, Operator], softmax: Oper
     block = {softmax.outputs[0]}
     source = _through(made, softmax.inputs[0], block)
     # The converter adds a mask that is the same at all positions to the bias of a layer before it.
-    biased = source is not None and source.name in _BIASED and len(source.inputs) > _BIAS
-    if source is None or not (biased or source.name in ("ADD", "SELECT", "SELECT_V2")):
+    if source is None or source.name not in (*_BIAS, "ADD", "SELECT", "SELECT_V2"):
         return set()
     block.add(source.outputs[0])
-    if biased:
-        return block if _is_mask(graph, source.inputs[_BIAS]) else set()
+    if source.name in _BIAS:
+        biases = source.inputs[_BIAS[source.name] :]  # none, or -1, of a layer without a bias
+        return block if any(i >= 0 and _is_mask(graph, i) for i in biases) else set()
     for index in source.inputs:
         if _is_mask(graph, index):
             return block

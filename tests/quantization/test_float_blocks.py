@@ -75,19 +75,33 @@ def test_a_masked_softmax_in_int8_is_the_float_one_to_two_steps(
     assert any("mask" in note for note in notes)
 
 
-def test_a_mask_in_the_bias_of_a_layer_leaves_its_scores_as_they_are() -> None:
-    absent, layers = np.array([0, 0, 1, 0, 1], bool), keras.layers
+@pytest.mark.parametrize(
+    ("layer", "operator"),
+    [
+        (keras.layers.Dense(WIDTH), "FULLY_CONNECTED"),
+        (keras.layers.Conv2D(WIDTH, 3), "CONV_2D"),
+        (keras.layers.DepthwiseConv2D(3), "DEPTHWISE_CONV_2D"),
+        (keras.layers.Conv2DTranspose(WIDTH, 3), "TRANSPOSE_CONV"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_mask_in_the_bias_of_a_layer_leaves_its_scores_as_they_are(
+    layer: keras.layers.Layer, operator: str
+) -> None:
+    absent = np.array([0, 0, 1, 0, 1], bool)
+    shape = (8,) if operator == "FULLY_CONNECTED" else (4, 4, 8)
     keras.utils.set_random_seed(0)
-    rows = keras.Input((8,), name="rows")
-    hidden = layers.Dense(16, activation="relu")(rows)
-    masked = layers.Dense(WIDTH)(hidden) + np.where(absent, -1e9, 0).astype(np.float32)
-    model = keras.Model(rows, layers.Softmax()(masked))
-    x = np.random.default_rng(0).normal(size=(80, 8)).astype(np.float32)
-    graph = read(FloatModel(model).float32.content)[0]
-    assert "ADD" not in [operator.name for operator in graph.operators]
+    rows = keras.Input(shape, name="rows")
+    hidden = keras.layers.Dense(WIDTH, activation="relu")(rows)
+    masked = layer(hidden) + np.where(absent, -1e9, 0).astype(np.float32)
+    model = keras.Model(rows, keras.layers.Softmax()(masked))
+    x = np.random.default_rng(0).normal(size=(80, *shape)).astype(np.float32)
+    names = [o.name for o in read(FloatModel(model).float32.content)[0].operators]
+    assert operator in names
+    assert "ADD" not in names
     content, notes = int8(model, x)
     (found,) = load(content).predict({"rows": x})
-    assert found[:, absent].max() == 0
+    assert found[..., absent].max() == 0
     # Inputs and hidden values are rounded by up to 0.012, which moves a score by up to 0.1.
     expected = model.predict(x, verbose=0)
     assert np.abs(found - expected).max() < 0.05
