@@ -234,8 +234,11 @@ class Follower:
             time.sleep(_POLL_S)
 
     def order(self) -> Order | None:
-        """Return the present order; None where there is none to be read."""
-        found = files.read_mapping(_order_file(self._folder))
+        """Return the last order that could be read; None where there has been none.
+
+        A file that is replaced every second cannot always be read on a network's disk.
+        """
+        found = files.read_mapping(_order_file(self._folder)) or self._last
         if found != self._last:
             self._last, self._changed_at = found, time.monotonic()
         return from_plain(Order, found) if found else None
@@ -286,7 +289,7 @@ class Follower:
     def _is_superseded(self, order: Order) -> bool:
         now = self.order()
         gone = time.monotonic() - self._changed_at > LINGER_S
-        return gone or now is None or now.id != order.id
+        return gone or (now is not None and now.id != order.id)
 
 
 def _names_a_lost_peer(error: ShrinkError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -92,6 +93,61 @@ def test_a_follower_sees_no_life_of_a_chief_that_ended_before(tmp_path: Path) ->
     assert order is not None
     assert order.job == JOB
     assert not late.is_led()
+
+
+def test_an_order_that_cannot_be_read_for_a_moment_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+
+    def attempt(job: StepJob, work: Path, on_event: Any) -> dict[str, Any]:
+        read = Path.read_text
+
+        def stale(path: Path, *arguments: Any, **settings: Any) -> str:
+            if path.name == "order.json":
+                raise OSError(errno.ESTALE, "Stale file handle")
+            return read(path, *arguments, **settings)
+
+        try:
+            with monkeypatch.context() as patched:
+                patched.setattr(Path, "read_text", stale)
+                on_event(Tick())
+            on_event(Tick())
+            ended.append(job.name)
+        finally:
+            chief.post(None, 0)
+        on_event(Tick())
+        raise AssertionError("the job is over")
+
+    monkeypatch.setattr(follow_module, "attempt", attempt)
+    follower = follower_of(tmp_path)
+    with Chief(tmp_path, 2) as chief:
+        chief.post(JOB)
+        assert follower.follow() == 0
+    assert ended == [JOB.name]
+
+
+def test_follower_leaves_a_training_whose_chief_falls_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks: list[int] = []
+
+    def attempt(job: StepJob, work: Path, on_event: Any) -> dict[str, Any]:
+        (tmp_path / "order.json").unlink()
+        monkeypatch.setattr(follow_module, "LINGER_S", -1.0)
+        ticks.append(1)
+        on_event(Tick())
+        raise AssertionError("the chief is gone")
+
+    monkeypatch.setattr(follow_module, "attempt", attempt)
+    monkeypatch.setattr(follow_module, "PATIENCE_S", 0.2)
+    follower = follower_of(tmp_path)
+    with Chief(tmp_path, 2) as chief:
+        chief.post(JOB)
+        follower.order()
+    with pytest.raises(ResourceError, match="no heartbeat from the chief"):
+        follower.follow()
+    assert ticks == [1]
 
 
 def test_follower_gives_up_without_a_chief(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
