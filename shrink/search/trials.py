@@ -3,7 +3,8 @@
 The file is replaced as a whole under a lock, so that a kill loses no trial. Another lock has one
 worker at a time choose a trial, so that no two train the same recipe. A trial that runs while its
 search's folder is free, or for much longer than any other took, belongs to a worker that died: it
-is marked as stopped, and its settings wait for the next worker.
+is marked as stopped, and its settings wait for the next worker. If it
+ends after all, its result counts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.search import Trial
 from shrink.search.space import Settings
 
+_ANEW = (
+    "begin anew with another --output, or with --force; that keeps a file of --storage: name "
+    "another one, or delete it"
+)
 _DEAD_AFTER_S, _DEAD_AFTER = 3600.0, 4.0
 """A trial is given up after this many seconds, and this many times the longest one's duration."""
 
@@ -93,7 +98,7 @@ def read_journal(path: Path) -> Journal:
         raise RecipeError(
             f"not a journal of this version of shrink: {error}",
             subject=path,
-            hint="begin anew with --force, or name another --output or --storage",
+            hint=_ANEW,
         ) from error
 
 
@@ -115,18 +120,19 @@ class Trials:
             path.with_name(f".{path.name}.{what}.lock") for what in ("choosing", "writing")
         )
         files.make_folder(path.parent)
-        with files.locked(self._writing):
+        with files.locked(self._writing):  # locks of folders may not reach other machines
+            files.sweep(path.parent)
             if not path.exists():
                 files.write_json(path, to_plain(Journal(identity)))
         if self.read().identity != identity:
             raise RecipeError(
                 "the journal holds a search of another recipe, space, or limits",
                 subject=path,
-                hint="choose another --output or --storage, or start again with --force",
+                hint=_ANEW,
             )
 
     def choosing(self) -> contextlib.AbstractContextManager[None]:
-        """Keep other workers from choosing a trial; those that have one can end it."""
+        """Keep other workers from choosing a trial; workers that have a trial can still end it."""
         return files.locked(self._choosing)
 
     def read(self) -> Journal:
@@ -165,10 +171,12 @@ class Trials:
             return len(journal.entries) - 1
 
     def end(self, trial: Trial) -> None:
-        """Record how a trial ended, unless another worker has given it up."""
+        """Record how a trial ended, also one that another worker has given up."""
         with self._changing() as journal:
             entry = journal.entries[trial.number]
-            entry.ended = entry.ended or trial
+            if entry.ended is None or entry.ended.status == "stopped":
+                entry.ended = trial
+                journal.waiting = [one for one in journal.waiting if one != entry.settings]
 
     def stop_dead(self, mine: bool = False) -> None:
         """Mark the trials of workers that died as stopped; their settings wait.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from shrink.base.errors import RecipeError
+from shrink.base.files import TEMPORARY_PREFIX, staging
 from shrink.contract.search import Trial
 from shrink.search import trials as module
 from shrink.search.space import Settings
@@ -69,18 +70,36 @@ def test_trials_of_a_worker_that_died_wait_for_the_next_of_its_folder(tmp_path: 
     assert [(one.number, one.status) for one in resumed.read().trials] == [(lost, "stopped")]
 
 
-def test_old_trials_are_given_up_by_whoever_asks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_begun_again", [False, True])
+def test_an_old_trial_is_given_up_by_whoever_asks_until_its_worker_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_begun_again: bool
 ) -> None:
     slow, other = shared(tmp_path), shared(tmp_path, owner="another folder")
-    lost = started(slow, FIRST[0], "r")
-    monkeypatch.setattr(module, "_DEAD_AFTER_S", -1.0)
-    other.stop_dead()
-    again = started(other, FIRST[0], "r")
-    # The first was only slow: what it says of its trial changes nothing any more.
-    slow.end(ended(lost, FIRST[0]))
-    other.end(ended(again, FIRST[0]))
-    assert [one.status for one in other.read().trials] == ["stopped", "done"]
+    number = started(slow, FIRST[0], "r")
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "_DEAD_AFTER_S", -1.0)
+        other.stop_dead()
+    assert [one.status for one in other.read().trials] == ["stopped"]
+    assert other.read().waiting == FIRST[:1]
+    again = started(other, FIRST[0], "r") if is_begun_again else None
+    slow.end(ended(number, FIRST[0]))
+    assert other.read().trials == [ended(number, FIRST[0])]
+    assert other.read().waiting == []
+    if again is None:
+        assert other.start(FIRST[0], "r") is None
+    else:
+        other.end(ended(again, FIRST[0]))
+        assert other.read().trials == [ended(n, FIRST[0]) for n in (number, again)]
+
+
+def test_what_a_killed_worker_left_beside_the_journal_is_removed(tmp_path: Path) -> None:
+    dead = tmp_path / f"{TEMPORARY_PREFIX}dead"
+    dead.mkdir()
+    (dead / "shared.journal").write_text("half", encoding="utf-8")
+    with staging(tmp_path) as alive:
+        shared(tmp_path)
+        assert alive.is_dir()
+    assert not dead.exists()
 
 
 def test_a_kill_while_the_journal_is_written_leaves_it_as_it_was(
@@ -120,7 +139,7 @@ def test_another_file_is_refused_with_a_way_out(content: str, tmp_path: Path) ->
     (tmp_path / "shared.journal").write_text(content, encoding="utf-8")
     with pytest.raises(RecipeError, match="not a journal of this version") as caught:
         shared(tmp_path)
-    assert "--force" in str(caught.value.hint)
+    assert "file of --storage: name another one, or delete it" in str(caught.value.hint)
 
 
 def test_a_trial_of_another_version_is_refused(tmp_path: Path) -> None:
@@ -136,5 +155,6 @@ def test_a_trial_of_another_version_is_refused(tmp_path: Path) -> None:
 
 def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
     shared(tmp_path)
-    with pytest.raises(RecipeError, match="another recipe, space, or limits"):
+    with pytest.raises(RecipeError, match="another recipe, space, or limits") as caught:
         shared(tmp_path, "y")
+    assert "file of --storage: name another one, or delete it" in str(caught.value.hint)
