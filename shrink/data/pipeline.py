@@ -133,7 +133,7 @@ def _loader(
         return [array[: stop - start] for array in arrays]
 
     def draw(step: int) -> tuple[np.ndarray | np.int64, ...]:
-        assert numbers_of is not None, "load() looks"
+        assert numbers_of is not None, "load() draws only where there are numbers to draw"
         indices = indices_of(step)
         start, stop = rows_of(indices)
         if not examples.needs_whole_batch:
@@ -158,7 +158,7 @@ def _batches(
     examples: Examples, steps: tf.data.Dataset, load: Loader, largest_batch: int
 ) -> tf.data.Dataset:
     examples.prepare()
-    # Runs ahead of what is asked for by so many, read or being read, and no more.
+    # Holds at most this many batches, read or being read.
     waiting = batches_waiting(examples, largest_batch)
     batches = steps.map(load, num_parallel_calls=waiting, deterministic=True)
     options = tf.data.Options()

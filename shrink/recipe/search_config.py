@@ -126,7 +126,7 @@ class SearchConfig(Config):
     time: Seconds | None = None
     """When to end: 30m for everything, the last measurement included."""
     seed: Annotated[int, Field(ge=0)] = 0
-    """Seed of the random settings among which the next trial is chosen."""
+    """Random seed of the candidates."""
     storage: str | None = None
     """A journal file on a shared disk, for several searches that share their trials; start the
     same command on each machine."""
