@@ -34,8 +34,10 @@ from shrink.contract.result import (
     StepResult,
 )
 from shrink.contract.trained_range import ModelMetadata
+from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
+from shrink.data.fingerprint import fingerprint
 from shrink.measure.memory import AllocatorPeak, nvml_note
 from shrink.model.metadata import write_metadata
 from shrink.recipe.plan import BASELINE
@@ -280,7 +282,7 @@ def _splits(context: StageContext) -> HeldOut:
         left = context.data_config.overlap == "leave_out"
         held_out = replace(
             held_out,
-            test_examples=_test_examples(dataset),
+            test_examples=_test_examples(dataset, context.data_config),
             shared=tuple(dataset.shared()),
             shared_left_out=left,
         )
@@ -292,8 +294,11 @@ def _splits(context: StageContext) -> HeldOut:
     )
 
 
-def _test_examples(dataset: Dataset) -> str | None:
-    """Return a hash of the test examples with their labels, whatever their order."""
+def _test_examples(dataset: Dataset, config: DataConfig) -> str | None:
+    """Return a hash of the test examples with their targets, whatever their order.
+
+    Targets that are no labels are those of the source's content.
+    """
     if dataset.membership is None:
         return None
     hashes = np.asarray(dataset.membership().splits["test"], "<u8")
@@ -301,6 +306,8 @@ def _test_examples(dataset: Dataset) -> str | None:
     labels = np.asarray(labels, "<i8")
     order = np.lexsort((labels, hashes))
     content = hashes[order].tobytes() + labels[order].tobytes()
+    if dataset.test.labels is None and config.source != "python":
+        content += fingerprint(config).encode()
     return hashlib.sha256(content).hexdigest()[:16]
 
 

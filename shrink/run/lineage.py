@@ -16,7 +16,7 @@ from shrink.base import files
 from shrink.base.cache import cache_root, lineage_path
 from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning, ResourceError
 from shrink.base.foreign import Json, JsonObject
-from shrink.contract.codec import ContractError, from_plain, to_plain
+from shrink.contract.codec import ContractError, from_plain, left_out, to_plain
 from shrink.contract.details import Details
 from shrink.contract.examples import SPLITS
 from shrink.contract.record import as_base, record
@@ -161,12 +161,14 @@ class LineOrigin(Origin):
     Attributes:
         artifact: SHA-256 of the artifact.
         scores: name of the file with its scores, as `Store.keep` has kept it.
-        tested_on: what decides its test examples.
+        tested_on: what decides its test examples, and their order.
+        test_examples: hash of them, whatever their order.
     """
 
     artifact: str | None = None
     scores: str | None = None
     tested_on: SplitIdentity | None = None
+    test_examples: str | None = left_out(None)
 
 
 @dataclass(frozen=True)
@@ -359,6 +361,7 @@ def _origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: Stored
         artifact=stored.files["artifact"].stem,
         scores=stored.files["scores"].name,
         tested_on=tested_on(plan, splits, data_fingerprint, result.data.classes),
+        test_examples=result.splits.test_examples,
         size=result.size,
         memory=result.memory,
         metrics=result.metrics,
@@ -384,8 +387,10 @@ def chain_of(plan: Plan, splits: Splits, data: DataSet, store: Store) -> Chain |
     if files.sha256(reference.path) == origin.artifact:
         return None
     fingerprint = str(data.fingerprint)
-    same = origin.tested_on == tested_on(plan, splits, fingerprint, data.classes)
-    name = origin.scores if same else None
+    paired = origin.tested_on == tested_on(plan, splits, fingerprint, data.classes)
+    tests = (origin.test_examples, data.test_examples)
+    same = paired if None in tests else tests[0] == tests[1]
+    name = origin.scores if same and paired else None  # scores are paired by their order
     scores = files.read_mapping(store.kept(name)) if name else {}
     return Chain(as_base(origin, Origin), scores_from_plain(scores), same)
 

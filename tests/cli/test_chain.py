@@ -109,3 +109,25 @@ def test_verbs_stay_at_chance_on_labels_that_mean_nothing(
     shrink(verb, model, *flags, cwd=chain, store=chain / "store")
     for one in read_report(output)["stages"]:
         assert one["metrics"]["accuracy"] < 0.45
+
+
+def test_the_same_test_examples_in_another_file_compare(chain: Path, tmp_path: Path) -> None:
+    def command(*words: str) -> str:
+        return shrink(*words, cwd=tmp_path, store=tmp_path / "store").stdout
+
+    random = np.random.default_rng(1)
+    x, y = random.normal(size=(120, 16)).astype(np.float32), random.integers(0, 4, 120)
+    split = {"x_train": x[:80], "y_train": y[:80], "x_test": x[80:], "y_test": y[80:]}
+    np.savez(tmp_path / "all.npz", **split)  # type: ignore[arg-type]
+    np.savez(tmp_path / "again.npz", x_test=x[:79:-1], y_test=y[:79:-1])
+    np.savez(tmp_path / "others.npz", x_test=x[80:], y_test=1 - y[80:] % 2)
+    shutil.copyfile(chain / "model.py", tmp_path / "model.py")
+    command("train", "model.py:build", "--data", "all.npz", "--epochs", "1", "--output", "first")
+    command("quantize", "first", "--scheme", "float16", "--output", "half")
+    for data, same in (("again", True), ("others", False)):
+        command("evaluate", "half", "--data", f"{data}.npz", "--output", data)
+        found = read_report(tmp_path / data)
+        assert found["stages"][0]["examples"] == 40
+        assert found["chain"]["same_examples"] is same
+        assert found["stages"][0]["delta_origin"]["accuracy"]["low"] is None  # another order
+        assert ("was measured on other data" in command("diff", "half", data)) is not same

@@ -20,6 +20,7 @@ from shrink.data.examples import SPLIT_NAMES
 from shrink.data.membership import Membership, read_membership
 from shrink.data.opening import open_dataset
 from shrink.data.views import View
+from shrink.run.execute import _test_examples
 from tests.data.images import write_folders, write_image
 
 RANDOM = np.random.default_rng(0)
@@ -335,3 +336,27 @@ def test_a_test_split_of_training_examples_alone_cannot_be_left_out(tmp_path: Pa
     section = {"source": "npz", "path": str(tmp_path / "a.npz"), "overlap": "leave_out"}
     with pytest.raises(DataError, match="all 9 test examples"):
         open_dataset(DataConfig.model_validate(section), 0)
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_test_examples_are_the_same_in_another_order_and_never_with_other_targets(
+    tmp_path: Path, real: bool
+) -> None:
+    targets = Y[:20] + 0.5 if real else Y[:20]
+    hashes = []
+    for name, inputs, own in (
+        ("a", X[:20], targets),
+        ("b", X[:20], targets),
+        ("c", X[19::-1], targets[::-1]),
+        ("d", X[:20], targets[::-1]),
+    ):
+        train = {"x_train": X[20:], "y_train": Y[20:] + (targets[0] - Y[0])}
+        np.savez(tmp_path / f"{name}.npz", x_test=inputs, y_test=own, **train)
+        config = DataConfig(source="npz", path=str(tmp_path / f"{name}.npz"))
+        hashes.append(_test_examples(open_dataset(config, 0), config))
+    first, copied, turned, others = hashes
+    assert first is not None
+    assert first == copied
+    assert others not in (first, turned)
+    # Only the whole file tells real targets apart.
+    assert (turned == first) is not real

@@ -152,7 +152,9 @@ def test_diff_names_other_test_examples() -> None:
     for data, expected in (
         (known, None),
         ({**known, "test_examples": "two"}, "other test examples"),
-        ({**known, "fingerprint": "g"}, "other data"),
+        ({**known, "fingerprint": "g"}, None),  # the same ones in another file
+        ({"fingerprint": "g", "test_examples": "two"}, "other data"),
+        ({"fingerprint": "g"}, "other data"),
         ({}, None),  # nothing is known
     ):
         diff = diff_reports({**report(), "data": known}, {**report(), "data": data})
