@@ -50,8 +50,8 @@ class ComparedRow:
         settings: what was set of a sweep, as it was written; else the keys of the recipes that
             differ.
         combination: the row in `repeats` that this run is one seed of.
-        status: `missed` is a missed gate, `failed` a stage that failed.
-        gates_missed: names of the gates.
+        status: `missed` is a missed gate or limit, `failed` a stage that failed.
+        gates_missed: names of the gates, and of the limits of a search.
         error: why the run failed.
         baseline: the stage that `delta` compares with.
         tested_on: a hash of the test examples; rows with another one were tested on others.
@@ -146,7 +146,7 @@ class Comparison:
         metric: the metric that is shown first.
         rows: a row for each branch of each run, in the order of the runs.
         repeats: a row for each combination and branch, where `repeat` is.
-        fronts: of the metric against each cost.
+        fronts: of the metric against each cost; trials that break a limit are on none.
         warnings: what keeps rows from being compared.
         split: that metrics were measured on.
         headline: the answer, in sentences, where the runs were to find one.

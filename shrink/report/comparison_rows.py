@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -43,6 +43,7 @@ class RunToCompare:
         settings: what was set of it, or what differs.
         combination: what it is a repeat of.
         error: why there is no report; None with it: the run has not begun.
+        broken: limits of a search that it breaks; its rows are on no front.
     """
 
     name: str
@@ -52,6 +53,7 @@ class RunToCompare:
     settings: Mapping[str, str]
     combination: str | None = None
     error: Failure | None = None
+    broken: tuple[str, ...] = ()
 
 
 def compare_runs(runs: Sequence[RunToCompare], titled: Comparison) -> Comparison:
@@ -64,12 +66,14 @@ def compare_runs(runs: Sequence[RunToCompare], titled: Comparison) -> Comparison
     rows = tuple(row for run in runs for row in _rows(run))
     repeats = tuple(_repeated(rows)) if titled.repeat else ()
     metric = _main_metric(rows)
+    broken = {run.place for run in runs if run.broken}
+    kept = {row.name for row in rows if row.run not in broken} | {one.name for one in repeats}
     return replace(
         titled,
         metric=metric,
         rows=rows,
         repeats=repeats,
-        fronts=tuple(_fronts(shown_rows(rows, repeats), metric)),
+        fronts=tuple(_fronts(shown_rows(rows, repeats), metric, kept)),
         warnings=(*titled.warnings, *_warnings(runs, rows, titled)),
     )
 
@@ -92,13 +96,14 @@ def _rows(run: RunToCompare) -> Iterator[ComparedRow]:
     ends = run.report.ends
     for stage in ends:
         name = f"{run.name} / {stage.name}" if len(ends) > 1 else run.name
-        yield _ended(replace(row, name=name), run.report, stage)
+        yield _ended(replace(row, name=name), run.report, stage, run.broken)
 
 
-def _ended(row: ComparedRow, report: Report, stage: Stage) -> ComparedRow:
+def _ended(row: ComparedRow, report: Report, stage: Stage, broken: Sequence[str]) -> ComparedRow:
     """Return a row with what became of the last stage of a branch."""
     missed = [g for g in report.gates if not g.passed and g.judged and g.level == "fail"]
-    own = tuple(gate.name for gate in missed if gate.stage in (None, stage.name))
+    gates = (gate.name for gate in missed if gate.stage in (None, stage.name))
+    own = tuple(dict.fromkeys((*gates, *broken)))
     failed = next((one for one in report.stages if one.status == "failed"), None)
     ended = stage.status in ("done", "cached")
     return replace(
@@ -216,13 +221,14 @@ def front_points(points: Sequence[Point], x: str, y: str) -> list[Point]:
     return sorted((p for p in points if not beaten(p)), key=lambda p: -sign_x * p.x)
 
 
-def _fronts(rows: Sequence[AnyRow], metric: str | None) -> Iterator[Front]:
-    """Yield the front of the metric against each cost in which rows differ."""
+def _fronts(rows: Sequence[AnyRow], metric: str | None, kept: Set[str]) -> Iterator[Front]:
+    """Yield the front of the metric against each cost in which rows differ, of those to keep."""
     for cost in COSTS if metric is not None else ():
         points = points_of(rows, cost, str(metric))
         values = [point.x for point in points]
-        if len(points) > 1 and not math.isclose(min(values), max(values), rel_tol=1e-9):
-            on_front = front_points(points, cost, str(metric))
+        able = [point for point in points if point.name in kept]
+        if able and len(points) > 1 and not math.isclose(min(values), max(values), rel_tol=1e-9):
+            on_front = front_points(able, cost, str(metric))
             yield Front(x=cost, y=str(metric), rows=tuple(point.name for point in on_front))
 
 

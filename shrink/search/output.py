@@ -105,6 +105,7 @@ def _to_compare(trial: Trial, folder: Path) -> RunToCompare:
         folder=run,
         report=report,
         settings={key: str(value) for key, value in trial.settings.items()},
+        broken=trial.broken,
     )
 
 

@@ -77,6 +77,23 @@ def test_compare_runs_has_a_row_for_each_run_with_its_own_differences() -> None:
     assert found.metric == "accuracy"
 
 
+def test_trials_that_break_a_limit_are_on_no_front_and_say_so() -> None:
+    small = run("0.7", 40, 30_000)
+    runs = [run("0.5", 95, 50_000), replace(small, broken=("max_drop",))]
+    whole, kept = (
+        compare_runs([runs[0], one], replace(SWEEP, split="validation")) for one in (small, runs[1])
+    )
+    assert [front.rows for front in whole.fronts if front.x == "tflite_bytes"] == [
+        ("prune.sparsity = 0.7", "prune.sparsity = 0.5")
+    ]
+    assert {front.rows for front in kept.fronts} == {("prune.sparsity = 0.5",)}
+    assert [front.x for front in kept.fronts] == [front.x for front in whole.fronts]
+    assert [row.status for row in kept.rows] == ["passed", "missed"]
+    text = render_comparison(kept)["compare.md"]
+    assert "**prune.sparsity = 0.7**: missed: max" in text
+    assert "nothing within the limits is better" in text
+
+
 def test_compare_runs_names_every_branch() -> None:
     stages = [outcome("train", 98, 100_000, None)]
     stages += [outcome(name, 90, 10_000, "train", training=False) for name in ("small", "tiny")]
