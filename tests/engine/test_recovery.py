@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras as keras
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.framework import ops
 
-from shrink.engine.config import TrainingConfig
+from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import open_devices
 from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
@@ -145,3 +146,53 @@ def test_a_step_is_one_operation_for_python_and_waits_for_no_value(
     assert sum(counting.calls for counting in counted) == 1
     assert values.calls == 0
     assert watcher.steps == [(0, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("is_validated", [False, True])
+def test_metrics_start_anew_where_the_first_step_of_an_epoch_runs_out_of_memory(
+    is_validated: bool,
+) -> None:
+    watcher, failed = _Follows(), list[int]()
+
+    def fail(x: np.ndarray) -> np.ndarray:
+        if watcher.steps[-1:] == [(2, 2)] and x.max() == 40:  # the second micro-batch
+            failed.append(len(x))
+            raise MemoryError("OOM when allocating tensor with shape[2,1] (injected)")
+        return x
+
+    def through(x: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(tf.numpy_function(fail, [x], x.dtype), x.shape)
+
+    inputs = keras.Input((1,))
+    kernel = keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")
+    model = keras.Model(inputs, kernel(keras.layers.Lambda(through)(inputs)))
+    sgd = OptimizerConfig(name="sgd", learning_rate=1e-30)
+    config = TrainingConfig(global_batch_size=4, optimizer=sgd)
+    # Squares of 1, 2, 3 and 4 in the first epoch; ten times as much in the second.
+    x = np.array([[1], [2], [3], [4]], np.float32)
+    batches = tf.data.Dataset.from_tensor_slices(([x, x, 10 * x, 10 * x], [0 * x] * 4)).batch(1)
+    batches = batches.map(lambda x, y: (x[0], y[0]))
+    trainer = build_trainer(
+        TrainingSetup(
+            model,
+            SupervisedObjective("mean_squared_error", from_logits=False),
+            config,
+            open_devices(config),
+        ),
+        BatchPlan(4, 4, 2, never_empty=False),
+        total_updates=4,
+        retries=Retries(lambda update: iter(batches.skip(update)), watcher),
+    )
+    history = trainer.fit(
+        batches,
+        epochs=2,
+        steps_per_epoch=2,
+        validation_data=batches.take(1) if is_validated else None,
+        verbose=0,
+    ).history
+    assert failed == [2]
+    assert trainer.micro_batch_size == 1
+    squares = np.mean(x.astype(np.float64) ** 2)
+    assert history["loss"] == pytest.approx([squares, 100 * squares])
+    if is_validated:
+        assert history["val_loss"] == pytest.approx([squares, squares])

@@ -100,6 +100,19 @@ class FakeSizes(Sizes):
         return Outline(figures={"tflite_bytes": size_of(prune.parameters, scheme.scheme)})
 
 
+def lost_settings(journal: Path) -> list[Any]:
+    """Return the settings of stopped trials that neither wait nor were trained later."""
+    found: Any = json.loads(journal.read_text(encoding="utf-8"))
+    trials = [entry["ended"] for entry in found["entries"]]
+    lost = []
+    for number, one in enumerate(trials):
+        if one is not None and one["status"] == "stopped":
+            later = [o["settings"] for o in trials[number + 1 :] if o and o["status"] == "done"]
+            if one["settings"] not in [*found["waiting"], *later]:
+                lost.append(one["settings"])
+    return lost
+
+
 def search(
     root: Path, config: Mapping[str, Any], attempt: Any, *, gates: Any = None, **options: Any
 ) -> Search:

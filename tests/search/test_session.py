@@ -21,7 +21,15 @@ from shrink.recipe.load import load_recipe
 from shrink.run.options import RunOptions
 from shrink.search import session
 from shrink.search.session import Runs
-from tests.search.fake import EXAMPLES, FakeAttempt, FakeSizes, right_of, search, size_of
+from tests.search.fake import (
+    EXAMPLES,
+    FakeAttempt,
+    FakeSizes,
+    lost_settings,
+    right_of,
+    search,
+    size_of,
+)
 
 SCHEMES = ("static_wi8_ai8", "float16")
 AS_IT_IS = {"prune.parameters": 0.5, "quantize.scheme": "static_wi8_ai8"}
@@ -197,8 +205,11 @@ def test_an_interrupted_search_goes_on_and_trains_nothing_twice(tmp_path: Path) 
     attempt.raises[0.5] = Interrupted("interrupted")
     assert search(tmp_path, config, attempt).run() == Interrupted.exit_code
     assert found_in(tmp_path)["best"] is None
+    journal = tmp_path / "out" / session.JOURNAL
+    assert lost_settings(journal) == []
     again = FakeAttempt()
     assert search(tmp_path, config, again).run() == 0
+    assert lost_settings(journal) == []
     trials = found_in(tmp_path)["trials"]
     assert [one["status"] for one in trials].count("stopped") == 1
     trained = [json.dumps(one["settings"], sort_keys=True) for one in trials if one["run"]]

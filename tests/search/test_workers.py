@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.api.test_verbs import call
+from tests.search.fake import lost_settings
 
 SCHEMES = ("static_wi8_ai8", "float16")
 SAMPLES = (10, 20)
@@ -66,5 +67,6 @@ def test_a_killed_search_loses_no_trial_and_none_is_trained_twice(tmp_path: Path
     stopped = [one for one in trials if one["status"] == "stopped"]
     assert len(stopped) == 1
     assert json.dumps(stopped[0]["settings"], sort_keys=True) in run
+    assert lost_settings(tmp_path / "shared.journal") == []
     # At most all settings, and the recipe as it stands, whose 15 examples are none of the space's.
     assert 2 <= len(run) <= len(SCHEMES) * len(SAMPLES) + 1
