@@ -243,11 +243,15 @@ def splits_of(plan: Plan, data_fingerprint: str, store: Store) -> Splits:
     found, places = _lineage_of(plan, store)
     if found is None:
         return Splits(seed)
-    alike = [one for one in found.links if one.data["fingerprint"] == data_fingerprint]
+    alike = [
+        one
+        for one in found.links
+        if one.data.get("fingerprint") == data_fingerprint and _fractions(one) is not None
+    ]
     seed = alike[-1].seed if alike else seed
     fractions = dict[str, Json]()
     if alike and plan.recipe.data.test_split == 1:
-        fractions = {key: alike[-1].data[key] for key in ("validation_split", "test_split")}
+        fractions = _fractions(alike[-1]) or {}
     data = plan.recipe.data.model_copy(update=fractions)
     wanted = data_identity(data, data_fingerprint)
     same = [one for one in alike if one.seed == seed and one.data == wanted]
@@ -257,6 +261,13 @@ def splits_of(plan: Plan, data_fingerprint: str, store: Store) -> Splits:
     lineage = replace(found, outside=found.outside or len(there) < len(others))
     earlier = tuple(one.splits for one in there)
     return Splits(seed, earlier, places, lineage, bool(same), fractions)
+
+
+def _fractions(link: Link) -> JsonObject | None:
+    """Return the keys of `data` that divided it; None where a record is damaged."""
+    found = {key: link.data.get(key) for key in ("validation_split", "test_split")}
+    are_whole = all(isinstance(one, int | float) and 0 <= one <= 1 for one in found.values())
+    return found if are_whole else None
 
 
 def data_identity(
@@ -412,10 +423,11 @@ def _lineage_of(plan: Plan, store: Store) -> tuple[Lineage | None, dict[str, Pat
 
 def _known(path: Path) -> tuple[Lineage, Path]:
     """Return where a model's file comes from, and the run folder that it may be in."""
-    for entry in reversed([*entries(path)]):  # the cache also knows of later runs
-        if (lineage := Lineage.of(entry.get("lineage"))) is not None:
-            return lineage, path.parent.parent
-    return Lineage(outside=True), path.parent.parent
+    read = (Lineage.of(entry.get("lineage")) for entry in entries(path))
+    found = [lineage for lineage in reversed([*read]) if lineage is not None]
+    # The cache also knows of later runs, but nothing where the file came without its record.
+    known = next((one for one in found if one.links), next(iter(found), Lineage(outside=True)))
+    return known, path.parent.parent
 
 
 def splits_files(names: Iterable[str], store: Store, folder: Path) -> dict[str, Path]:

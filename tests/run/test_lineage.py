@@ -117,6 +117,28 @@ def test_run_knows_a_model_in_another_form(tmp_path: Path, first: Path, cache: P
     assert _second(tmp_path, _recipe(tmp_path, tmp_path / "exported.keras", 3)) == [(7, [])] * 2
 
 
+def test_record_beside_a_model_says_more_than_a_run_without_it(
+    tmp_path: Path, first: Path, cache: Path
+) -> None:
+    (entry,) = (cache / "lineages").iterdir()
+    content = json.loads(entry.read_text())
+    content["artifacts"][0]["lineage"] = Lineage(outside=True).to_dict()
+    entry.write_text(json.dumps(content))
+    assert _second(tmp_path, _recipe(tmp_path, first, 3, stages=[], test_split=1)) == [(7, [])]
+
+
+@pytest.mark.parametrize("key", ["fingerprint", "validation_split", "test_split"])
+def test_run_takes_a_link_that_lacks_a_key_for_other_data(
+    tmp_path: Path, first: Path, key: str
+) -> None:
+    (entry,) = (tmp_path / "cache" / "lineages").iterdir()
+    content = json.loads(entry.read_text())
+    del content["artifacts"][0]["lineage"]["links"][0]["data"][key]
+    entry.write_text(json.dumps(content))
+    measured = _recipe(tmp_path, first, 3, stages=[], test_split=1)
+    assert _second(tmp_path, measured) == [(3, [f"{tmp_path / 'data.npz'} 7"])]
+
+
 @pytest.mark.parametrize("change", [{"data": "other"}, {"test_split": 0.3}, {"target": "input"}])
 def test_run_on_other_examples_leaves_out_what_was_trained_on(
     tmp_path: Path, first: Path, change: dict[str, Any]
