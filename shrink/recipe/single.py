@@ -288,7 +288,11 @@ def _data(
     known, task = (before.get(key) for key in ("data", "task"))
     known, task = (one if isinstance(one, dict) else {} for one in (known, task))
     has_data = known.get("source", NO_DATA) != NO_DATA
-    if known.get("test_split") == 1:  # of a run that only evaluated; this one may train
+    own = given.data if isinstance(given, NamedData) else {}
+    if only_measures(stages) and "test_split" not in {*own, *sections.data}:
+        # Where the data is still that of the run, its lineage brings the fractions back.
+        known = {k: v for k, v in known.items() if k not in ("validation_split", "test_split")}
+    elif known.get("test_split") == 1:  # of a run that only evaluated; this one may train
         del known["test_split"]
     if isinstance(given, NamedData):
         if not has_data or not _same_place(known, given.data):

@@ -186,12 +186,15 @@ def test_portable_recipe_names_what_is_near_as_seen_from_its_folder(run: Path) -
 
 
 def test_single_recipe_lets_flags_win(run: Path) -> None:
-    recipe = single_recipe("train", "run", "digits", [], Sections(training={"seed": 1}), run.parent)
+    seed = Sections(training={"seed": 1})
+    recipe = single_recipe("train", "run", "digits", [{"train": {}}], seed, run.parent)
     assert recipe["data"] == {"source": "digits", "test_split": 0.3}  # it is the run's own data
     assert recipe["training"] == {"seed": 1}
 
 
 def test_single_recipe_tests_all_examples_where_it_only_measures(run: Path) -> None:
+    recorded = single_recipe("evaluate", "run", "digits", [], Sections(), run.parent)
+    assert recorded["data"] == {"source": "digits", "test_split": 1}
     resolved = run / "recipe.resolved.yaml"
     resolved.write_text("data: {source: digits, test_split: 1.0}\n", encoding="utf-8")
     cases: list[tuple[str, list[dict[str, Any]], dict[str, int]]] = [
