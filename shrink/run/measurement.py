@@ -33,6 +33,7 @@ from shrink.measure.size import (
 from shrink.stages.context import StageContext, StageResult
 from shrink.task.artifact import (
     GUESSED,
+    clipped_inputs,
     describe_guess,
     evaluate_artifact,
     masks_of,
@@ -48,6 +49,9 @@ from shrink.tflite.lazy import keras
 from shrink.tflite.model import read, read_file
 
 SCORES_NAME = "scores.json"
+
+
+_CHECKED_EXAMPLES = 250
 
 
 def measure(
@@ -159,6 +163,11 @@ def _evaluated(
     else:  # slices only where a metric may need them
         examples, config = context.dataset.validation, context.data_config
         slicings = slicings_of(context.dataset, "validation", config) if config.slices else None
+    graph = read_file(tflite)[0]
+    if model is None and job.kind == "baseline":  # a given file
+        sample = sample_inputs(takes.input_names, examples, task, _CHECKED_EXAMPLES)
+        for message, hint in clipped_inputs(graph, runner.input_details, sample):
+            context.warn("clipped-inputs", message, hint)
     evaluation = evaluate_artifact(runner, examples, task, masks_of(model), slicings)
     for name, value in evaluation.metrics.items():
         if value is not None and not np.isfinite(value):
@@ -170,7 +179,7 @@ def _evaluated(
         Note.about([name], f"not defined on these examples: {why}")
         for name, why in evaluation.undefined.items()
     )
-    unmasked = unmasked_notes(model, read_file(tflite)[0])
+    unmasked = unmasked_notes(model, graph)
     result = StepResult(
         metrics=evaluation.metrics,
         slices=tuple(evaluation.sliced.slicings),

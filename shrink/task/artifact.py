@@ -27,7 +27,7 @@ from shrink.task.metrics.whole import WholeSplit
 from shrink.task.output import Sums, pool
 from shrink.task.slices import ClassCounts, Sliced, groups_of, measure_slices
 from shrink.task.task import Task
-from shrink.tflite.interpreter import Runner, load
+from shrink.tflite.interpreter import Runner, TensorDetail, load
 from shrink.tflite.lazy import keras, tf
 from shrink.tflite.model import Subgraph
 from shrink.tflite.names import named, ordered
@@ -252,6 +252,51 @@ def sample_inputs(names: Sequence[str], examples: Examples, task: Task, count: i
     x, _ = examples.arrays(indices)
     inputs = [np.asarray(part, np.float32) for part in leaves(x)]
     return ordered(named(inputs, task.input_names), names)
+
+
+_NOTICEABLE = 0.01
+_QUANTIZED = ("INT8", "UINT8", "INT16")
+
+
+def clipped_inputs(
+    graph: Subgraph, details: Sequence[TensorDetail], arrays: Sequence[Array]
+) -> Iterator[tuple[str, str]]:
+    """Yield message and hint for each input of which over 1 % of the values are clipped.
+
+    A value counts where it is more than a step outside the range of the quantized input, or of the
+    QUANTIZE that alone reads a float input.
+
+    Args:
+        graph: of the artifact.
+        details: of its inputs.
+        arrays: real values (n, ...) for each input, in this order.
+    """
+    for index, detail, values in zip(graph.inputs, details, arrays, strict=True):
+        readers = [operator for operator in graph.operators if index in operator.inputs]
+        stored = graph.tensors[index]
+        if readers and all(operator.name == "QUANTIZE" for operator in readers):
+            stored = graph.tensors[readers[0].outputs[0]]
+        if stored.dtype not in _QUANTIZED or len(stored.scales) != 1 or not values.size:
+            continue
+        limits, scale = np.iinfo(stored.dtype.lower()), stored.scales[0]
+        low, high = ((end - stored.zero_points[0]) * scale for end in (limits.min, limits.max))
+        share = np.mean((values < low - scale) | (values > high + scale))
+        if share <= _NOTICEABLE:
+            continue
+        hint = "scale values as in training: data.normalize, such as --normalize-scale 1/255"
+        whole = np.all(values == np.rint(values))
+        if whole and limits.min <= values.min() and values.max() <= limits.max:
+            hint += (
+                f"; if they are quantized already ({stored.dtype.lower()} as firmware stores it), "
+                f"make them real: --normalize-scale {scale:.9g} "
+                f"--normalize-offset {low - limits.min * scale:.9g}"
+            )
+        yield (
+            f"{100 * share:.1f} % of the values of the input {detail.name} are clipped: they are "
+            f"{values.min():.4g} to {values.max():.4g}, and the quantized input holds {low:.4g} to "
+            f"{high:.4g}",
+            hint,
+        )
 
 
 def _check_count(outputs: list[Array], targets: list[Array]) -> None:

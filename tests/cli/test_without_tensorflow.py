@@ -139,6 +139,32 @@ def test_a_file_is_evaluated_and_gated(folder: Path, kind: str) -> None:
     assert missed.returncode == 1, missed.stderr
 
 
+def test_inputs_that_are_quantized_already_are_a_warning(folder: Path) -> None:
+    net = Net((1, 64))
+    net.graph.tensors[net.input].quantization.zeroPoint[:] = -128  # of scale 0.5: holds 0 to 127.5
+    halves = np.repeat(10 * np.eye(2, dtype=np.int8), 32, axis=1)
+    (folder / "full.tflite").write_bytes(net.file(net.dense(net.input, halves)))
+    x, y = bright_halves(60)
+    np.savez(folder / "stored.npz", x_test=(2.0 * x - 128).astype(np.int8), y_test=y)
+    np.savez(folder / "real.npz", x_test=x, y_test=y)
+
+    def evaluated(name: str, *words: str) -> tuple[float, list[dict[str, str]]]:
+        call = ("evaluate", "full.tflite", "--data", f"{name}.npz", *words, "--json", "--force")
+        done = shrink(folder, *call, "--output", f"out-{name}")
+        report = json.loads(done.stdout)
+        clipped = [one for one in report["warnings"] if one["code"] == "clipped-inputs"]
+        return report["stages"][0]["metrics"]["accuracy"], clipped
+
+    assert evaluated("real") == (1.0, [])
+    accuracy, (warning,) = evaluated("stored")
+    assert accuracy < 0.6
+    assert "100.0 % of the values" in warning["message"]
+    assert "they are -128 to -72, and the quantized input holds 0 to 127.5" in warning["message"]
+    named = ("--normalize-scale", "0.5", "--normalize-offset", "64")
+    assert " ".join(named) in warning["hint"]
+    assert evaluated("stored", *named) == (1.0, [])
+
+
 def test_a_file_is_compacted_and_measured_in_one_run(folder: Path) -> None:
     data, shape = write_data(folder, "npz-test")
     (folder / "own.tflite").write_bytes(classifier(64, shape))

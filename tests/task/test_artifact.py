@@ -19,6 +19,7 @@ from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples
 from shrink.task.artifact import (
     best_constant,
+    clipped_inputs,
     describe_guess,
     evaluate_artifact,
     masks_of,
@@ -27,6 +28,8 @@ from shrink.task.artifact import (
 )
 from shrink.task.output import Sums, pool, sum_up
 from shrink.task.task import OutputTask, Task
+from shrink.tflite.convert import convert
+from shrink.tflite.interpreter import load
 from shrink.tflite.model import read
 from tests.tflite.toys import to_float32
 
@@ -292,3 +295,25 @@ def test_describe_guess_is_null_where_some_positions_do_not_count() -> None:
     data = examples(np.zeros((6, 4), np.int64), np.zeros((6, 4), np.int32))
     dataset = Dataset(data, data, data, (), None)
     assert describe_guess(dataset, "accuracy", model).value is None
+
+
+@pytest.mark.parametrize("interface", ["float32", "uint8"])
+def test_values_that_a_quantized_input_cannot_hold_are_counted(interface: Any) -> None:
+    x = keras.Input((4,), name="input_1")
+    unit = np.linspace(0, 1, 400, dtype=np.float32).reshape(100, 4)
+    model = keras.Model(x, L.Dense(2)(x))
+    content = convert(
+        model, "static_int8", [{"input_1": row[None]} for row in unit], interface
+    ).content
+    graph, details = read(content)[0], load(content).input_details
+    assert not list(clipped_inputs(graph, details, [unit]))
+    few = unit.copy()
+    few[0] = 9  # 1 % of the values
+    assert not list(clipped_inputs(graph, details, [few]))
+    few[1, 0] = 9
+    ((message, _),) = clipped_inputs(graph, details, [few])
+    assert message.startswith("1.2 % of the values")
+    ((message, hint),) = clipped_inputs(graph, details, [255 * unit])
+    assert message.endswith("they are 0 to 255, and the quantized input holds 0 to 1")
+    assert "--normalize-scale 1/255" in hint
+    assert "quantized already" not in hint
