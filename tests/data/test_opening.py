@@ -232,6 +232,40 @@ def test_every_source_is_tested_whole_or_by_its_test_split(tmp_path: Path, sourc
                 open_dataset(DataConfig.model_validate(section), seed=0)
 
 
+@pytest.mark.parametrize("source", ["images", "audio"])
+def test_only_the_tested_split_needs_all_classes(tmp_path: Path, source: str) -> None:
+    section = _written(tmp_path, source, ("train/a", "train/b", "test/a", "test/b", "test/c"))
+    with pytest.raises(DataError, match="the class 'c' of train has no"):
+        open_dataset(DataConfig.model_validate(section), seed=0)
+    config = DataConfig.model_validate({**section, "test_split": 1})
+    dataset = open_dataset(config, seed=0)
+    assert dataset.class_names == ("a", "b", "c")
+    assert dataset.test.labels is not None
+    assert dataset.test.labels.tolist() == [0] * 10 + [1] * 10 + [2] * 10
+    assert dataset.test.arrays(np.arange(30))[1].tolist() == dataset.test.labels.tolist()
+
+
+def test_classes_of_folders_that_are_not_tested_keep_their_numbers(tmp_path: Path) -> None:
+    folders = ("train/a", "train/b", "train/c", "test/b", "test/c")
+    section = _written(tmp_path, "images", folders) | {"test_split": 1}
+    test = open_dataset(DataConfig.model_validate(section), seed=0).test
+    assert test.labels is not None
+    assert np.unique(test.labels).tolist() == [1, 2]
+    named = DataConfig.model_validate({**section, "classes": ["c", "b"]})
+    test = open_dataset(named, seed=0).test
+    assert test.labels is not None
+    assert test.labels.tolist() == [1] * 10 + [0] * 10  # the folder b, then c
+
+
+def test_masks_of_splits_that_are_not_tested_may_have_other_classes(tmp_path: Path) -> None:
+    section = _written(tmp_path, "masks", SPLIT) | {"classes": ["a", "b"]}
+    Image.fromarray(np.full((4, 4), 7, np.uint8)).save(next(tmp_path.glob("train/masks/*.png")))
+    with pytest.raises(DataError, match="class number 7"):
+        open_dataset(DataConfig.model_validate(section), seed=0)
+    dataset = open_dataset(DataConfig.model_validate({**section, "test_split": 1}), seed=0)
+    assert {one.split for one in dataset.extremes} == {"test"}
+
+
 @pytest.mark.parametrize("source", ["npz", "csv", "images"])
 def test_one_class_is_tested_where_its_number_is_known(tmp_path: Path, source: str) -> None:
     section = _written(tmp_path, source, ("b",))

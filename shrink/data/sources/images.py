@@ -21,6 +21,7 @@ from shrink.data.fingerprint import fingerprint
 from shrink.data.folders import ALL, IMAGES, FileKind, class_order, find_images, shown
 from shrink.data.source_table import SourceTable
 from shrink.data.sources.csv import is_finite, listed_splits, table_targets
+from shrink.data.splits import tested_split
 from shrink.data.table import Table, read_listing
 
 
@@ -86,10 +87,16 @@ def _in_folders(path: Path, config: DataConfig, kind: FileKind) -> SourceTable:
     An autoencoder's may lack classes: it is trained on what is normal, and tested on the rest too.
     """
     folders = find_images(path, kind, flat=config.target != "label")
-    root, needs_two = shown(path), config.target == "label"
-    present = sorted({name for classes in folders.splits.values() for name in classes})
-    for split, classes in folders.splits.items() if needs_two else ():
-        for name in present:
+    root, needs_two, divided = shown(path), config.target == "label", folders.splits
+    present = sorted({name for classes in divided.values() for name in classes})
+    every = all(classes.get(name) for classes in divided.values() for name in present)
+    only_tested = config.test_split == 1 and needs_two and not every
+    if only_tested:  # the other splits need not have the same classes
+        tested = tested_split(divided)
+        divided = {tested: divided[tested]}
+        present = sorted(divided[tested]) if config.classes else present
+    for split, classes in divided.items() if needs_two else ():
+        for name in sorted(classes) if only_tested else present:
             if not classes.get(name):
                 where = "" if split == ALL else f" of {split}"
                 raise DataError(
@@ -105,7 +112,7 @@ def _in_folders(path: Path, config: DataConfig, kind: FileKind) -> SourceTable:
         )
     names = class_order(present, config.classes, path)
     splits, labels, first = {}, list[np.ndarray](), 0
-    for split, classes in folders.splits.items():
+    for split, classes in divided.items():
         numbers_of = np.array([names.index(name) for name in classes], np.int64)
         labels.append(np.repeat(numbers_of, [len(files) for files in classes.values()]))
         splits[split] = np.arange(first, first := first + len(labels[-1]))
@@ -115,7 +122,7 @@ def _in_folders(path: Path, config: DataConfig, kind: FileKind) -> SourceTable:
         np.concatenate(labels),
         class_names=names,
         notes=folders.notes(),
-        names=folders.names,
+        names=[file for own in divided.values() for files in own.values() for file in files],
         root=path,
     )
 

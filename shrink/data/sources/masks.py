@@ -25,6 +25,7 @@ from shrink.data.membership import short_hashes
 from shrink.data.pairs import find_pairs
 from shrink.data.source_table import SourceTable
 from shrink.data.sources.images import image_decoder, pictures
+from shrink.data.splits import tested_split
 
 _HINT = "save it as a PNG of class numbers: with a palette, or gray with the number as value"
 _MOST_CLASSES = 256
@@ -134,6 +135,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     digests = hash_files(pairs.root, names, pairs.root)
     images, masks, given, extremes = list[str](), list[str](), {}, list[ExtremeLabel]()
     hashes = list[np.ndarray]()
+    read = {tested_split(pairs.splits)} if config.test_split == 1 else pairs.splits.keys()
     for split, (of_images, of_masks) in pairs.splits.items():
         first, count = len(images), len(of_images)
         given[split] = np.arange(first, first + count)
@@ -142,7 +144,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         files = [f"{root}/{n}" for n in of_images], [f"{root}/{n}" for n in of_masks]
         own = digests[2 * first * DIGEST_BYTES : 2 * (first + count) * DIGEST_BYTES]
         hashes.append(short_hashes(own)[:count])
-        extremes += _extremes("train" if split == ALL else split, *files, own)
+        if split in read:
+            extremes += _extremes("train" if split == ALL else split, *files, own)
     _check_classes(extremes, config)
     highest = max((one.value for one in extremes if one.value != VOID), default=0)
     table = SourceTable(
