@@ -27,6 +27,8 @@ _LEAST_DB = 10.0
 """Less is noise above a tenth of the signal's power: more than rounding to 8 bits should cost."""
 _MOST_NAMES = 10
 _TRAIN = ("train", "distill")
+_MEASURED = ("baseline", "compact")
+"""Stages that use no training examples."""
 _BYTES = (200, 255)
 """Between these lies the largest value of images that nobody scaled."""
 _MORE_EXAMPLES = "test on more examples: more data, or a larger data.test_split"
@@ -58,7 +60,8 @@ def sanity_warnings(
     base = complete.get(baseline)
     warnings: list[ReportWarning] = []
     if base is not None:
-        warnings += _of_data(base)
+        trains = any(stage.kind not in _MEASURED for stage in stages)
+        warnings += _of_data(base, trains)
         at_chance = _at_chance(base, base.guess, "baseline-at-chance")
         warnings += at_chance or _skewed_labels(base)
         if not at_chance:
@@ -104,11 +107,12 @@ def _unresolved(gates: Mapping[str, Gate], scores: Scores) -> Iterator[ReportWar
             yield from [found] if found else []
 
 
-def _of_data(base: Stage) -> Iterator[ReportWarning]:
+def _of_data(base: Stage, trains: bool) -> Iterator[ReportWarning]:
     """Yield what is wrong with the examples, which all stages share."""
     few = list(_few_examples(base))
     yield from few
-    yield from _missing_classes(base.guess or Guess(), few=bool(few))
+    if trains:
+        yield from _missing_classes(base.guess or Guess(), few=bool(few))
 
 
 def _missing_classes(guess: Guess, *, few: bool) -> Iterator[ReportWarning]:
