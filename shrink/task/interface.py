@@ -202,7 +202,7 @@ def check_shapes(dataset: Dataset, model: Interface, role: str = "model") -> Non
                 f"the {called(model, role)} takes inputs of shape {wanted}, the examples have "
                 f"{shape}{_meeting(dataset, model, index)}",
                 subject="data",
-                hint=_shape_hint(model),
+                hint=_shape_hint(dataset, model, wanted, shape),
             )
 
 
@@ -219,8 +219,20 @@ def _meeting(dataset: Dataset, model: Interface, index: int) -> str:
     return f": the array {arrays[index]} goes to the input {model.input_names[index]}"
 
 
-def _shape_hint(model: Interface) -> str:
+def _shape_hint(
+    dataset: Dataset, model: Interface, wanted: tuple[int | None, ...], shape: tuple[int, ...]
+) -> str:
     if len(model.inputs) == 1:
+        if dataset.columns and len(wanted) == len(shape) == 1:
+            return (
+                f"the model takes {wanted[0]} columns, the table has {shape[0]}: name those of the "
+                "input in data.inputs"
+            )
+        if dataset.input_names:
+            return (
+                "transpose or reshape the array, name another in data.inputs, or name the model "
+                "that fits"
+            )
         return "set data.image_size and data.channels for images, or name the model that fits"
     every = zip(model.input_names, model.inputs, strict=True)
     shown = ", ".join(f"{name} {shape}" for name, shape in every)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,29 @@ def test_resolve_task_raises_data_error_when_names_do_not_match(
     with pytest.raises(DataError, match=message) as caught:
         resolve_task(TaskConfig(), _dataset(tmp_path, **settings), keras_interface(_model()))
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "hint"),
+    [
+        ("npz", "transpose or reshape the array"),
+        ("csv", "the model takes 4 columns, the table has 2: .* data.inputs"),
+        ("digits", "data.image_size"),
+    ],
+)
+def test_the_hint_on_a_wrong_shape_is_that_of_the_source(
+    tmp_path: Path, source: str, hint: str
+) -> None:
+    np.savez(tmp_path / "npz", x=np.zeros((9, 5, 4)), y=np.arange(9) % 2)
+    (tmp_path / "csv").write_text("a,b,label\n" + "0.5,1,0\n0.5,1,1\n" * 9)
+    path = {"npz": "npz.npz", "csv": "csv"}.get(source)
+    place = {} if path is None else {"path": str(tmp_path / path)}
+    dataset = open_dataset(DataConfig.model_validate({"source": source, **place}), 0)
+    inputs = layers.Input((4, 5) if source == "npz" else (4,))
+    model = keras.Model(inputs, layers.Dense(2)(inputs))
+    with pytest.raises(DataError, match="takes inputs of shape") as caught:
+        resolve_task(TaskConfig(), dataset, keras_interface(model))
+    assert re.search(hint, str(caught.value.hint))
 
 
 def test_resolve_task_measures_each_of_several_labels(tmp_path: Path) -> None:
