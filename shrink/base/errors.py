@@ -235,7 +235,8 @@ def _folded(word: str) -> str:
 VALIDATION_FIGURES = "validation-figures"
 """The code of the warning that a report's metrics are of validation examples."""
 MAY_HAVE_BEEN_TRAINED_ON = "test-examples-may-have-been-trained-on"
-"""The code of the one warning that other sentences of a report depend on."""
+OVERLAP = "split-overlap"
+"""The codes of warnings that other sentences of a report depend on."""
 
 _GRAVEST = (
     "baseline-at-chance",

@@ -71,9 +71,18 @@ def _texts(recipe: Mapping[str, Json]) -> dict[str, str]:
                 own = {one: item for one, item in settings.items() if one != "name"}
                 texts |= {f"stages.{name}{_KIND}": kind} if name != kind else {}
                 texts |= _flat(own, f"stages.{name}.")
+        elif key == "gates" and isinstance(value, Mapping):
+            texts |= _flat({key: {name: _gate(gate) for name, gate in value.items()}}, "")
         else:
             texts |= _flat({key: value}, "")
     return texts
+
+
+def _gate(gate: Json) -> Json:
+    """Return a gate without the limit, 0, that one with a ratio does not use."""
+    if not isinstance(gate, Mapping) or gate.get("ratio") is None:
+        return gate
+    return {key: value for key, value in gate.items() if key != "limit"}
 
 
 def _is_default(key: str, texts: Mapping[str, str], recipe: Mapping[str, Json]) -> bool:

@@ -352,9 +352,10 @@ def flat_metrics(report: Report) -> dict[str, float]:
 
 
 def stage_figures(stage: Stage) -> dict[str, float]:
-    """Return the figures of one stage that were measured, by name."""
+    """Return the figures of one stage that were measured, by name, without how latency was."""
     groups = (stage.metrics, stage.size, stage.memory, stage.latency)
     figures = {name: v for group in groups for name, v in (group or {}).items()}
+    figures = {name: v for name, v in figures.items() if name not in ("threads", "examples")}
     figures["duration_s"] = stage.duration_s
     return {name: value for name, value in figures.items() if value is not None}
 

@@ -91,14 +91,18 @@ def metric_change(value: float, base: float, interval: Interval | None) -> Metri
 
 def own_limits(evidence: Evidence | None, metric: str) -> Limits | None:
     """Return where a metric would lie on other examples; None where the scores do not tell."""
-    interval, bounds = None, metric_figure(metric).bounds
+    interval, figure = None, metric_figure(metric)
+    bounds = figure.bounds
     if isinstance(evidence, Resampled):
         interval = resampled_interval(evidence, bounds=bounds)
     elif evidence and all(map(math.isfinite, evidence)):
         interval = mean_interval(evidence, bounds=bounds)
     if interval is None:
         return None
-    return Limits(low=interval.low, high=interval.high, note=interval.note)
+    least, most = figure.range or (-math.inf, math.inf)
+    low = None if interval.low is None else max(interval.low, least)
+    high = None if interval.high is None else min(interval.high, most)
+    return Limits(low=low, high=high, note=interval.note)
 
 
 Verdict = Literal["better", "worse", "no proven difference"]

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from shrink.base import files
-from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON
+from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, OVERLAP
 from shrink.base.figures import COSTS, figure_of, metric_figure
 from shrink.base.foreign import JsonObject
 from shrink.contract.codec import to_plain
@@ -32,12 +32,14 @@ def render_card(report: Report, report_sha256: str) -> str:
         report: the report.
         report_sha256: of the `report.json` that holds it.
     """
+    codes = {warning.code for warning in warnings_of(report)}
     return markdown(
         "card.md",
         report=report,
         verdict=verdict(report),
         warnings=[warning.text() for warning in warnings_of(report)],
-        unknown_training=MAY_HAVE_BEEN_TRAINED_ON in [w.code for w in warnings_of(report)],
+        unknown_training=MAY_HAVE_BEEN_TRAINED_ON in codes,
+        seen=bool({OVERLAP, MAY_HAVE_BEEN_TRAINED_ON} & codes),
         results=[one for one in report.stages if one.name in report.finals and one.artifact],
         split=split_of(report),
         figures=lambda stage: list(_figures(report, stage)),

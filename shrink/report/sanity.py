@@ -326,6 +326,9 @@ def _large_drop(stage: Stage, base: Stage, metric: Figure) -> list[ReportWarning
     if not proven or not (is_large or half_way):
         return []
     amount = f" by {100 * lost:.2f} points" if metric.unit == "fraction" else ""
+    guessing = ""
+    if chance is not None and hardly_better(metric, after, chance, *_interval(stage, metric.name)):
+        guessing = f", which is no better than guessing ({_text(metric, chance)})"
     verb = "fell" if metric.larger_is_better else "rose"
     gate = f"{metric.name}_{'drop' if metric.larger_is_better else 'rise'}"
     limit = "0.02" if metric.unit == "fraction" else f"{before / 10:.2g}"
@@ -333,7 +336,7 @@ def _large_drop(stage: Stage, base: Stage, metric: Figure) -> list[ReportWarning
         ReportWarning(
             "large-drop",
             f"{metric.name} {verb}{amount}, from {_text(metric, before)} to "
-            f"{_text(metric, after)}, and no gate looks at it",
+            f"{_text(metric, after)}{guessing}, and no gate looks at it",
             f"compress less, fine-tune for longer, or say what is allowed: gates: "
             f"{{{gate}: {limit}}}",
             stage.name,

@@ -30,6 +30,7 @@ from shrink.contract.slices import (
 from shrink.report.content import change_text
 from shrink.report.deltas import (
     change_texts,
+    exact_difference,
     metric_change,
     own_limits,
     proven,
@@ -164,7 +165,8 @@ def _average(stage: Stage, slicing: MeasuredSlicing, rows: Sequence[Slice]) -> f
         return None
     known = [(row.examples, row.delta.value) for row in rows if row.delta is not None]
     total = sum(examples for examples, _ in known)
-    return sum(examples * value for examples, value in known) / total if total else None
+    lost = sum(examples * value for examples, value in known)
+    return exact_difference(lost / total, 0.0) if total else None
 
 
 # ---- in tables ----

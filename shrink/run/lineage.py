@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shrink.base import files
 from shrink.base.cache import cache_root, lineage_path
-from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, ReportWarning, ResourceError
+from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, OVERLAP, ReportWarning, ResourceError
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.codec import ContractError, from_plain, left_out, to_plain
 from shrink.contract.details import Details
@@ -90,7 +90,6 @@ def describe_splits(splits: Splits, held_out: HeldOut) -> tuple[ReportWarning | 
     return None, None
 
 
-OVERLAP = "split-overlap"
 _OVERLAP_HINT = (
     "set data.overlap: leave_out (--overlap leave_out), or remove the copies from the data"
 )

@@ -33,7 +33,7 @@ from shrink.base.errors import (
     StageError,
     Terminated,
 )
-from shrink.base.figures import LOSS, figure_of
+from shrink.base.figures import DURATION, LOSS, figure_of
 from shrink.base.foreign import JsonObject
 from shrink.base.intervals import limit_below_resolution
 from shrink.contract.job import Outline
@@ -208,8 +208,7 @@ def measured_by(command: str, artifact: Path) -> float:
 
 def figures_of(stage: Stage) -> dict[str, float]:
     """Return the figures of a stage that a search may be about."""
-    left_out = ("duration_s", "threads", "examples")
-    return {name: value for name, value in stage_figures(stage).items() if name not in left_out}
+    return {name: value for name, value in stage_figures(stage).items() if name != DURATION}
 
 
 def scores_in(folder: Path) -> dict[str, Evidence]:

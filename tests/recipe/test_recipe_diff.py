@@ -47,3 +47,11 @@ def test_recipe_changes_leave_out_what_the_defaults_say_anyway() -> None:
         "stages.s50.macs": "0.5",
     }
     assert change_lines(changes) == ["stages.s50, only in B: kind prune, method channels, macs 0.5"]
+
+
+def test_changes_do_not_name_the_limit_that_a_gate_with_a_ratio_does_not_use() -> None:
+    gates = "gates:\n  macs: {limit: 0, ratio: 0.98}\n  loss: {limit: 0, against: a.json}\n"
+    assert change_lines(recipe_changes(built(A), built(A + gates))) == [
+        "gates.macs, only in B: ratio 0.98",
+        "gates.loss, only in B: limit 0, against a.json",
+    ]

@@ -200,6 +200,7 @@ def test_flat_metrics_names_every_figure_and_leaves_nulls_out() -> None:
     assert found["quantize.tflite_bytes"] == 14_000
     assert found["train.accuracy"] == 0.98
     assert found["prune.p50_ms"] == 0.25
+    assert not [name for name in found if name.endswith((".examples", ".threads"))]
     assert found["gates_missed"] == 1
     assert "quantize.training_peak_bytes" not in found
     assert "train.training_peak_bytes" in found

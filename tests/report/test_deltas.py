@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from shrink.base.bootstrap import Resampled
 from shrink.base.intervals import Interval
-from shrink.report.deltas import control_sentence, proven
+from shrink.report.deltas import control_sentence, own_limits, proven
+
+
+def test_limits_stay_in_the_range_of_a_metric_that_has_one_end() -> None:
+    sample = Resampled(0.4, (0.1, 0.4, 3.0) * 200, (-9.0, 0.1, 0.2, 0.5, 10.2), "a")
+    found = own_limits(sample, "mape")
+    assert found is not None
+    assert found.low == 0
+    assert found.high is not None
+    assert found.high > 3
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.report.plain import metadata, render_card
 from tests.report.toys import outcomes, report, with_result
 
@@ -51,6 +53,18 @@ def test_metadata_of_a_compacted_artifact_tells_what_firmware_needs() -> None:
     assert {key: artifact[key] for key in needs} == needs
     assert artifact["operators"] == ["CONCATENATION", "CONV_2D", "SLICE"]
     assert "operators" not in metadata(built(operators=rows), "")["artifacts"][0]
+
+
+@pytest.mark.parametrize("code", ["split-overlap", "test-examples-may-have-been-trained-on"])
+def test_card_does_not_say_that_nothing_trained_on_the_test_split_where_a_warning_does(
+    code: str,
+) -> None:
+    warning = {"code": code, "message": "of 90 test examples 5", "hint": "more", "stage": None}
+    clause = "which no stage trained, tuned or calibrated on"
+    assert clause in render_card(built(), "ef" * 32)
+    card = render_card({**built(), "warnings": [warning]}, "ef" * 32)
+    assert "100 examples of the test split." in card
+    assert clause not in card
 
 
 def test_card_has_measured_figures_and_their_origin() -> None:

@@ -216,7 +216,8 @@ def test_a_large_drop_is_a_warning_unless_a_gate_looks_at_it() -> None:
     (warning,) = found(stages)
     assert (warning.code, warning.stage) == ("large-drop", "s90")
     assert warning.message == (
-        "accuracy fell by 78.00 points, from 98.0 % to 20.0 %, and no gate looks at it"
+        "accuracy fell by 78.00 points, from 98.0 % to 20.0 %, which is no better than guessing "
+        "(25.0 %), and no gate looks at it"
     )
     assert "{accuracy_drop: 0.02}" in str(warning.hint)
     assert codes(stages, {"accuracy_drop": 0.9}) == []

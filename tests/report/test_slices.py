@@ -121,7 +121,7 @@ def test_limits_hold_for_the_slices_of_all_slicings_together() -> None:
 def test_the_average_of_classes_is_that_of_their_examples() -> None:
     slicing = run(by="class").stages[2].slices[0]
     assert slicing.metric == "recall"
-    assert slicing.average == pytest.approx(-12 / 105)
+    assert slicing.average == round(-12 / 105, 12)
 
 
 def test_classes_that_share_examples_have_no_average() -> None:
