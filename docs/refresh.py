@@ -32,6 +32,7 @@ from typing import Any
 
 from docs import reference_pages
 from docs.report_schema import compare_schema_text, report_schema_text
+from shrink.base.packages import KERAS_PACKAGES
 from shrink.recipe.bundle import bundled_recipes
 
 ROOT = Path(__file__).parents[1]
@@ -45,11 +46,6 @@ DejaVu Sans Mono,monospace">{terminal}</pre>
 <iframe src="report.html" style="flex:none;border:0;width:1000px;height:720px;
 transform:scale(.7);transform-origin:0 0"></iframe>"""
 """The page of the picture: a terminal of 80 columns, and the head of the report."""
-_TFLITE = (
-    *("ai-edge-litert", "tflite-micro", "flatbuffers", "numpy", "packaging", "pydantic"),
-    *("pydantic-core", "pyyaml", "jinja2", "markupsafe", "rich", "typer", "pillow"),
-)
-"""Dependencies that need neither TensorFlow nor SciPy (tests/cli/test_without_tensorflow.py)."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,8 @@ def plot() -> str:
 def requirements_tflite() -> str:
     """Return the packages that commands on .tflite files and saved reports need."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    kept = [text for text in project["dependencies"] if re.split(r"[<>=!~ ]", text)[0] in _TFLITE]
+    names = {text: re.split(r"[<>=!~ ]", text)[0] for text in project["dependencies"]}
+    kept = [text for text, name in names.items() if name not in KERAS_PACKAGES]
     return "\n".join(
         (
             "# For .tflite files (compact, evaluate, inspect, bench, export) and saved reports "

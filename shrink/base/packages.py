@@ -6,8 +6,10 @@ import functools
 import hashlib
 import importlib.metadata
 import itertools
+import json
 import shlex
 import sys
+import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,9 +52,38 @@ def missing_package(error: Exception) -> ResourceError | None:
         if canonicalize_name(needed.name) == name:
             return ResourceError(
                 f"this command needs the package {name}, which is not installed",
-                hint=f"python -m pip install {shlex.quote(f'{needed.name}{needed.specifier}')}",
+                hint=full_installation()
+                if name in KERAS_PACKAGES
+                else f"python -m pip install {shlex.quote(f'{needed.name}{needed.specifier}')}",
             )
     return None
+
+
+KERAS_PACKAGES = (
+    *("tensorflow", "tf-keras", "keras", "tensorflow-model-optimization", "ai-edge-quantizer"),
+    *("scipy", "scikit-learn", "h5py"),
+)
+"""What an installation for .tflite files and reports lacks: requirements-tflite.txt."""
+
+
+def lacks_keras() -> bool:
+    """Whether this is an installation for .tflite files and reports."""
+    return versions()["tensorflow"] == "missing"
+
+
+def full_installation() -> str:
+    """Return the command that installs everything, from where shrink came if that is there."""
+    try:
+        record = importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        record = None
+    origin = json.loads(record or "{}")
+    url = urllib.parse.urlsplit(origin.get("url", ""))
+    path = urllib.parse.unquote(url.path)
+    if url.scheme != "file" or not Path(path).exists():
+        return "python -m pip install . (in a checkout of shrink)"
+    editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
+    return f"python -m pip install {editable}{shlex.quote(path)}"
 
 
 def requirements() -> list[str]:

@@ -21,7 +21,14 @@ from shrink.base.cache import cache_root, existing
 from shrink.base.console import Console
 from shrink.base.errors import InternalError, ResourceError, ShrinkError
 from shrink.base.host import HostMemory, machine
-from shrink.base.packages import extra_hint, requirements, versions
+from shrink.base.packages import (
+    KERAS_PACKAGES,
+    extra_hint,
+    full_installation,
+    lacks_keras,
+    requirements,
+    versions,
+)
 from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.findings import Examination, StorePlace, Tracked, Worked
 from shrink.contract.job import (
@@ -161,6 +168,14 @@ def examine(console: Console) -> Examination:
     if store.free_bytes < _LOW_DISK_BYTES:
         found.append(f"the disk of the cache {store.path} has less than 1 GB left")
     plain = [line for line in requirements() if _applies(line)]
+    limits: tuple[str, ...] = ()
+    if lacks_keras():
+        missing = ", ".join(name for name in KERAS_PACKAGES if versions().get(name) == "missing")
+        limits = (
+            "this installation is for .tflite files and reports; commands on Keras models need "
+            f"{missing}: {_short(full_installation())}",
+        )
+        plain = [line for line in plain if Requirement(line).name not in KERAS_PACKAGES]
     problems = [*([text for line in plain if (text := _unmet(line)) is not None]), *found]
     worked: Worked | None = None
     try:
@@ -181,7 +196,9 @@ def examine(console: Console) -> Examination:
         store=store,
         variables=_variables(),
         workers=(f"processes of their own: {why}" if why else "forks of a preloaded process"),
-        worker=None if worked is None else replace(worked, problems=()),
+        worker=None
+        if worked is None
+        else replace(worked, problems=(), limits=(*limits, *worked.limits)),
         problems=tuple(problems),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,13 @@ class Missing:
         if name.partition(".")[0] in {MISSING!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
+import importlib.metadata as metadata
+find = metadata.distribution
+def distribution(name):
+    if name.replace("-", "_").replace("scikit_learn", "sklearn") in {MISSING!r}:
+        raise metadata.PackageNotFoundError(name)
+    return find(name)
+metadata.distribution = distribution
 """
 """As `sitecustomize`, every Python that starts runs it: commands and their workers."""
 
@@ -179,13 +187,34 @@ def test_a_file_is_compacted_and_measured_in_one_run(folder: Path) -> None:
     "words",
     [
         ["run", "digits", "--output", "out"],
+        ["prune", "model.h5", "--data", "digits", "--output", "out"],
+        ["inspect", "model.h5"],
         ["evaluate", "model.tflite", "--data", "digits"],
         ["data", "check", "digits"],
     ],
-    ids=lambda words: words[0],
+    ids=["run", "prune", "inspect", "evaluate", "data"],
 )
-def test_other_commands_name_the_missing_package(folder: Path, words: list[str]) -> None:
+def test_other_commands_name_the_full_installation(folder: Path, words: list[str]) -> None:
+    (folder / "model.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(64))
     done = shrink(folder, *words)
     assert done.returncode == 5, done.stderr
     assert "needs the package " in done.stderr
-    assert "python -m pip install" in done.stderr
+    (hint,) = [line for line in done.stderr.splitlines() if "pip install" in line]
+    assert re.search(r"python -m pip install (-e )?(/\S+|\.)( |$)", hint), hint
+    assert not (folder / "out").exists()
+
+
+def test_doctor_takes_this_installation_as_complete(folder: Path) -> None:
+    done = shrink(folder, "doctor")
+    assert done.returncode == 0, done.stdout
+    assert "PROBLEM" not in done.stdout
+    (limit,) = [line for line in done.stdout.splitlines() if "Keras models need" in line]
+    assert "tensorflow, tf-keras, keras" in limit
+    assert "python -m pip install " in limit
+    (folder / "more").mkdir()
+    (folder / "more/sitecustomize.py").write_text(BLOCKER.replace("('tensor", "('jinja2', 'tensor"))
+    path = folder / "more"
+    broken = shrink(path, "doctor")
+    assert broken.returncode == 5
+    (problem,) = [line for line in broken.stdout.splitlines() if "PROBLEM" in line]
+    assert "jinja2 is missing" in problem
