@@ -59,6 +59,21 @@ def parse_bytes(value: object) -> int:
     return size
 
 
+def parse_memory(value: object) -> int:
+    """Return the bytes of a memory limit, see `parse_bytes`; less than 1 MB is refused.
+
+    Raises:
+        ValueError: as `parse_bytes`, or too small.
+    """
+    size = parse_bytes(value)
+    if size < UNIT_BYTES["MB"]:
+        number = re.match(r"[\d.]+", str(value).strip())
+        unit = "GB" if size < 100 else "MB"
+        hint = f"; did you mean {number[0]}{unit}?" if number and size < 100_000 else ""
+        raise ValueError(f"{size} bytes are too little: a memory limit is at least 1MB{hint}")
+    return size
+
+
 _QUOTIENT = re.compile(r"\s*(-?[\d.]+)\s*/\s*([\d.]+)\s*")
 
 
@@ -77,19 +92,19 @@ def parse_quotient(value: object) -> object:
         raise ValueError(f"{value!r} is not a number") from error
 
 
-Bytes = Annotated[
-    int,
-    BeforeValidator(parse_bytes),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "integer", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": r"^\d+(\.\d+)? ?(B|[KMGT]i?B)$"},
-            ]
-        }
-    ),
-]
+_SIZE_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "integer", "exclusiveMinimum": 0},
+            {"type": "string", "pattern": r"^\d+(\.\d+)? ?(B|[KMGT]i?B)$"},
+        ]
+    }
+)
+Bytes = Annotated[int, BeforeValidator(parse_bytes), _SIZE_SCHEMA]
 """A size in bytes; written with a unit. KB, MB, GB are powers of 1000, KiB, MiB, GiB of 1024."""
+
+MemoryBytes = Annotated[int, BeforeValidator(parse_memory), _SIZE_SCHEMA]
+"""A limit of memory, written likewise."""
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 OpenFraction = Annotated[float, Field(gt=0, lt=1)]

@@ -13,7 +13,7 @@ import typer
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from shrink.base.fields import NameIn, parse_bytes
+from shrink.base.fields import NameIn, parse_bytes, parse_memory
 
 T = TypeVar("T")
 Flags = dict[tuple[str, ...], str]
@@ -228,7 +228,9 @@ def _alternatives(annotation: object) -> Iterator[str]:
             yield from _alternatives(member)
     elif origin is Annotated:
         plain, *validators = get_args(annotation)
-        is_size = any(getattr(one, "func", None) is parse_bytes for one in validators)
+        is_size = any(
+            getattr(one, "func", None) in (parse_bytes, parse_memory) for one in validators
+        )
         yield from ["SIZE"] if is_size else _alternatives(plain)
     elif annotation is bool:
         yield _SWITCH

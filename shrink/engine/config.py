@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from shrink.base.fields import Bytes, Config, Count, Fraction, NonNegative, Positive
+from shrink.base.fields import Config, Count, Fraction, MemoryBytes, NonNegative, Positive
 
 BatchNormMode = Literal["per_micro_batch", "frozen", "synchronized"]
 _ADAPTIVE = ("adam", "adamw", "nadam", "adamax")
@@ -83,9 +83,9 @@ class TrainingConfig(Config):
     """Model replicas: auto is the number of GPUs, 1 without one; more are logical devices."""
     micro_batch_size: Literal["auto"] | Count = "auto"
     """Examples per forward pass and replica; smaller ones accumulate to the same gradient."""
-    memory_limit: Bytes | None = None
+    memory_limit: MemoryBytes | None = None
     """Memory per device; on a CPU of all replicas together, and operations run one by one."""
-    host_memory_limit: Bytes | None = None
+    host_memory_limit: MemoryBytes | None = None
     """Memory of a stage's whole process; by default nine tenths of what the control group has
     left. A stage that needs more is refused before it starts."""
     precision: Literal["float32", "mixed_float16", "mixed_bfloat16"] = "float32"

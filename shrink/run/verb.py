@@ -6,7 +6,7 @@ from pathlib import Path
 
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError
-from shrink.base.fields import parse_bytes
+from shrink.base.fields import parse_memory
 from shrink.base.foreign import JsonObject
 from shrink.contract.findings import Profile
 from shrink.contract.job import ProfileJob
@@ -87,7 +87,7 @@ def profile_model(
         ShrinkError: the model cannot be used, or memory gives out.
     """
     try:
-        limit = None if memory_limit is None else parse_bytes(memory_limit)
+        limit = None if memory_limit is None else parse_memory(memory_limit)
     except ValueError as error:
         raise RecipeError(str(error), subject="--memory-limit") from error
     reference = parse_model_reference(model, Path.cwd())

@@ -121,6 +121,8 @@ def test_load_recipe_applies_overrides(recipe: Path, override: str, read: object
         ("train.epochs=", ["epochs"]),
         ("train.epochs=[1", ["--set"]),
         ("train=5", ["name a key"]),
+        ("training.memory_limit=2", ["2 bytes", "1MB", "did you mean 2GB?"]),
+        ("training.host_memory_limit=512", ["512 bytes", "did you mean 512MB?"]),
     ],
 )
 def test_load_recipe_refuses_wrong_overrides(recipe: Path, override: str, words: list[str]) -> None:
