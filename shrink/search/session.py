@@ -59,6 +59,7 @@ from shrink.search.choose import Chooser, Sizes, Steps
 from shrink.search.goal import (
     LATENCIES,
     MAX_DROP,
+    SIZE,
     UNTRAINED,
     Goal,
     goal_of,
@@ -67,6 +68,7 @@ from shrink.search.goal import (
 from shrink.search.output import Progress, impossible, show, write
 from shrink.search.space import Settings, in_words
 from shrink.search.trials import Journal, Trials, read_journal
+from shrink.stages.quantize.config import QuantizeConfig
 
 BEST, BASELINE, TRIALS = "best", "baseline", "trials"
 JOURNAL, SCORES = "search.journal", "scores.json"
@@ -464,7 +466,8 @@ class Search:
         for gate in self.candidates.gates:
             if gate not in gates:
                 self._notes.append(f"gate {gate} is not checked: the best trial has no such stage")
-        result = self.runs.show(self.candidates.plan(chosen.settings, gates), self.folder / BEST)
+        plan = self.candidates.plan(chosen.settings, gates)
+        result = self.runs.show(plan, self.folder / BEST)
         if result.error is not None:
             raise result.error
         self.exit_code = result.exit_code
@@ -478,6 +481,12 @@ class Search:
             self._notes.append(
                 "no trial keeps the drop with confidence: the best is the nearest to it. More "
                 "validation examples (data.validation_split) or a longer search may help"
+            )
+        quantized = [s.config for s in plan.steps if isinstance(s.config, QuantizeConfig)]
+        if SIZE in goal.limits and not all(one.runs_in_micro for one in quantized):
+            self._notes.append(
+                "the best file runs in LiteRT, not in TFLite Micro; --ram limits the search to "
+                "files for microcontrollers"
             )
         last, before = report.ends[-1], figures_of(report.stages[0])
         if self.config.latency is not None:  # the command measures the best alone

@@ -123,6 +123,14 @@ def test_without_a_drop_the_best_is_the_most_accurate_within_the_size(tmp_path: 
     assert figures["tflite_bytes"] == size_of(*best)
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_best_file_that_tflite_micro_cannot_run_is_a_note(tmp_path: Path, scheme: str) -> None:
+    space = {"prune.parameters": [0.6], "quantize.scheme": [scheme]}
+    search(tmp_path, {**limits(130_000), "space": space, "trials": 2}, FakeAttempt()).run()
+    noted = [one for one in found_in(tmp_path)["warnings"] if "not in TFLite Micro; --ram" in one]
+    assert len(noted) == (scheme == "float16")
+
+
 def test_several_objectives_give_their_pareto_front(tmp_path: Path) -> None:
     search(tmp_path, {**BOTH, "trials": 12}, FakeAttempt()).run()
     found = found_in(tmp_path)

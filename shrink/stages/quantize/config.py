@@ -152,6 +152,12 @@ class QuantizeConfig(StageConfig):
         return self.output_type not in (None, "float32")
 
     @property
+    def runs_in_micro(self) -> bool:
+        """Whether TFLite Micro has kernels for what the stage makes of weights."""
+        floats = self.scheme == "mixed" and self.activations == "float32"
+        return self.traits.runs_in_micro and not self.sparse and not floats
+
+    @property
     def needs_examples(self) -> str | None:
         """What it does with examples; some schemes need none."""
         return f"calibrates {self.scheme} on them" if self.traits.calibrates else None
