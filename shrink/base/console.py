@@ -196,6 +196,10 @@ class Console:
             for line in activity.lines if self.verbose else ():
                 self.say(f"{self._label} | {line}")
             return
+        if isinstance(activity, Progress) and activity.continued:
+            update = (activity.epoch - 1) * activity.steps + activity.step
+            self.say(f"  {self._label}: continues after update {update}")
+            return
         if self._line is None and self._on_terminal():
             self._start_progress()
         if self._line is not None:

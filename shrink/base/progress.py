@@ -34,6 +34,7 @@ class Progress:
         examples_per_s: None before the second step.
         metrics: of the epoch so far, with the loss.
         epoch_end: whether the epoch is complete; metrics of the validation split are there then.
+        continued: whether nothing was trained yet, and the step is a checkpoint's.
     """
 
     epoch: int
@@ -43,6 +44,7 @@ class Progress:
     examples_per_s: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     epoch_end: bool = False
+    continued: bool = False
 
 
 @dataclass(frozen=True)

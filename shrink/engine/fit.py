@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from shrink.base.errors import DataError, RecipeError
 from shrink.base.figures import metric_figure
+from shrink.base.progress import Progress
 from shrink.base.types import Tensors
 from shrink.data.dataset import Dataset
 from shrink.data.pipeline import (
@@ -136,6 +137,9 @@ def train(
         )
     best = checkpoints.best
     checkpoints.resume()
+    if on_progress is not None and checkpoints.first_update:
+        epoch, step = divmod(checkpoints.first_update, plan.steps)
+        on_progress(Progress(epoch + 1, epochs, step, plan.steps, continued=True))
     memory.reset()
     timeline = MemoryTimeline(memory, checkpoints.first_update, plan.steps * epochs)
     watch = SmallTensorsWatch(memory.small, lambda: len(checkpoints.events))

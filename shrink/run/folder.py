@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from shrink.base import files
@@ -25,7 +26,7 @@ from shrink.contract.report_file import read_report
 from shrink.contract.result import StageOutcome
 from shrink.contract.usage import ARTIFACTS, VOCABULARY_NAME
 from shrink.recipe.plan import Plan, Step
-from shrink.recipe.recipe_diff import recipe_changes
+from shrink.recipe.recipe_diff import recipe_changes, settings_of
 from shrink.recipe.resolution import recipe_sha256, resolved_recipe_text, with_taken_task
 from shrink.report.comparison import COMPARE_NAMES
 from shrink.report.diff import RecipeChange
@@ -176,7 +177,7 @@ class RunFolder:
             chain=chain,
         )
         if self._before is not None:
-            self.replaced = tuple(recipe_changes(self._before, report))
+            self.replaced = self._replaced(self._before, report)
         contents = {
             **self._contents,
             RESOLVED_NAME: resolved,
@@ -188,6 +189,17 @@ class RunFolder:
         if _is_finished(report):
             self._remove_failed()
         return report
+
+    def _replaced(self, before: Report, report: Report) -> tuple[RecipeChange, ...]:
+        changes = recipe_changes(before, report)
+        if not _is_finished(before):  # it may not have come to know what its task takes
+            stated = settings_of(replace(report, resolved_recipe=resolved_recipe_text(self._plan)))
+            changes = [
+                one
+                for one in changes
+                if one.key in stated or not one.key.startswith("task.") or "-" not in (one.a, one.b)
+            ]
+        return tuple(changes)
 
     def _remove_failed(self) -> None:
         """Remove what an earlier failure of this run left beside it: it is over."""

@@ -390,7 +390,7 @@ class Runner:
 
         def listen(event: Event) -> None:
             nonlocal learned
-            if isinstance(event, Progress) and not learned:
+            if isinstance(event, Progress) and not event.continued and not learned:
                 learned = True
                 self._learn_keys(state)
                 self.store.alias_checkpoints(state.keys[step.name], begun)

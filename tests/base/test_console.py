@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 from rich.console import Console as RichConsole
@@ -92,10 +93,12 @@ def test_console_says_a_line_per_epoch_without_a_terminal(
 ) -> None:
     console = Console()
     console.stage_started("train", 1, 1)
+    console.show(replace(epoch(3, 4), continued=True))
     console.show(epoch(1, 5))
     console.show(epoch(1, epoch_end=True))
     console.show(Phase("measuring"))
     told = capsys.readouterr().err.splitlines()
     assert told[0] == "[1/1] train"
-    assert len(told) == 2
-    assert told[1].startswith("  [1/1] train: epoch 1/200  loss 1.5  accuracy 0.5")
+    assert told[1] == "  [1/1] train: continues after update 24"
+    assert len(told) == 3
+    assert told[2].startswith("  [1/1] train: epoch 1/200  loss 1.5  accuracy 0.5")

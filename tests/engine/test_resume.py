@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.progress import Progress
 from shrink.contract.events import OutOfMemoryEvent
 from shrink.data.augment import Augmentation
 from shrink.data.config import AugmentConfig
@@ -24,6 +25,7 @@ from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
 from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
+from shrink.engine.progress import OnProgress
 from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import Watcher
 from shrink.engine.resume import Cadence, Recovery
@@ -98,6 +100,7 @@ def run(
     dropout: float = 0.0,
     noisy: Any = None,
     examples: Dataset | None = None,
+    on_progress: OnProgress | None = None,
     **known: Any,
 ) -> tuple[Any, TrainingRecord, list[int]]:
     """Train, and return the model, the record and the updates that were made."""
@@ -115,6 +118,7 @@ def run(
         examples or dataset(),
         epochs=EPOCHS,
         monitor="loss",
+        on_progress=on_progress,
         recovery=Recovery(
             folder,
             watcher=watcher,
@@ -148,7 +152,10 @@ def test_train_ends_bitwise_the_same_when_cut_short(
 ) -> None:
     with pytest.raises(Cut):
         run(tmp_path, cut_before=step)
-    model, record, steps = run(tmp_path)
+    shown: list[Progress] = []
+    model, record, steps = run(tmp_path, on_progress=shown.append)
+    assert [one.continued for one in shown].count(True) == shown[0].continued == 1
+    assert (shown[0].epoch - 1) * STEPS + shown[0].step == step
     # An epoch's last step is saved at its end, so that nothing but that is ever repeated.
     assert steps == list(range(step, EPOCHS * STEPS))
     check_equal(model, record, undisturbed)

@@ -11,6 +11,7 @@ import pytest
 
 from shrink.base.errors import RecipeError
 from shrink.contract.codec import to_plain
+from shrink.contract.details import Details, Task, TaskOutput
 from shrink.contract.result import StepResult
 from shrink.recipe.load import load_recipe
 from shrink.recipe.plan import Plan, build_plan
@@ -135,3 +136,29 @@ def test_failed_folder_lies_beside_the_folder_whatever_it_is_called(
     (here / "sub").mkdir(parents=True)
     monkeypatch.chdir(here)
     assert failed_folder(Path(path)).resolve() == (here / expected).resolve()
+
+
+@pytest.mark.parametrize(
+    ("override", "replaced"),
+    [
+        (None, set()),
+        ("training.seed=7", {"training.seed"}),
+        ("task.loss=sparse_categorical_crossentropy", {"task.loss"}),
+    ],
+)
+def test_what_an_unfinished_run_left_open_is_no_other_setting(
+    plan: Plan, tmp_path: Path, override: str | None, replaced: set[str]
+) -> None:
+    path = tmp_path / "runs" / "toy"
+    path.parent.mkdir()
+    run(plan, path, None)
+    again = build_plan(load_recipe(plan.source, [override] if override else []))
+    (step,) = again.steps
+    output = TaskOutput(name="p", loss="sparse_categorical_crossentropy", from_logits=False)
+    task = Task(outputs=(output,), loss_weights=(1.0,), metrics=("accuracy",))
+    details = Details(task=task)
+    done = outcome(step.name, 90, 1_000, None)
+    done = replace(done, result=replace(done.result, details=details))
+    folder = RunFolder(path, again, force=False)
+    folder.write([done], [step.name])
+    assert {one.key for one in folder.replaced} == replaced
