@@ -30,7 +30,7 @@ _CRASHED = 70
 _RESULT = "RESULT"
 _AT_IMPORT = {"TF_USE_LEGACY_KERAS": "1", "TF_ENABLE_ONEDNN_OPTS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
 """What TensorFlow reads when it is imported, as workers have it."""
-ARENA, INFERENCE = "arena_bytes", "measure_inference"
+ARENA, INFERENCE = "arena_of", "measure_inference"
 MEASURED = (ARENA, INFERENCE)
 """What takes processes to measure of an artifact. Tests that do not read it leave it out."""
 
@@ -288,6 +288,7 @@ def _leave_out(figures: Collection[str]) -> None:
         INFERENCE: lambda *_, **__: Inference(unknown, unknown, Measured(None, reason)),
     }
     for name in figures:
+        assert name in vars(measured)
         vars(measured)[name] = answers[name]
 
 

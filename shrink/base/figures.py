@@ -386,7 +386,8 @@ def _points(number: str) -> str:
 def _decimals(value: float, least: int = 2) -> int:
     """Return the least decimals, or as many more as the first digit of a small number needs."""
     size = abs(value)
-    return least if size >= 0.5 * 10**-least or size < 1e-9 else -math.floor(math.log10(size))
+    needs_more = 1e-9 <= size < 0.5 * 10**-least  # not so for NaN
+    return -math.floor(math.log10(size)) if needs_more else least
 
 
 def format_ratio(ratio: float | None) -> str:

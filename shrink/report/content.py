@@ -251,13 +251,14 @@ def training_notes(report: Report) -> Iterator[tuple[str, str]]:
             updates = "1 update" if count == 1 else f"{count} updates"
             yield (
                 stage.name,
-                f"each batch is trained as {steps} micro-batch{'es' if steps > 1 else ''} of at "
-                f"most {training.micro_batch_size} examples"
+                f"each batch is trained as {steps} micro-batch{'es' if steps > 1 else ''}"
+                + (f" of at most {size} examples" if (size := training.micro_batch_size) else "")
                 + (f" on each of {replicas} replicas" if replicas > 1 else "")
                 + (f"; {updates} ran out of memory with larger ones" if count else ""),
             )
-        pairs = (text.partition(": ")[::2] for text in training.inexact_because)
-        for text in _by_reason(pairs):
+        whole = [text for text in training.inexact_because if ": " not in text]
+        pairs = (text.partition(": ")[::2] for text in training.inexact_because if ": " in text)
+        for text in (*whole, *_by_reason(pairs)):
             yield stage.name, f"training is not exact: {text}"
 
 
@@ -266,10 +267,7 @@ def _by_reason(pairs: Iterable[tuple[str, str]]) -> list[str]:
     layers_of: dict[str, list[str]] = {}
     for layer, reason in pairs:
         layers_of.setdefault(reason, []).append(layer)
-    return [
-        f"{listed(layers, _LAYERS_LISTED)}{reason and f': {reason}'}"
-        for reason, layers in layers_of.items()
-    ]
+    return [f"{listed(layers, _LAYERS_LISTED)}: {reason}" for reason, layers in layers_of.items()]
 
 
 def errors_of(report: Report) -> list[tuple[str, str, str]]:

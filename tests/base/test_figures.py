@@ -49,6 +49,7 @@ def test_format_value_prints_three_digits_and_the_unit(value: float, unit: str, 
 def test_format_change_carries_a_sign_and_prints_fractions_in_points() -> None:
     assert format_change(-1000, "bytes") == "-1.00 KB"
     assert format_change(0.0, "count") == "+0"
+    assert format_change(float("nan"), "fraction") == "+nan"
     assert format_change(-0.003, "fraction") == "-0.30"
 
 

@@ -54,6 +54,11 @@ def test_notes_say_what_a_training_could_not_keep_to() -> None:
         "training is not exact: a loss compares examples",
     ):
         assert f"- **train**: {note}\n" in text
+    wholes = [f"loss {number} compares examples" for number in range(8)]
+    training |= {"inexact_because": wholes, "micro_batch_size": None}
+    text = render_markdown(report([with_result(first, training=training), *rest]))
+    assert all(f"- **train**: training is not exact: {one}\n" in text for one in wholes)
+    assert "trained as 4 micro-batches on each of 2 replicas; 1 update ran out" in text
     plain = render_markdown(report())
     assert "not exact" not in plain
     assert "micro-batch" not in plain
