@@ -148,7 +148,7 @@ def _written(model: str, data: str, output: Path, console: Console) -> tuple[str
     from shrink.contract.result import FirstLook
     from shrink.data.config import DataConfig, source_of
     from shrink.model.reference import parse_model_reference
-    from shrink.recipe.data_reference import parse_named_data
+    from shrink.recipe.data_reference import NO_EXAMPLES_LEFT, parse_named_data
     from shrink.recipe.load import validate_section
     from shrink.recipe.single import first_recipe, recipe_name
     from shrink.run.tool import run_tool
@@ -156,6 +156,10 @@ def _written(model: str, data: str, output: Path, console: Console) -> tuple[str
     reference = parse_model_reference(model, Path.cwd())
     named = parse_named_data(data, Path.cwd())
     section = validate_section(DataConfig, named.data, data)
+    if section.test_split == 1:
+        raise RecipeError(
+            NO_EXAMPLES_LEFT, subject=data, hint="lower it, or evaluate alone: shrink evaluate"
+        )
     source_of(section.source).check(section)
     config = section.model_dump(mode="json")
     job = FirstLookJob(name=str(reference), model=reference.source(), data=config, task=named.task)

@@ -39,6 +39,9 @@ from shrink.task.config import TaskConfig
 
 NAME_DATA = "add --data with a source, a path or a YAML file, for example --data digits"
 """What to do where no data is named, and examples are needed."""
+NO_EXAMPLES_LEFT = (
+    "test_split: 1 leaves the stages no examples; it is for recipes that only evaluate"
+)
 
 
 def check_examples(
@@ -57,7 +60,7 @@ def check_examples(
     """
     if data.test_split == 1 and not only_measures([{one.kind: {}} for one in stages.values()]):
         raise RecipeError(
-            "test_split: 1 leaves the stages no examples; it is for recipes that only evaluate",
+            NO_EXAMPLES_LEFT,
             position=loaded.position("data", "test_split"),
             hint="lower it, or evaluate alone: stages: []",
         )

@@ -145,6 +145,7 @@ def test_run_refuses_a_wrong_override(folder: Path, text: str, words: list[str])
         (["run", "toy.yaml", "--set"], ["'--set' requires an argument"]),
         (["run", "toy.yaml", "--from", "trian"], ["--from", "trian", "did you mean train?"]),
         (["train", "toy.py"], ["--data", "no data was named"]),
+        (["init", "toy.py:build", "--data", "whole.yaml"], ["whole.yaml: test_split: 1 leaves"]),
         (["quantize", "toy.py", "--aware"], ["`shrink quantize --help-all`"]),
         (["data", "check", "--seed"], ["`shrink data check --help`"]),
         (["train", "toy.py", "--data", "digtis"], ["did you mean digits?"]),
@@ -156,6 +157,7 @@ def test_run_refuses_a_wrong_override(folder: Path, text: str, words: list[str])
     ids=lambda value: " ".join(value[:4]) if isinstance(value, list) else None,
 )
 def test_shrink_refuses_wrong_flags(folder: Path, arguments: list[str], words: list[str]) -> None:
+    (folder / "whole.yaml").write_text("data: {source: npz, path: toy.npz, test_split: 1}\n")
     exit_code = 3 if "digtis" in arguments else 2
     error = refused(folder, *arguments, exit_code=exit_code, words=words)
     assert "Value error" not in error
