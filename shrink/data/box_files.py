@@ -375,6 +375,11 @@ def _read_voc(root: Path, classes: Sequence[str] | None) -> BoxFiles:
     named = named_splits(main, lambda name: (main / f"{name}.txt").is_file())
     lists = {split: main / f"{name}.txt" for split, name in named.items()}
     splits = {split: _listed_pictures(path, pictures) for split, path in lists.items()}
+    both = main / "trainval.txt"
+    if splits and "train" not in splits and both.is_file():  # as VOC2007 comes
+        held_out = {one.file for own in splits.values() for one in own}
+        rest = [one for one in _listed_pictures(both, pictures) if one.file not in held_out]
+        splits, lists = {"train": rest, **splits}, {"train": both, **lists}
     if not splits:
         splits, lists = {ALL: list(pictures.values())}, {}
     every = [*files, *lists.values(), *(one.file for one in pictures.values())]

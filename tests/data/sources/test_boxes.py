@@ -273,6 +273,22 @@ def test_two_names_of_one_split_are_refused(form: str, tmp_path: Path) -> None:
         read_boxes(root, None)
 
 
+def test_trainval_of_voc_trains_without_what_other_lists_name(tmp_path: Path) -> None:
+    path = voc(tmp_path / "data")
+    lists = path / "ImageSets" / "Main"
+    lists.mkdir(parents=True)
+    (lists / "trainval.txt").write_text("".join(f"p{n:02}\n" for n in range(9)))
+    (lists / "test.txt").write_text("p08\np09\np10\n")
+    splits = read_boxes(path, None).splits
+    found = {name: [Path(one.file).name for one in own] for name, own in splits.items()}
+    assert found == {
+        "train": [f"p{n:02}.png" for n in range(8)],
+        "test": ["p08.png", "p09.png", "p10.png"],
+    }
+    (lists / "train.txt").write_text("p00\n")
+    assert len(read_boxes(path, None).splits["train"]) == 1
+
+
 def test_class_that_data_classes_names_twice_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="names a class twice"):
         read_boxes(yolo(tmp_path / "data"), ["cat", "cat"])
