@@ -633,7 +633,7 @@ class DataConfig(Config):
         """Whether all examples may have one label: they are only tested, and its number is known.
 
         Args:
-            are_words: whether labels are words or folders, which `classes` numbers.
+            are_words: whether that label is a word or a folder, which `classes` numbers.
         """
         return self.test_split == 1 and (not are_words or self.classes is not None)
 

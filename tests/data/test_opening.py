@@ -266,7 +266,7 @@ def test_masks_of_splits_that_are_not_tested_may_have_other_classes(tmp_path: Pa
     assert {one.split for one in dataset.extremes} == {"test"}
 
 
-@pytest.mark.parametrize("source", ["npz", "csv", "images"])
+@pytest.mark.parametrize("source", ["npz", "csv", "text", "images"])
 def test_one_class_is_tested_where_its_number_is_known(tmp_path: Path, source: str) -> None:
     section = _written(tmp_path, source, ("b",))
     with pytest.raises(DataError, match="at least two classes"):
@@ -277,6 +277,16 @@ def test_one_class_is_tested_where_its_number_is_known(tmp_path: Path, source: s
     test = open_dataset(DataConfig.model_validate({**named, "test_split": 1}), seed=0).test
     assert test.labels is not None
     assert test.labels.tolist() == [1] * 10
+
+
+@pytest.mark.parametrize("source", ["npz", "csv", "text"])
+def test_classes_are_tested_where_training_examples_have_one(tmp_path: Path, source: str) -> None:
+    section = _written(tmp_path, source, ("train/b", "test/a", "test/b"))
+    test = open_dataset(DataConfig.model_validate({**section, "test_split": 1}), seed=0).test
+    assert test.labels is not None
+    assert test.labels.tolist() == [0] * 10 + [1] * 10
+    with pytest.raises(DataError, match="at least two classes"):
+        open_dataset(DataConfig.model_validate(section), seed=0)
 
 
 def test_one_number_is_tested_as_it_is(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def open_columns(
         split: _split(path, suffix, arrays, inputs, wanted, notes)
         for split, suffix in suffixes.items()
     }
-    needs_two = config.target == "label" and not config.takes_one_class(bool(words))
+    needs_two = config.target == "label" and not config.takes_one_class(len(words) == 1)
     _check_splits(path, splits, needs_two)
     starts = np.cumsum([0, *(split.count for split in splits.values())])
     x = _joined([split.x for split in splits.values()], fed_dtype)

@@ -63,7 +63,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     label = f"y_{first}" if SPLIT in table.cells else "y"
     if targets:
         y = np.asarray(targets_of(path, label, y, "x", len(x), notes))
-        if config.target == "label" and not config.takes_one_class(bool(names)):
+        if config.target == "label" and not config.takes_one_class(len(names) == 1):
             check_not_constant(path, label, y[splits[first]])
         for split in sorted(splits.keys() - {first}):
             check_same_targets(path, f"y_{split}", y[splits[split]], label, y[splits[first]])

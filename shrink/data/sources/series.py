@@ -20,6 +20,7 @@ from shrink.data.folders import ALL
 from shrink.data.source_table import SourceTable
 from shrink.data.sources.csv import numbers
 from shrink.data.sources.npz import read_arrays
+from shrink.data.splits import tested_split
 from shrink.data.table import SPLIT, Table, check_columns, is_parquet, read_cells, split_names
 
 
@@ -150,7 +151,8 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
         test = 0.0 if "test" in given else config.test_split
         split[split == 0] = splits_by_time(rows.run[split == 0], validation, test)
     needed = {"train" if name == ALL else name: name for name in given} if evaluates else {}
-    x, y, own = windows(rows, split, settings, str(path), needed or SPLIT_NAMES)
+    tested = {s for s, name in needed.items() if name == tested_split(given)}
+    x, y, own = windows(rows, split, settings, str(path), tested or SPLIT_NAMES)
     note = (
         f"windows of {settings.window} rows, {settings.horizon} predicted; none crosses the border "
         "of a split"

@@ -270,8 +270,10 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     path = Path(config.path or "").expanduser()
     texts, table = read_texts(path, config)
     rows = divided_rows(table.splits, table.y, seed, config, path)
-    if config.target == "label":
-        check_not_constant(path, "the training split", np.asarray(table.y)[rows["train"]])
+    is_word = len(table.class_names) == 1 and not table.class_names[0].isdecimal()
+    if config.target == "label" and not config.takes_one_class(is_word):
+        name = "test" if config.test_split == 1 else "train"
+        check_not_constant(path, f"the {name} split", np.asarray(table.y)[rows[name]])
     settings = config.tokens or TokensConfig()
     file = settings.vocabulary_file(Path.cwd())
     if file is None:  # learned from the training split alone

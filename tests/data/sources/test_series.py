@@ -106,6 +106,18 @@ def test_a_column_split_says_where_rows_belong(tmp_path: Path) -> None:
     assert dataset.given == {"validation", "test"}
 
 
+@pytest.mark.parametrize("short", ["train", "val", "test"])
+def test_only_the_tested_split_has_to_hold_a_window(tmp_path: Path, short: str) -> None:
+    parts = [name for name in ("train", "val", "test") for _ in range(3 if name == short else 20)]
+    path = table(tmp_path, "v,split", lambda i: f"{i},{parts[i]}", len(parts))
+    if short == "test":
+        with pytest.raises(DataError, match="the test split has at most 3 rows"):
+            opened(path, test_split=1)
+    else:
+        x, _ = pairs(opened(path, test_split=1).test)
+        assert x[:, 0, 0].tolist() == list(range(23, 36))
+
+
 @pytest.mark.parametrize("split", [False, True])
 def test_arrays_of_an_npz_file_are_series(tmp_path: Path, split: bool) -> None:
     values = np.arange(ROWS, dtype=np.float64)

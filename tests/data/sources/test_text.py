@@ -151,7 +151,7 @@ def test_slices_go_by_a_column(tmp_path: Path) -> None:
     [
         ("a,b,label\nx,y,0\n", {}, "cannot infer the text column"),
         ("text,label\nx,0\n,1\n", {}, "text in line 3 is empty"),
-        ("text,label\nx,0\ny,0\nz,0\nu,0\n", {}, "all labels in the training split are 0"),
+        ("text,label\nx,0\ny,0\nz,0\nu,0\n", {}, "all labels in the train split are 0"),
         ("text\nx\n", {}, "cannot infer the target column"),
         (
             "text,label,split\n" + "x,a,train\ny,b,train\n" * 8 + "z,c,test\n",
