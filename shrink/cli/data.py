@@ -50,7 +50,7 @@ def check(
     found = run_action(job, DataCheck, console)
     console.end_progress()
     train, test = found.splits["train"], found.splits["test"]
-    warnings = data_warnings(test.examples, train.classes, test.classes)
+    warnings = data_warnings(test.examples, train.classes, test.classes, config.test_split == 1)
     found = replace(found, fingerprint=fingerprint(config), warnings=tuple(warnings))
     for warning in warnings:
         console.warn(warning.text())

@@ -32,6 +32,7 @@ def build_report(
     saved: Mapping[str, Report] | None = None,
     planned_finals: Sequence[str] | None = None,
     chain: Chain | None = None,
+    tests_all: bool = False,
 ) -> Report:
     """Return the report of a run.
 
@@ -46,6 +47,7 @@ def build_report(
         saved: the reports that gates with `against` compare with, by the gate's name.
         planned_finals: the last stages of the whole recipe, where the run was to stop before them.
         chain: what the run goes on from, where that is not its own baseline.
+        tests_all: whether `data.test_split` is 1.
     """
     stages = _stages(outcomes, run.baseline, chain)
     results = check_gates(
@@ -65,6 +67,7 @@ def build_report(
         gates=gates,
         scores=next((o.scores for o in outcomes if o.name == run.baseline), {}),
         previous={outcome.name: outcome.previous for outcome in outcomes},
+        tests_all=tests_all,
     )
     # Each warning of a worker has the name that its stage has in this run.
     of_stages = [

@@ -31,7 +31,6 @@ _MEASURED = ("baseline", "compact")
 """Stages that use no training examples."""
 _BYTES = (200, 255)
 """Between these lies the largest value of images that nobody scaled."""
-_MORE_EXAMPLES = "test on more examples: more data, or a larger data.test_split"
 
 
 def sanity_warnings(
@@ -42,6 +41,7 @@ def sanity_warnings(
     gates: Mapping[str, Gate],
     scores: Scores,
     previous: Mapping[str, str | None],
+    tests_all: bool = False,
 ) -> list[ReportWarning]:
     """Return what a reader should look into before anything is made of the figures.
 
@@ -55,13 +55,14 @@ def sanity_warnings(
         gates: of the run, by name.
         scores: of the baseline's test examples, by metric.
         previous: by the name of a stage, the one whose artifact it started from.
+        tests_all: whether `data.test_split` is 1.
     """
     complete = {stage.name: stage for stage in stages if stage.metrics is not None}
     base = complete.get(baseline)
     warnings: list[ReportWarning] = []
     if base is not None:
         trains = any(stage.kind not in _MEASURED for stage in stages)
-        warnings += _of_data(base, trains)
+        warnings += _of_data(base, trains, tests_all)
         at_chance = _at_chance(base, base.guess, "baseline-at-chance")
         warnings += at_chance or _skewed_labels(base)
         if not at_chance:
@@ -75,7 +76,7 @@ def sanity_warnings(
 
 
 def data_warnings(
-    count: int, in_train: Collection[str], in_test: Collection[str]
+    count: int, in_train: Collection[str], in_test: Collection[str], tests_all: bool = False
 ) -> list[ReportWarning]:
     """Return what a report on these examples would warn of, before anything is trained.
 
@@ -83,11 +84,12 @@ def data_warnings(
         count: of the test examples.
         in_train: names of the classes of the examples to train on.
         in_test: those of the test examples.
+        tests_all: whether `data.test_split` is 1.
     """
     warnings = []
     if count < _FEW:
         message = f"only {_counted(count)}, on which every figure of a report rests"
-        warnings.append(ReportWarning("few-test-examples", message, _MORE_EXAMPLES))
+        warnings.append(ReportWarning("few-test-examples", message, _more_examples(tests_all)))
     guess = Guess(
         only_in_test=tuple(name for name in in_test if name not in in_train),
         only_in_train=tuple(name for name in in_train if name not in in_test),
@@ -107,9 +109,13 @@ def _unresolved(gates: Mapping[str, Gate], scores: Scores) -> Iterator[ReportWar
             yield from [found] if found else []
 
 
-def _of_data(base: Stage, trains: bool) -> Iterator[ReportWarning]:
+def _more_examples(tests_all: bool) -> str:
+    return f"test on more examples: more data{'' if tests_all else ', or a larger data.test_split'}"
+
+
+def _of_data(base: Stage, trains: bool, tests_all: bool) -> Iterator[ReportWarning]:
     """Yield what is wrong with the examples, which all stages share."""
-    few = list(_few_examples(base))
+    few = list(_few_examples(base, tests_all))
     yield from few
     if trains:
         yield from _missing_classes(base.guess or Guess(), few=bool(few))
@@ -131,7 +137,7 @@ def _missing_classes(guess: Guess, *, few: bool) -> Iterator[ReportWarning]:
             )
 
 
-def _few_examples(base: Stage) -> Iterator[ReportWarning]:
+def _few_examples(base: Stage, tests_all: bool) -> Iterator[ReportWarning]:
     count, metric = base.examples, _main_metric(base)
     if not count or metric is None:
         return
@@ -144,7 +150,7 @@ def _few_examples(base: Stage) -> Iterator[ReportWarning]:
     if limits.low is not None:
         span = f"{_text(metric, low)} to {_text(metric, high)}"
         message += f": the 95 % interval of {metric.name} is {span}"
-    yield ReportWarning("few-test-examples", message, _MORE_EXAMPLES)
+    yield ReportWarning("few-test-examples", message, _more_examples(tests_all))
 
 
 def _as_good_as_constant(stage: Stage, guess: Guess | None) -> tuple[Figure, float, float] | None:

@@ -175,6 +175,7 @@ class RunFolder:
             saved=self._plan.saved,
             planned_finals=self._plan.finals,
             chain=chain,
+            tests_all=plan.recipe.data.test_split == 1,
         )
         if self._before is not None:
             self.replaced = self._replaced(self._before, report)

@@ -291,6 +291,8 @@ def test_data_warnings_tell_what_a_report_would_before_it_is_made() -> None:
         "classes-missing-from-split",
     ]
     assert found[0].message.startswith("only 1 test example,")
+    assert "larger data.test_split" in (found[0].hint or "")
+    assert "test_split" not in (data_warnings(1, (), ("c",), tests_all=True)[0].hint or "")
     assert found[1].message.endswith("not in those to train on: c")
     enough = data_warnings(100, ("a", "b"), ("a",))
     assert [warning.message for warning in enough] == [

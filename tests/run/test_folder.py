@@ -58,6 +58,17 @@ def test_failed_run_leaves_the_finished_one_alone_and_is_written_beside_it(
     assert report_in(failed_folder(path)) == "failed"
 
 
+@pytest.mark.parametrize(("part", "named"), [(0.5, True), (1, False)])
+def test_report_names_a_larger_test_split_where_there_is_one(
+    plan: Plan, tmp_path: Path, part: float, named: bool
+) -> None:
+    data = plan.recipe.data.model_copy(update={"test_split": part})
+    plan = replace(plan, recipe=plan.recipe.model_copy(update={"data": data}))
+    warnings = run(plan, tmp_path / "toy", "good")["warnings"]
+    (hint,) = [one["hint"] for one in warnings if one["code"] == "few-test-examples"]
+    assert ("data.test_split" in hint) == named
+
+
 def test_artifacts_of_a_finished_run_stay_until_the_next_is_written(
     plan: Plan, tmp_path: Path
 ) -> None:
