@@ -29,7 +29,6 @@ stages:
   - train: {epochs: 1}
 gates:
   cost_loss: 3
-  cost_loss_drop: 5
   share_right_score: 0
 """
 OWN = """\
