@@ -175,8 +175,8 @@ class _BlockBuilder:
             _Bytes(a + shift, b + shift, [(u, v, origin, by - shift) for u, v, origin, by in needs])
             for a, b, needs in self._bytes[gone]
         ]
-        first = bisect_right(own, added[0].start, key=lambda one: one.end)
-        last = bisect_left(own, added[-1].end, key=lambda one: one.start)
+        first = bisect_right(own, added[0].start, key=lambda each: each.end)
+        last = bisect_left(own, added[-1].end, key=lambda each: each.start)
         united = _overlaid(own[first:last], added)
         in_place = self._written_over(together)
         if all(_united(one.needs, in_place) is not None for one in united):

@@ -14,7 +14,7 @@ from shrink.compact.decode.choice import kernels_done, store_kernels
 from shrink.compact.graph import Graph, write_graph
 from shrink.compact.memory_map import has_plan, memory_map
 from shrink.compact.passes import simplified, with_static_shapes
-from shrink.compact.plan import ATTEMPTS, Plan, Planned, plan, plan_below
+from shrink.compact.plan import Plan, Planned, plan, plan_below
 from shrink.compact.read import read_graph
 from shrink.compact.result import Compacted
 from shrink.compact.schedule import Tiling
@@ -208,7 +208,7 @@ def _versions(graph: Graph, shares: Sequence[float]) -> Iterator[Version]:
     """Yield rewritten graphs, first without row tiles, then with tiles of rising extra work."""
     macs = graph_macs(graph)
     plain, done = simplified(graph)
-    yield (version := _written(plain, plan(plain, ATTEMPTS), done))
+    yield (version := _written(plain, plan(plain), done))
     if not plain.operators:
         return  # no output depends on any
     if temporary_bytes(plain) >= version.plan.size_bytes:
@@ -246,7 +246,7 @@ def _planned(graph: Graph, limit: int) -> Planned | None:
     tail, temporary = graph_tail(graph), temporary_bytes(graph)
     if tail + temporary >= limit:
         return None
-    found = plan_below(graph, ATTEMPTS, limit - tail)
+    found = plan_below(graph, limit - tail)
     if found is None:
         return None
     return Planned(graph, found, max(found.size_bytes, temporary) + tail)

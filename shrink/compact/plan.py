@@ -1,9 +1,9 @@
 """Places in the arena: a plan that no operator's reads and writes contradict.
 
 Blocks are placed one after the other, each as low as it can lie; what finds no place below a height
-is placed earlier the next time (a search over orders, as of Pisarchyk and Lee,
-"Efficient Memory Management for Deep Neural Net Inference", 2020, with restarts). The peak of live
-bytes bounds every plan from below, so a plan of that height is the best there is.
+is placed earlier in the next attempt (the first orders are those of Pisarchyk and Lee, "Efficient
+Memory Management for Deep Neural Net Inference", 2020). The peak of live bytes bounds every plan
+from below, so a plan of that height is the best there is.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from shrink.compact.graph import Graph
 from shrink.tflite.memory import ALIGNMENT_BYTES, aligned, live_bytes
 from shrink.tflite.model import Subgraph
 
-ATTEMPTS = 120
-"""To place all blocks; ten times as many lower the arenas that compact finds by under 1 %."""
+_LEAST_ATTEMPTS, _ATTEMPTS_A_BLOCK = 120, 2
+"""To place all blocks. A failed attempt moves one of them, and where many peaks are equally high,
+every other block may have to move."""
 _SEED = 0
 _UNLIMITED = 1 << 62
 _NOWHERE = -1
@@ -51,26 +52,29 @@ class Planned(NamedTuple):
     arena: int
 
 
-def plan(graph: Subgraph, attempts: int) -> Plan:
+def plan(graph: Subgraph, attempts: int | None = None) -> Plan:
     """Return the lowest plan found; see `plan_below`."""
-    found = plan_below(graph, attempts, _UNLIMITED)
+    found = plan_below(graph, _UNLIMITED, attempts)
     assert found is not None, "without a limit every block finds a place"
     return found
 
 
-def plan_below(graph: Subgraph, attempts: int, limit: int) -> Plan | None:
+def plan_below(graph: Subgraph, limit: int, attempts: int | None = None) -> Plan | None:
     """Return the lowest plan found that takes fewer bytes than a limit; None where none is found.
 
     Args:
         graph: its order of operators is kept.
-        attempts: to place all blocks, where the bound is not met before.
         limit: in bytes.
+        attempts: to place all blocks, where the bound is not met before; None for as many as the
+            number of blocks calls for.
     """
     blocks = blocks_of(graph)
     cells = (cell for block in blocks for cell in block.cells)
     bound = aligned(max(live_bytes(cells, len(graph.operators))))
     if bound >= limit:
         return None
+    if attempts is None:
+        attempts = max(_LEAST_ATTEMPTS, _ATTEMPTS_A_BLOCK * len(blocks))
     height, starts = _Placement(blocks, bound, limit).found(attempts)
     if not starts:
         return None

@@ -1,11 +1,11 @@
 """Which segments of operators run in which row tiles.
 
-First, every segment between operators where few tensors are alive is tried in some numbers of
-tiles, which keep all rows or none; then the path from the first operator to the last one is found,
-over single operators and tiled segments, whose peak of live bytes is lowest (a shortest-path search
-with several labels at each operator). It is changed in one thing at a time: first as long as the
-bound gets lower, then as long as the planned arena gets smaller. Limits count schedules and plans,
-not seconds, so that every machine finds the same tiles.
+First, segments between operators where few tensors are alive are tried in some numbers of tiles,
+which keep all rows or none, the shortest first; then the path from the first operator to the last
+one is found, over single operators and tiled segments, whose peak of live bytes is lowest (a
+shortest-path search with several labels at each operator). It is changed in one thing at a time:
+first as long as the bound gets lower, then as long as the planned arena gets smaller. Limits count
+schedules and plans, not seconds, so that every machine finds the same tiles.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from shrink.compact.segment import GraphInfo, ImpossibleError, Segment
 from shrink.compact.tiling import tiled
 
 _TILES = (2, 3, 4, 6, 8, 12)
-"""Numbers of tiles that every segment is tried in; changes find those between and beyond."""
+"""Numbers of tiles that segments are first tried in; changes find those between and beyond."""
 _LONGEST_SEGMENT = 40
-"""Operators. Pairs of ends are many in a large graph: 1,500 dense layers would take 170 MB more."""
-_MOST_SCHEDULES = 3000
-"""Of the first pass, and of each series of changes; their time grows with them."""
+"""Operators; time and memory grow with pairs of ends, which are many in a large graph."""
+_MOST_SCHEDULES = 4000
+"""Of the first pass, and of each series of changes, impossible ones too; time grows with them."""
 _USUAL_STEPS = 120
 """Operators; larger graphs and schedules count as several, so that a search takes no longer."""
 _CHANGES = 500
@@ -99,7 +99,10 @@ class Search:
             path = self._best_path(self._edges())
             low = self._improved(Found(path, path.arena), _bound).candidate
             planned = self._planned(low, _UNLIMITED) if low.tilings else None
-            return None if planned is None else self._improved(planned, self._planned)
+            best = None if planned is None else self._improved(planned, self._planned)
+        for results in (self._segment, self._schedule, self._tiling):
+            results.cache_clear()  # they refer to the search, and would last as long as it does
+        return best
 
     def _weight(self, candidate: Candidate) -> int:
         """Return as how many plans one of a candidate counts: its time grows with its square."""
@@ -133,6 +136,8 @@ class Search:
         return best
 
     def _new_segment(self, start: int, end: int) -> Segment | None:
+        if end - start > _LONGEST_SEGMENT:
+            return None
         try:
             return Segment(self._info, start, end)
         except ImpossibleError:
@@ -149,12 +154,14 @@ class Search:
 
         None where it cannot run so, or computes too much.
         """
+        segment = self._segment(tiling.start, tiling.end)
+        if segment is None:
+            return None
         try:
             schedule = self._schedule(tiling)
         except ImpossibleError:
+            self.schedules += 1
             return None
-        segment = self._segment(tiling.start, tiling.end)
-        assert segment is not None, "it has a schedule"
         self.schedules += 1 + len(schedule.steps) // _USUAL_STEPS
         cost = schedule.cost
         macs, tail = cost.macs - segment.macs, cost.tail_bytes - sum(segment.tails)
@@ -294,7 +301,8 @@ class Search:
         high = max(range(len(peaks)), key=lambda i: peaks[i] * self._random.random())
         before = max((one.end for one in tilings if one.end <= high), default=0)
         behind = min((one.start for one in tilings if one.start > high), default=len(peaks))
-        start, end = self._random.randint(before, high), self._random.randint(high + 1, behind)
+        start = self._random.randint(max(before, high + 1 - _LONGEST_SEGMENT), high)
+        end = self._random.randint(high + 1, min(behind, start + _LONGEST_SEGMENT))
         segment = self._segment(start, end)
         return Tiling(start, end, () if segment is None else even_cuts(segment.rows, 2))
 

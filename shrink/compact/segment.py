@@ -101,10 +101,10 @@ class Segment:
         scratch = [scratch_bytes(graph, operator) for operator in operators]
         self.row_scratch = [s // h for s, h in zip(scratch, heights, strict=True)]
         self.last_read: list[list[int]] = [[] for _ in self.outputs]
+        last = {tensor: number for number, read in enumerate(self.by_rows) for tensor in read}
         for tensor in self.outputs:
-            readers = [number for number, read in enumerate(self.by_rows) if tensor in read]
-            if readers:
-                self.last_read[readers[-1]].append(tensor)
+            if tensor in last:
+                self.last_read[last[tensor]].append(tensor)
 
     @property
     def rows(self) -> int:

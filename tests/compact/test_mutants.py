@@ -117,8 +117,8 @@ def without_runtimes(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, short in (("_MOST_SCHEDULES", 20), ("_CHANGES", 5)):
         monkeypatch.setattr(search, name, short)
     monkeypatch.setattr(decode_choice, "arena_of", lambda c: ArenaFigure(estimated(c), ""))
-    monkeypatch.setattr(whole, "ATTEMPTS", 5)
-    monkeypatch.setattr(decode_choice, "ATTEMPTS", 5)
+    monkeypatch.setattr("shrink.compact.plan._LEAST_ATTEMPTS", 5)
+    monkeypatch.setattr("shrink.compact.plan._ATTEMPTS_A_BLOCK", 0)
     monkeypatch.setattr("shrink.compact.order._MOST_STATES", 200)
 
 

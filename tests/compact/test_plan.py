@@ -33,6 +33,17 @@ def test_a_chain_takes_what_its_widest_operator_reads_and_writes() -> None:
     write_graph(graph, found.offsets)  # refuses a wrong plan
 
 
+def test_a_plan_of_many_equal_peaks_is_as_low_as_one_of_them() -> None:
+    net = Net((1, 4, 4, 8))
+    x = net.input
+    for _ in range(120):
+        widened = net.conv(x, 48, (1, 1))
+        x = net.add(x, net.conv(net.conv(widened, 0, depthwise=True), 8, (1, 1)))
+        net.graph.tensors[x].quantization.scale[:] = 0.5  # it would outgrow float32
+    # The shortcut, with what the depthwise convolution reads and writes.
+    assert plan(read_graph(net.file(x))).size_bytes == 4 * 4 * (8 + 48 + 48)
+
+
 @pytest.mark.parametrize("upward", [False, True])
 @pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("tiles", [2, 3, 5, 16])

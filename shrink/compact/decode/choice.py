@@ -19,7 +19,7 @@ from shrink.compact.blocks import blocks_of
 from shrink.compact.cost import channels_tail, tail_of
 from shrink.compact.decode.kernels import Kernel, bounds, kernels, shown_name, with_decode
 from shrink.compact.graph import Graph, write_graph
-from shrink.compact.plan import ATTEMPTS, plan
+from shrink.compact.plan import plan
 from shrink.contract.compaction import StoredKernel, StoredKernels
 from shrink.tflite.arena import arena_of
 from shrink.tflite.litert_twin import DECODE, NOT_IN_LITERT
@@ -109,7 +109,7 @@ def store_kernels(given: Version, fits: int | None) -> tuple[StoredKernels, Vers
             break
         choice = choices.pop(0)
         changed = with_decode(graph, found, choice.parts)
-        planned = plan(changed, ATTEMPTS)
+        planned = plan(changed)
         stored = write_graph(changed, planned.offsets)
         arena, saved = arena_of(stored).value, len(content) - len(stored)
         if arena is None or saved < LEAST_GAIN * len(content):
@@ -143,7 +143,7 @@ def _why_none(options: Sequence[Sequence[_Option]], size: int, limit: int | None
     if limit is None:
         return (
             f"storing kernels saves less than {FLASH_OF_ARENA} bytes of flash for each byte of "
-            "arena that it takes: set --arena-bytes to allow more arena"
+            "arena that it takes: set --arena-bytes (arena_bytes in a recipe) to allow more arena"
         )
     return "storing kernels does not fit the arena: allow a larger one"
 
