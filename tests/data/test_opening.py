@@ -18,16 +18,12 @@ from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches
 from shrink.data.sources.none import no_examples
 from tests.data.images import write_folders, write_image
-
-
-def _digits(**settings: object) -> Dataset:
-    return open_dataset(DataConfig.model_validate({"source": "digits", **settings}), seed=0)
+from tests.data.opened import all_of, counts, opened
 
 
 def test_open_dataset_splits_digits_as_the_recipe_says() -> None:
-    dataset = _digits()
-    sizes = [len(part) for part in (dataset.train, dataset.validation, dataset.test)]
-    assert sizes == [1257, 180, 360]
+    dataset = opened("digits")
+    assert counts(dataset) == [1257, 180, 360]
     assert dataset.num_classes == 10
     assert dataset.class_names == tuple("0123456789")
     assert dataset.train.input_spec == Spec((8, 8, 1), np.dtype(np.float32))
@@ -37,18 +33,14 @@ def test_open_dataset_splits_digits_as_the_recipe_says() -> None:
 def test_open_dataset_names_the_labels_of_rows(tmp_path: Path) -> None:
     rows = np.arange(60).reshape(20, 3) % 2
     np.savez(tmp_path / "rows.npz", x=np.zeros((20, 4), np.float32), y=rows.astype(np.float32))
-    given = {"source": "npz", "path": str(tmp_path / "rows.npz"), "classes": ["odd", "big", "red"]}
-    assert open_dataset(DataConfig.model_validate(given), seed=0).class_names == (
-        "odd",
-        "big",
-        "red",
-    )
+    names = ("odd", "big", "red")
+    assert opened("npz", tmp_path / "rows.npz", classes=names).class_names == names
 
 
 def test_open_dataset_keeps_digits_as_stored() -> None:
-    x, y = _digits().test.arrays(np.arange(360))
+    x, y = opened("digits").test.arrays(np.arange(360))
     assert (x.min(), x.max()) == (0, 16)
-    labels = _digits().test.labels
+    labels = opened("digits").test.labels
     assert labels is not None
     assert np.array_equal(y, labels)
 
@@ -60,15 +52,15 @@ def test_spooled_refuses_a_name_that_occurs_twice() -> None:
 
 
 def test_arrays_equals_load() -> None:
-    test = _digits(normalize={"scale": 1 / 3, "offset": -0.7}).test
+    test = opened("digits", normalize={"scale": 1 / 3, "offset": -0.7}).test
     indices = np.array([5, 0, 359, 5])
     for array, tensor in zip(test.arrays(indices), test.load(tf.constant(indices)), strict=True):
         assert np.array_equal(array, tensor.numpy())
 
 
 def test_open_dataset_normalizes_to_float32() -> None:
-    plain, _ = _digits().train.arrays(np.arange(9))
-    normalized = _digits(normalize={"scale": 0.0625, "offset": -0.5}).train
+    plain, _ = opened("digits").train.arrays(np.arange(9))
+    normalized = opened("digits", normalize={"scale": 0.0625, "offset": -0.5}).train
     x, _ = normalized.arrays(np.arange(9))
     assert x.dtype == np.float32
     assert np.array_equal(x, plain / 16 - 0.5)
@@ -77,7 +69,7 @@ def test_open_dataset_normalizes_to_float32() -> None:
 
 
 def test_open_dataset_makes_the_input_the_target() -> None:
-    dataset = _digits(target="input", normalize={"scale": 0.0625})
+    dataset = opened("digits", target="input", normalize={"scale": 0.0625})
     x, y = dataset.train.arrays(np.arange(4))
     assert np.array_equal(x, y)
     assert x.max() == 1
@@ -100,15 +92,11 @@ def test_open_dataset_splits_by_the_seed(seed: int) -> None:
     ("cache", "part"),
     [("memory", "train"), ("disk", "train"), ("auto", "train"), ("validation", "validation")],
 )
-def test_open_dataset_reads_cached_examples_once(
-    cache: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+def test_open_dataset_reads_cached_examples_once(cache: str, part: str, tmp_path: Path) -> None:
     root = write_folders(tmp_path / "pictures")
-    settings = {"source": "images", "path": str(root), "normalize": {"scale": 0.5}}
     plain, kept = (
-        getattr(open_dataset(DataConfig.model_validate({**settings, "cache": c}), seed=0), part)
-        for c in ("none", cache)
+        getattr(opened("images", root, normalize={"scale": 0.5}, cache=one), part)
+        for one in ("none", cache)
     )
     assert len(plain)
     first, again = (
@@ -126,30 +114,24 @@ def test_open_dataset_reads_cached_examples_once(
 def test_open_dataset_leaves_out_the_cache_when_auto_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = DataConfig(
-        source="images", path=str(write_folders(tmp_path / "pictures")), cache="auto"
-    )
-    assert isinstance(open_dataset(config, seed=0).train, CachedExamples)
+    root = write_folders(tmp_path / "pictures")
+    assert isinstance(opened("images", root, cache="auto").train, CachedExamples)
     monkeypatch.setattr(cached, "_AUTO_BYTES", 100)
-    assert not isinstance(open_dataset(config, seed=0).train, CachedExamples)
+    assert not isinstance(opened("images", root, cache="auto").train, CachedExamples)
 
 
-def test_evaluation_batches_name_the_bad_example_that_cannot_be_cached(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+def test_evaluation_batches_name_the_bad_example_that_cannot_be_cached(tmp_path: Path) -> None:
     root = write_folders(tmp_path / "pictures")
     for path in (root / "dog").iterdir():
         path.write_bytes(b"")
-    config = DataConfig(source="images", path=str(root), cache="memory")
-    train = open_dataset(config, seed=0).train
+    train = opened("images", root, cache="memory").train
     with pytest.raises(DataError, match=r"dog/.*\.png: the file is empty"):
         evaluation_batches(train, 5)
 
 
 def test_open_dataset_refuses_to_open_no_data() -> None:
     with pytest.raises(DataError, match="no data was named"):
-        open_dataset(DataConfig(source="none"), seed=0)
+        opened("none")
     with pytest.raises(DataError, match="no data was named"):
         no_examples().test.arrays(np.arange(1))
 
@@ -158,15 +140,25 @@ EVERY, SPLIT, TEST = ("a", "b"), ("train/a", "train/b", "test/a", "test/b"), ("t
 """Folders of ten examples each: not divided, divided, and a test split alone."""
 
 
+def of(section: dict[str, object], **settings: object) -> Dataset:
+    return open_dataset(DataConfig.model_validate({**section, **settings}), seed=0)
+
+
+def labels(dataset: Dataset) -> list[int]:
+    """Return the labels of the test split."""
+    assert dataset.test.labels is not None
+    return [int(label) for label in dataset.test.labels]
+
+
 def _written(folder: Path, source: str, folders: tuple[str, ...]) -> dict[str, object]:
     """Write ten examples for each folder in the form of a source; return its section."""
     rows = [(name.rpartition("/"), n) for name in folders for n in range(10)]
     splits = [split for (split, _, _), _ in rows]
-    labels, numbers = [label for (_, _, label), _ in rows], np.arange(len(rows))
+    kinds, numbers = [label for (_, _, label), _ in rows], np.arange(len(rows))
     section: dict[str, object] = {"source": source, "path": str(folder)}
     if source == "npz":
         named = {split or "all": np.array(splits) == split for split in splits}
-        arrays = {"x": numbers, "y": np.array(labels)}
+        arrays = {"x": numbers, "y": np.array(kinds)}
         suffixes = {split: "" if split == "all" else f"_{split}" for split in named}
         values = {f"{k}{suffixes[s]}": v[m] for s, m in named.items() for k, v in arrays.items()}
         np.savez(folder / "data.npz", **values)
@@ -175,7 +167,7 @@ def _written(folder: Path, source: str, folders: tuple[str, ...]) -> dict[str, o
         column = "split," if splits[0] else ""
         lines = [f"{column}{'text' if source == 'text' else 'value'},label"]
         for row, split in enumerate(splits):
-            lines.append(f"{split}{',' if split else ''}{row},{labels[row]}")
+            lines.append(f"{split}{',' if split else ''}{row},{kinds[row]}")
         (folder / "data.csv").write_text("\n".join(lines))
         (folder / "words.txt").write_text("[PAD]\n[UNK]\n1\n2\n")
         own: dict[str, dict[str, object]] = {
@@ -214,11 +206,10 @@ def _written(folder: Path, source: str, folders: tuple[str, ...]) -> dict[str, o
     "source", ["npz", "csv", "series", "text", "python", "images", "audio", "masks"]
 )
 def test_every_source_is_tested_whole_or_by_its_test_split(tmp_path: Path, source: str) -> None:
-    given = {"source": source, "test_split": 1}
     for number, folders in enumerate((EVERY, SPLIT, TEST)):
         (folder := tmp_path / str(number)).mkdir()
         section = _written(folder, source, folders)
-        dataset = open_dataset(DataConfig.model_validate({**section, **given}), seed=0)
+        dataset = of(section, test_split=1)
         # A series has a window less than rows.
         lost = source == "series"
         assert len(dataset.test) == 20 - lost
@@ -229,69 +220,54 @@ def test_every_source_is_tested_whole_or_by_its_test_split(tmp_path: Path, sourc
         assert told == (folders == EVERY)
         if folders == TEST:
             with pytest.raises(DataError, match=r"no split train|the train split has at most 0"):
-                open_dataset(DataConfig.model_validate(section), seed=0)
+                of(section)
 
 
 @pytest.mark.parametrize("source", ["images", "audio"])
 def test_only_the_tested_split_needs_all_classes(tmp_path: Path, source: str) -> None:
     section = _written(tmp_path, source, ("train/a", "train/b", "test/a", "test/b", "test/c"))
     with pytest.raises(DataError, match="the class 'c' of train has no"):
-        open_dataset(DataConfig.model_validate(section), seed=0)
-    config = DataConfig.model_validate({**section, "test_split": 1})
-    dataset = open_dataset(config, seed=0)
+        of(section)
+    dataset = of(section, test_split=1)
     assert dataset.class_names == ("a", "b", "c")
-    assert dataset.test.labels is not None
-    assert dataset.test.labels.tolist() == [0] * 10 + [1] * 10 + [2] * 10
-    assert dataset.test.arrays(np.arange(30))[1].tolist() == dataset.test.labels.tolist()
+    assert labels(dataset) == [0] * 10 + [1] * 10 + [2] * 10
+    assert all_of(dataset.test)[1].tolist() == labels(dataset)
 
 
 def test_classes_of_folders_that_are_not_tested_keep_their_numbers(tmp_path: Path) -> None:
     folders = ("train/a", "train/b", "train/c", "test/b", "test/c")
-    section = _written(tmp_path, "images", folders) | {"test_split": 1}
-    test = open_dataset(DataConfig.model_validate(section), seed=0).test
-    assert test.labels is not None
-    assert np.unique(test.labels).tolist() == [1, 2]
-    named = DataConfig.model_validate({**section, "classes": ["c", "b"]})
-    test = open_dataset(named, seed=0).test
-    assert test.labels is not None
-    assert test.labels.tolist() == [1] * 10 + [0] * 10  # the folder b, then c
+    section = _written(tmp_path, "images", folders)
+    assert labels(of(section, test_split=1)) == [1] * 10 + [2] * 10
+    # The folder b, then c.
+    assert labels(of(section, test_split=1, classes=["c", "b"])) == [1] * 10 + [0] * 10
 
 
 def test_masks_of_splits_that_are_not_tested_may_have_other_classes(tmp_path: Path) -> None:
     section = _written(tmp_path, "masks", SPLIT) | {"classes": ["a", "b"]}
     Image.fromarray(np.full((4, 4), 7, np.uint8)).save(next(tmp_path.glob("train/masks/*.png")))
     with pytest.raises(DataError, match="class number 7"):
-        open_dataset(DataConfig.model_validate(section), seed=0)
-    dataset = open_dataset(DataConfig.model_validate({**section, "test_split": 1}), seed=0)
-    assert {one.split for one in dataset.extremes} == {"test"}
+        of(section)
+    assert {one.split for one in of(section, test_split=1).extremes} == {"test"}
 
 
 @pytest.mark.parametrize("source", ["npz", "csv", "text", "images"])
 def test_one_class_is_tested_where_its_number_is_known(tmp_path: Path, source: str) -> None:
     section = _written(tmp_path, source, ("b",))
     with pytest.raises(DataError, match="at least two classes"):
-        open_dataset(DataConfig.model_validate({**section, "test_split": 1}), seed=0)
-    named = {**section, "classes": ["a", "b"]}
+        of(section, test_split=1)
     with pytest.raises(DataError, match="at least two classes"):
-        open_dataset(DataConfig.model_validate(named), seed=0)
-    test = open_dataset(DataConfig.model_validate({**named, "test_split": 1}), seed=0).test
-    assert test.labels is not None
-    assert test.labels.tolist() == [1] * 10
+        of(section, classes=["a", "b"])
+    assert labels(of(section, classes=["a", "b"], test_split=1)) == [1] * 10
 
 
 @pytest.mark.parametrize("source", ["npz", "csv", "text"])
 def test_classes_are_tested_where_training_examples_have_one(tmp_path: Path, source: str) -> None:
     section = _written(tmp_path, source, ("train/b", "test/a", "test/b"))
-    test = open_dataset(DataConfig.model_validate({**section, "test_split": 1}), seed=0).test
-    assert test.labels is not None
-    assert test.labels.tolist() == [0] * 10 + [1] * 10
+    assert labels(of(section, test_split=1)) == [0] * 10 + [1] * 10
     with pytest.raises(DataError, match="at least two classes"):
-        open_dataset(DataConfig.model_validate(section), seed=0)
+        of(section)
 
 
 def test_one_number_is_tested_as_it_is(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x_test=np.zeros((5, 2), np.float32), y_test=np.full(5, 3))
-    section = {"source": "npz", "path": str(tmp_path / "x.npz"), "test_split": 1}
-    test = open_dataset(DataConfig.model_validate(section), seed=0).test
-    assert test.labels is not None
-    assert test.labels.tolist() == [3] * 5
+    assert labels(opened("npz", tmp_path / "x.npz", test_split=1)) == [3] * 5

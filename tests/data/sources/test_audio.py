@@ -15,21 +15,21 @@ from shrink.data.config import AudioConfig, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
 from shrink.data.front_end import features
-from shrink.data.opening import open_dataset
 from shrink.data.slices import slicings_of
 from shrink.recipe.data_reference import parse_data_reference
+from tests.data import opened as data
+from tests.data.opened import all_of
 
 RATE = 4_000
 AUDIO: dict[str, Any] = {"sample_rate": RATE, "seconds": 0.25, "bands": 8}
 
 
 def configured(path: Path, **audio: Any) -> DataConfig:
-    section = {"source": "audio", "path": str(path), "audio": {**AUDIO, **audio}}
-    return DataConfig.model_validate(section)
+    return data.configured("audio", path, audio={**AUDIO, **audio})
 
 
 def opened(path: Path, **audio: Any) -> Dataset:
-    return open_dataset(configured(path, **audio), seed=0)
+    return data.opened("audio", path, audio={**AUDIO, **audio})
 
 
 def samples(index: int, length: int = 1_000) -> np.ndarray:
@@ -37,8 +37,7 @@ def samples(index: int, length: int = 1_000) -> np.ndarray:
 
 
 @pytest.fixture
-def clips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "store"))
+def clips(tmp_path: Path) -> Path:
     root = tmp_path / "clips"
     for index in range(20):
         folder = root / ("yes" if index % 2 else "no")
@@ -56,8 +55,7 @@ def test_open_dataset_transforms_the_clips_of_each_class(clips: Path) -> None:
     known = {expected(samples(index)).tobytes(): index for index in range(20)}
     seen = set()
     for part in (dataset.train, dataset.validation, dataset.test):
-        x, y = part.arrays(np.arange(len(part)))
-        for row, label in zip(x, y, strict=True):
+        for row, label in zip(*all_of(part), strict=True):
             index = known[row.tobytes()]
             assert label == index % 2
             seen.add(index)
@@ -67,11 +65,11 @@ def test_open_dataset_transforms_the_clips_of_each_class(clips: Path) -> None:
 
 
 def test_slices_by_path_stay_with_their_clips(clips: Path) -> None:
-    slices = {"slices": [{"folder": 1}, {"pattern": r"(\d+)\.wav"}]}
-    config = DataConfig.model_validate({**configured(clips).model_dump(), **slices})
-    dataset = open_dataset(config, seed=0)
+    slices = [{"folder": 1}, {"pattern": r"(\d+)\.wav"}]
+    config = data.configured("audio", clips, audio=AUDIO, slices=slices)
+    dataset = data.opened("audio", clips, audio=AUDIO, slices=slices)
     folder, number = slicings_of(dataset, "test", config)
-    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    x, y = all_of(dataset.test)
     assert list(folder.labels) == [dataset.class_names[label] for label in y]
     for name, row in zip(number.labels, x, strict=True):
         np.testing.assert_array_equal(row, expected(samples(int(name))))
@@ -122,7 +120,7 @@ def test_arrays_names_the_clip_that_cannot_be_read(clips: Path) -> None:
     for file in (clips / "yes").iterdir():
         file.write_bytes(file.read_bytes()[:60])
     with pytest.raises(DataError) as raised:
-        part.arrays(np.arange(len(part)))
+        all_of(part)
     assert "yes/" in str(raised.value.subject)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,8 @@ from PIL import Image
 from shrink.base.errors import DataError
 from shrink.data.box_files import read_boxes
 from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
-from shrink.data.opening import open_dataset
+from tests.data.opened import all_of, opened
 
 HEIGHT, WIDTH, PICTURES = 20, 40, 12
 CLASSES = ("cat", "dog")
@@ -89,24 +89,18 @@ def voc(root: Path) -> Path:
 MAKERS = {"coco": coco, "yolo": yolo, "voc": voc}
 
 
-def opened(path: Path, **settings: object) -> Dataset:
-    return open_dataset(
-        DataConfig.model_validate({"source": "boxes", "path": str(path), **settings}), 0
-    )
-
-
-def every(dataset: Dataset) -> dict[int, np.ndarray]:
+def every(dataset: Any) -> dict[int, np.ndarray]:
     """Return the boxes of each picture, by the number that its pixels say."""
     found: dict[int, np.ndarray] = {}
     for examples in (dataset.train, dataset.validation, dataset.test):
-        x, y = examples.arrays(np.arange(len(examples)))
-        found |= {int(image[0, 0, 0]) // 10: rows for image, rows in zip(x, y, strict=True)}
+        pairs = zip(*all_of(examples), strict=True)
+        found |= {int(image[0, 0, 0]) // 10: rows for image, rows in pairs}
     return found
 
 
 @pytest.mark.parametrize("form", MAKERS)
 def test_boxes_are_read_from_every_form(form: str, tmp_path: Path) -> None:
-    dataset = opened(MAKERS[form](tmp_path / "data"))
+    dataset = opened("boxes", MAKERS[form](tmp_path / "data"))
     assert (dataset.class_names, dataset.has_boxes) == (CLASSES, True)
     found = every(dataset)
     assert sorted(found) == list(range(PICTURES))
@@ -132,7 +126,7 @@ def test_objects_of_voc_are_read_in_any_namespace(tmp_path: Path) -> None:
 
 
 def test_boxes_are_scaled_with_their_pictures(tmp_path: Path) -> None:
-    dataset = opened(coco(tmp_path / "data"), image_size=(40, 20))
+    dataset = opened("boxes", coco(tmp_path / "data"), image_size=(40, 20))
     rows = every(dataset)[0]
     np.testing.assert_allclose(rows[0], [2, 4, 10, 24, 1, 0, 0.5 * 160], atol=1e-5)
 
@@ -144,7 +138,7 @@ def test_splits_are_those_of_the_folder(tmp_path: Path) -> None:
         rows = [one for one in whole["annotations"] if one["image_id"] in part]
         content = {**whole, "images": images, "annotations": rows}
         (tmp_path / "data" / f"{name}.json").write_text(json.dumps(content))
-    dataset = opened(tmp_path / "data")
+    dataset = opened("boxes", tmp_path / "data")
     assert [len(dataset.train), len(dataset.validation), len(dataset.test)] == [8, 2, 2]
     assert dataset.given == {"validation", "test"}
 
@@ -302,11 +296,11 @@ def test_folder_without_boxes_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", MAKERS)
 def test_pictures_of_one_content_in_two_splits_are_named(form: str, tmp_path: Path) -> None:
     path = MAKERS[form](tmp_path / "data")
-    assert not opened(path).shared()
-    whole = opened(path)
+    assert not opened("boxes", path).shared()
+    whole = opened("boxes", path)
     shared, twin = (Path(whole.membership().name(s, 0)) for s in ("train", "test"))  # type: ignore[misc]
     twin.write_bytes(shared.read_bytes())
-    again = opened(path)
+    again = opened("boxes", path)
     (found,) = again.shared()
     assert (found.split, found.other, found.count) == ("test", "train", 1)
     assert shared.name in found.example
@@ -317,7 +311,7 @@ def test_pictures_of_one_content_in_two_splits_are_named(form: str, tmp_path: Pa
 
 
 def test_examples_are_told_by_their_file_whatever_its_name(tmp_path: Path) -> None:
-    one, other = opened(coco(tmp_path / "a")), opened(yolo(tmp_path / "b"))
+    one, other = opened("boxes", coco(tmp_path / "a")), opened("boxes", yolo(tmp_path / "b"))
     for split in ("train", "validation", "test"):
         own, same = (dataset.membership().splits[split] for dataset in (one, other))  # type: ignore[misc]
         np.testing.assert_array_equal(own, same)

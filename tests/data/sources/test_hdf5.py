@@ -8,18 +8,11 @@ import numpy as np
 import pytest
 
 from shrink.base.errors import DataError
-from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
-from shrink.data.opening import open_dataset
 from shrink.data.sources import columns as large
+from tests.data.opened import everything, opened
 
 X = np.arange(240, dtype=np.float32).reshape(40, 3, 2)
 Y = np.arange(40) % 4
-
-
-def _open(path: Path, **settings: Any) -> Dataset:
-    config = DataConfig.model_validate({"source": "hdf5", "path": str(path), **settings})
-    return open_dataset(config, seed=0)
 
 
 def _save(folder: Path, storage: Any = None, **arrays: Any) -> Path:
@@ -32,11 +25,7 @@ def _save(folder: Path, storage: Any = None, **arrays: Any) -> Path:
 
 @pytest.mark.parametrize("storage", [{}, {"chunks": True}, {"compression": "gzip"}])
 def test_open_dataset_reads_what_was_written(tmp_path: Path, storage: dict[str, Any]) -> None:
-    dataset = _open(_save(tmp_path, storage, x=X, y=Y))
-    parts = (dataset.train, dataset.validation, dataset.test)
-    x, y = (
-        np.concatenate(p) for p in zip(*(q.arrays(np.arange(len(q))) for q in parts), strict=True)
-    )
+    x, y = everything(opened("hdf5", _save(tmp_path, storage, x=X, y=Y)))
     order = np.argsort(x[:, 0, 0])
     np.testing.assert_array_equal(x[order], X)
     np.testing.assert_array_equal(y[order], Y)
@@ -48,7 +37,7 @@ def test_arrays_gathers_any_rows_of_a_large_file(
 ) -> None:
     monkeypatch.setattr(large, "LARGE_BYTES", 0)
     path = _save(tmp_path, storage, x_train=X, y_train=Y, x_test=X[:8], y_test=Y[:8])
-    test = _open(path).test
+    test = opened("hdf5", path).test
     rows = np.array([7, 0, 0, 3, 4, 7])
     x, y = test.arrays(rows)
     np.testing.assert_array_equal(x, X[rows])
@@ -62,7 +51,7 @@ def test_arrays_names_the_value_that_is_not_finite_in_a_large_file(
     broken = X.copy()
     broken[5, 2, 1] = np.nan
     path = _save(tmp_path, x_train=X, y_train=Y, x_test=broken[:8], y_test=Y[:8])
-    test = _open(path).test
+    test = opened("hdf5", path).test
     with pytest.raises(DataError, match=r"x_test\[5, 2, 1\] is nan") as raised:
         test.arrays(np.array([6, 5]))
     assert raised.value.subject == str(path)
@@ -70,7 +59,7 @@ def test_arrays_names_the_value_that_is_not_finite_in_a_large_file(
 
 def test_open_dataset_takes_names_in_groups(tmp_path: Path) -> None:
     path = _save(tmp_path, **{"a/in": X, "a/out": Y})
-    assert _open(path, inputs=["a/in"], targets=["a/out"]).num_classes == 4
+    assert opened("hdf5", path, inputs=["a/in"], targets=["a/out"]).num_classes == 4
 
 
 def test_open_dataset_refuses_what_lies_in_other_files(tmp_path: Path) -> None:
@@ -82,7 +71,7 @@ def test_open_dataset_refuses_what_lies_in_other_files(tmp_path: Path) -> None:
         file.create_virtual_dataset("x", layout)
         file["y"] = Y
     with pytest.raises(DataError, match="x lies in other files"):
-        _open(path)
+        opened("hdf5", path)
 
 
 def test_open_dataset_does_not_follow_links_to_other_files(tmp_path: Path) -> None:
@@ -91,19 +80,19 @@ def test_open_dataset_does_not_follow_links_to_other_files(tmp_path: Path) -> No
         file["x"] = h5py.ExternalLink(str(other), "x")
         file["y"] = Y
     with pytest.raises(DataError, match="no array x_train or x in this file; its arrays: y"):
-        _open(tmp_path / "data.h5")
+        opened("hdf5", tmp_path / "data.h5")
 
 
 @pytest.mark.parametrize("content", [b"", b"no HDF5", b"\x89HDF\r\n\x1a\n" + bytes(100)])
 def test_open_dataset_raises_data_error_when_it_is_no_hdf5(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "broken.h5").write_bytes(content)
     with pytest.raises(DataError, match=r"broken\.h5: not an HDF5 file"):
-        _open(tmp_path / "broken.h5")
+        opened("hdf5", tmp_path / "broken.h5")
 
 
 def test_open_dataset_reads_class_names(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "data.h5", "w") as file:
         file["x"] = np.zeros((20, 2), np.float32)
         file.create_dataset("y", data=["wave", "circle"] * 10, dtype=h5py.string_dtype())
-    dataset = _open(tmp_path / "data.h5")
+    dataset = opened("hdf5", tmp_path / "data.h5")
     assert dataset.class_names == ("circle", "wave")

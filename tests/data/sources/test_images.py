@@ -18,42 +18,32 @@ from shrink.data.examples import SPLIT_NAMES
 from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples, training_batches
 from tests.data.images import write_folders, write_image
+from tests.data.opened import all_of, counts, everything, opened
 from tests.forks import call
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-
-
 def _open(path: Path, **settings: Any) -> Dataset:
-    config = DataConfig.model_validate(
-        {"source": "images", "path": str(path), "cache": "none", **settings}
-    )
-    return open_dataset(config, seed=0)
+    return opened("images", path, **{"cache": "none", **settings})
 
 
 def _all(dataset: Dataset) -> np.ndarray:
-    parts = (dataset.train, dataset.validation, dataset.test)
-    return np.concatenate([part.arrays(np.arange(len(part)))[0] for part in parts])
+    return everything(dataset)[0]
 
 
 def test_images_without_classes_are_examples_without_targets(tmp_path: Path) -> None:
     for i in range(10):
         write_image(tmp_path / f"{i}.png", seed=i)
-    config = {"source": "images", "path": str(tmp_path)}
-    dataset = open_dataset(DataConfig.model_validate({**config, "target": "none"}), seed=0)
-    counts = [len(part) for part in (dataset.train, dataset.validation, dataset.test)]
-    assert (counts, dataset.class_names, dataset.notes) == ([7, 1, 2], (), ())
+    dataset = opened("images", tmp_path, target="none")
+    assert (counts(dataset), dataset.class_names, dataset.notes) == ([7, 1, 2], (), ())
     with pytest.raises(DataError, match="in folders by class") as error:
-        open_dataset(DataConfig.model_validate(config), seed=0)
+        opened("images", tmp_path)
     assert "data.target: none" in str(error.value.hint)
 
 
 def test_open_dataset_splits_folders_by_fractions(tmp_path: Path) -> None:
     dataset = _open(write_folders(tmp_path))
     parts = (dataset.train, dataset.validation, dataset.test)
-    assert [len(part) for part in parts] == [14, 2, 4]
+    assert counts(dataset) == [14, 2, 4]
     assert dataset.class_names == ("cat", "dog")
     assert dataset.train.input_spec == Spec((6, 5, 3), np.dtype(np.uint8))
     assert all(set(np.asarray(part.labels)) == {0, 1} for part in parts)
@@ -62,8 +52,7 @@ def test_open_dataset_splits_folders_by_fractions(tmp_path: Path) -> None:
 def test_open_dataset_takes_validation_from_the_given_train_part(tmp_path: Path) -> None:
     write_folders(tmp_path / "train")
     write_folders(tmp_path / "test", count=3)
-    dataset = _open(tmp_path)
-    assert [len(p) for p in (dataset.train, dataset.validation, dataset.test)] == [18, 2, 6]
+    assert counts(_open(tmp_path)) == [18, 2, 6]
 
 
 def test_arrays_decodes_png_to_the_pixels_that_were_written(tmp_path: Path) -> None:
@@ -82,7 +71,7 @@ def test_arrays_equals_batches_bit_for_bit(
         for index in range(4):
             write_image(tmp_path / name / f"{index}.{ending}", seed=index, size=(7, 8))
     train = _open(tmp_path, **settings).train
-    x, y = train.arrays(np.arange(len(train)))
+    x, y = all_of(train)
     (fed,) = evaluation_batches(train, 100).as_numpy_iterator()
     assert np.array_equal(x, fed[0])
     assert np.array_equal(y, fed[1])
@@ -185,7 +174,7 @@ def test_training_names_the_file_that_is_wrong(tmp_path: Path, damage: Any, mess
     bad = Path(dataset.membership().name("train", 5))  # type: ignore[misc]
     damage(bad)
     with pytest.raises(DataError, match=message) as caught:
-        dataset.train.arrays(np.arange(len(dataset.train)))
+        all_of(dataset.train)
     assert caught.value.subject == str(bad)
     batches = training_batches(
         dataset.train, global_batch_size=4, seed=0, first_step=0, last_step=4
@@ -262,8 +251,7 @@ def test_open_dataset_takes_a_list_of_images(
     name = dataset.membership().name  # type: ignore[misc]
     of_split = zip(SPLIT_NAMES, parts, strict=True)
     files = [int(Path(name(split, i)).stem) for split, part in of_split for i in range(len(part))]
-    found = np.concatenate([part.arrays(np.arange(len(part)))[1] for part in parts])
-    assert found.tolist() == [targets[file] for file in files]
+    assert everything(dataset)[1].tolist() == [targets[file] for file in files]
     assert sorted(files) == list(range(12))
 
 

@@ -14,17 +14,12 @@ from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
-from shrink.data.opening import open_dataset
 from shrink.data.sources.lmdb import LmdbRecords
+from tests.data.opened import configured, counts, everything, opened
 
 X = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
 Y = np.arange(30) % 3
 FEATURES: dict[str, Any] = {"x": {"type": "float32", "shape": [5]}, "y": {"type": "int64"}}
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def _write(path: Path, key: Callable[[int], str], labels: np.ndarray = Y) -> Path:
@@ -46,12 +41,11 @@ def _example(row: int, label: int) -> bytes:
 
 
 def _config(path: Path) -> DataConfig:
-    value = {"source": "lmdb", "path": str(path), "features": FEATURES}
-    return DataConfig.model_validate(value)
+    return configured("lmdb", path, features=FEATURES)
 
 
 def _open(path: Path) -> Dataset:
-    return open_dataset(_config(path), seed=0)
+    return opened("lmdb", path, features=FEATURES)
 
 
 def _labels(dataset: Dataset) -> set[int]:
@@ -85,14 +79,12 @@ def _mapped_bytes() -> int:
 
 def test_open_dataset_reads_every_value(tmp_path: Path) -> None:
     dataset = _open(_write(tmp_path / "data.lmdb", "{:05d}".format))
-    parts = (dataset.train, dataset.validation, dataset.test)
-    assert [len(part) for part in parts] == [21, 3, 6]
-    x, y = zip(*(part.arrays(np.arange(len(part))) for part in parts), strict=True)
-    found = {
-        (row.tobytes(), int(label))
-        for row, label in zip(np.concatenate(x), np.concatenate(y), strict=True)
-    }
-    assert found == {(row.tobytes(), int(label)) for row, label in zip(X, Y, strict=True)}
+    assert counts(dataset) == [21, 3, 6]
+    found, wanted = (
+        {(row.tobytes(), int(label)) for row, label in zip(*pair, strict=True)}
+        for pair in (everything(dataset), (X, Y))
+    )
+    assert found == wanted
 
 
 def test_open_dataset_takes_parts_from_keys(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from shrink.data.config import DataConfig
 from shrink.data.opening import open_dataset
 from shrink.data.slices import slicings_of
 from shrink.recipe.bundle import bundled_root
+from tests.data import opened as data
 
 AUDIO: dict[str, Any] = {
     "sample_rate": 8_000, "seconds": 0.288, "window_ms": 64, "stride_ms": 32, "bands": 32,
@@ -24,8 +25,7 @@ AUDIO: dict[str, Any] = {
 
 def configured(**settings: Any) -> DataConfig:
     path = f"{bundled_root()}/recipes/data/machine.py:examples"
-    section = {"source": "python", "path": path, "target": "input", "audio": AUDIO, **settings}
-    return DataConfig.model_validate(section)
+    return data.configured("python", path, **{"target": "input", "audio": AUDIO, **settings})
 
 
 def test_synthesise_is_decided_by_the_seed_and_has_faults_in_turn() -> None:
@@ -45,9 +45,8 @@ def test_slicings_say_which_test_sounds_are_normal() -> None:
     assert set(fault.names) == {NORMAL, *FAULTS}
     normal = {name == NORMAL for name in fault.labels}
     assert normal == {True, False}
-    (train,) = slicings_of(
-        open_dataset(configured(slices=["fault"]), seed=0), "train", configured(slices=["fault"])
-    )
+    config = configured(slices=["fault"])
+    (train,) = slicings_of(open_dataset(config, seed=0), "train", config)
     assert train.names == (NORMAL,)
 
 
@@ -58,10 +57,7 @@ def test_open_dataset_refuses_a_label_that_is_not_there_and_unknown_columns() ->
         open_dataset(configured(slices=["wear"]), seed=0)
 
 
-def test_folders_of_an_autoencoder_may_lack_anomalies_in_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "store"))
+def test_folders_of_an_autoencoder_may_lack_anomalies_in_training(tmp_path: Path) -> None:
     folders = {"train/good": 6, "validation/good": 2, "test/good": 3, "test/bad": 4}
     random = np.random.default_rng(0)
     for folder, count in folders.items():
@@ -69,16 +65,14 @@ def test_folders_of_an_autoencoder_may_lack_anomalies_in_training(
         for index in range(count):
             samples = random.integers(-(2**15), 2**15, 400).astype(np.int16)
             wavfile.write(tmp_path / "clips" / folder / f"{index}.wav", 4_000, samples)
-    section = {
-        "source": "audio",
-        "path": str(tmp_path / "clips"),
+    section: dict[str, Any] = {
         "audio": {"sample_rate": 4_000, "seconds": 0.1, "bands": 8},
         "slices": [{"folder": 2, "name": "state"}],
     }
-    config = DataConfig.model_validate({**section, "target": "input"})
+    config = data.configured("audio", tmp_path / "clips", **section, target="input")
     dataset = open_dataset(config, seed=0)
     (state,) = slicings_of(dataset, "test", config)
     assert sorted(state.labels) == ["bad"] * 4 + ["good"] * 3
-    assert [len(part) for part in (dataset.train, dataset.validation, dataset.test)] == [6, 2, 7]
+    assert data.counts(dataset) == [6, 2, 7]
     with pytest.raises(DataError, match=r"the class 'bad' of \w+ has no clips"):
-        open_dataset(DataConfig.model_validate(section), seed=0)
+        data.opened("audio", tmp_path / "clips", **section)

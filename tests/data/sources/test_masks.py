@@ -6,7 +6,6 @@ import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +13,6 @@ import tf_keras as keras
 from PIL import Image
 
 from shrink.base.errors import DataError
-from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
 from shrink.data.slices import slicings_of
 from shrink.data.sources.masks import read_mask
@@ -23,13 +20,9 @@ from shrink.recipe.data_reference import parse_data_reference
 from shrink.task.config import TaskConfig
 from shrink.task.interface import keras_interface
 from shrink.task.resolve import resolve_task
+from tests.data.opened import SPLITS, all_of, configured, counts, everything, opened
 
 COUNT, HEIGHT, WIDTH = 20, 6, 9
-
-
-def opened(path: Path, source: str = "masks", **settings: Any) -> Dataset:
-    config = DataConfig.model_validate({"source": source, "path": str(path), **settings})
-    return open_dataset(config, seed=0)
 
 
 def numbers(index: int) -> np.ndarray:
@@ -54,31 +47,21 @@ def write(folder: Path, count: int = COUNT, first: int = 0) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path_factory.mktemp("store")))
-
-
 def test_open_dataset_pairs_images_with_palette_and_index_masks(tmp_path: Path) -> None:
-    dataset = opened(write(tmp_path))
-    total = 0
-    for split in (dataset.train, dataset.validation, dataset.test):
-        x, y = split.arrays(np.arange(len(split)))
-        assert (x.shape[1:], y.shape[1:]) == ((HEIGHT, WIDTH, 1), (HEIGHT, WIDTH))
-        np.testing.assert_array_equal(x[..., 0], y * 60)
-        total += len(split)
-    assert total == COUNT
+    dataset = opened("masks", write(tmp_path))
+    x, y = everything(dataset)
+    assert (x.shape, y.shape) == ((COUNT, HEIGHT, WIDTH, 1), (COUNT, HEIGHT, WIDTH))
+    np.testing.assert_array_equal(x[..., 0], y * 60)
     assert (dataset.class_names, dataset.num_classes) == (("0", "1", "2", "3"), None)
     assert parse_data_reference(str(tmp_path), tmp_path)["source"] == "masks"
 
 
 def test_slices_by_path_stay_with_their_images(tmp_path: Path) -> None:
-    section = {"source": "masks", "path": str(write(tmp_path)), "slices": [{"pattern": r"\d+"}]}
-    config = DataConfig.model_validate(section)
+    config = configured("masks", write(tmp_path), slices=[{"pattern": r"\d+"}])
     dataset = open_dataset(config, seed=0)
-    for split in ("train", "validation", "test"):
+    for split in SPLITS:
         (slicing,) = slicings_of(dataset, split, config)
-        _, y = getattr(dataset, split).arrays(np.arange(len(slicing.index)))
+        _, y = all_of(getattr(dataset, split))
         for name, mask in zip(slicing.labels, y, strict=True):
             np.testing.assert_array_equal(mask, numbers(int(name)))
 
@@ -87,9 +70,8 @@ def test_open_dataset_keeps_the_splits_of_folders_and_names_classes(tmp_path: Pa
     write(tmp_path / "train", 10)
     write(tmp_path / "val", 3, first=10)
     write(tmp_path / "test", 4, first=20)
-    dataset = opened(tmp_path, classes=["sky", "road", "tree", "car"])
-    counts = [len(part) for part in (dataset.train, dataset.validation, dataset.test)]
-    assert counts == [10, 3, 4]
+    dataset = opened("masks", tmp_path, classes=["sky", "road", "tree", "car"])
+    assert counts(dataset) == [10, 3, 4]
     assert dataset.class_names == ("sky", "road", "tree", "car")
     np.testing.assert_array_equal(dataset.test.arrays(np.arange(1))[1][0], numbers(20))
     assert parse_data_reference(str(tmp_path), tmp_path)["source"] == "masks"
@@ -97,8 +79,8 @@ def test_open_dataset_keeps_the_splits_of_folders_and_names_classes(tmp_path: Pa
 
 def test_open_dataset_resizes_masks_to_the_nearest_class(tmp_path: Path) -> None:
     write(tmp_path)
-    dataset = opened(tmp_path, image_size=[HEIGHT * 2, WIDTH * 3])
-    own = opened(tmp_path)
+    dataset = opened("masks", tmp_path, image_size=[HEIGHT * 2, WIDTH * 3])
+    own = opened("masks", tmp_path)
     _, y = dataset.test.arrays(np.arange(3))
     _, small = own.test.arrays(np.arange(3))
     np.testing.assert_array_equal(y, small.repeat(2, axis=1).repeat(3, axis=2))
@@ -154,8 +136,8 @@ def test_open_dataset_takes_gray_values_of_four_bits_as_class_numbers(tmp_path: 
     write(tmp_path)
     for index in range(COUNT):
         (tmp_path / "masks" / f"{index:02}.png").write_bytes(png(numbers(index), 4, 0))
-    dataset = opened(tmp_path)
-    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    dataset = opened("masks", tmp_path)
+    x, y = all_of(dataset.test)
     np.testing.assert_array_equal(x[..., 0], y * 60)
     assert dataset.class_names == ("0", "1", "2", "3")
 
@@ -216,16 +198,16 @@ def test_open_dataset_names_the_file_that_is_wrong(
     write(tmp_path)
     words = spoil(tmp_path)
     with pytest.raises(DataError, match=words) as caught:
-        opened(tmp_path, classes=["a", "b", "c", "d"])
+        opened("masks", tmp_path, classes=["a", "b", "c", "d"])
     assert caught.value.exit_code == 3
 
 
 def test_a_changed_mask_is_looked_at_again(tmp_path: Path) -> None:
     write(tmp_path)
-    opened(tmp_path, classes=["a", "b", "c", "d"])
+    opened("masks", tmp_path, classes=["a", "b", "c", "d"])
     raise_a_class(tmp_path)
     with pytest.raises(DataError, match="class number 200"):
-        opened(tmp_path, classes=["a", "b", "c", "d"])
+        opened("masks", tmp_path, classes=["a", "b", "c", "d"])
 
 
 @pytest.mark.parametrize(
@@ -238,7 +220,7 @@ def test_open_dataset_feeds_masks_of_arrays_as_whole_numbers(
     masks = np.stack([numbers(index) for index in range(COUNT)])
     path = tmp_path / "m.npz"
     np.savez(path, x=masks[..., None].astype(np.float32), y=masks.astype(dtype))
-    dataset = opened(path, "npz")
+    dataset = opened("npz", path)
     x, y = dataset.train.arrays(np.arange(5))
     assert y.dtype == fed
     np.testing.assert_array_equal(x[..., 0], y)
@@ -253,7 +235,7 @@ def test_void_pixels_are_no_class_and_may_be_ignored(tmp_path: Path, source: str
     for index, mask in enumerate(masks):
         Image.fromarray(mask).save(folder / "masks" / f"{index:02}.png")
     np.savez(tmp_path / "m.npz", x=np.zeros((COUNT, HEIGHT, WIDTH, 1), np.float32), y=masks)
-    dataset = opened(folder if source == "masks" else tmp_path / "m.npz", source)
+    dataset = opened(source, folder if source == "masks" else tmp_path / "m.npz")
     image = keras.Input((HEIGHT, WIDTH, 1))
     net = keras_interface(keras.Model(image, keras.layers.Conv2D(4, 1)(image)))
     loss = {"name": "sparse_categorical_crossentropy", "ignore_class": 255}

@@ -11,15 +11,8 @@ import tensorflow as tf
 
 from shrink.base.errors import DataError
 from shrink.base.types import Spec
-from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
-from shrink.data.opening import open_dataset
 from shrink.data.sources import npz as npz_members
-
-
-def _open(path: Path, **settings: Any) -> Dataset:
-    config = DataConfig.model_validate({"source": "npz", "path": str(path), **settings})
-    return open_dataset(config, seed=0)
+from tests.data.opened import counts, everything, opened
 
 
 def _save(path: Path, compressed: bool = False, **arrays: Any) -> Path:
@@ -44,12 +37,11 @@ def _last_infinite(*shape: int) -> np.ndarray:
 @pytest.mark.parametrize("compressed", [False, True])
 def test_open_dataset_reads_the_given_test_split(tmp_path: Path, compressed: bool) -> None:
     arrays = _given()
-    dataset = _open(_save(tmp_path, compressed, **arrays))
+    dataset = opened("npz", _save(tmp_path, compressed, **arrays))
     x, y = dataset.test.arrays(np.arange(8))
     assert np.array_equal(x, arrays["x_test"])
     assert np.array_equal(y, arrays["y_test"])
-    assert len(dataset.train) + len(dataset.validation) == 20
-    assert len(dataset.validation) == 4  # 10 %, but each of four classes
+    assert counts(dataset) == [16, 4, 8]  # 10 % validate, but each of four classes
     assert dataset.num_classes == 4
     assert dataset.train.target_spec == Spec((), np.dtype(np.int64))
 
@@ -58,18 +50,14 @@ def test_open_dataset_reads_the_given_test_split(tmp_path: Path, compressed: boo
 def test_open_dataset_keeps_a_given_validation_split(tmp_path: Path, name: str) -> None:
     arrays = _given()
     own = {f"x_{name}": arrays["x_test"], f"y_{name}": arrays["y_test"]}
-    path = _save(tmp_path, **own, **arrays)
-    dataset = _open(path)
-    assert [len(p) for p in (dataset.train, dataset.validation, dataset.test)] == [20, 8, 8]
+    assert counts(opened("npz", _save(tmp_path, **own, **arrays))) == [20, 8, 8]
 
 
 def test_open_dataset_splits_x_and_y_by_fractions(tmp_path: Path) -> None:
     x = np.arange(100, dtype=np.int16)[:, None]
-    dataset = _open(_save(tmp_path, x=x, y=np.arange(100) % 2))
-    parts = (dataset.train, dataset.validation, dataset.test)
-    assert [len(part) for part in parts] == [70, 10, 20]
-    seen = np.concatenate([part.arrays(np.arange(len(part)))[0] for part in parts])
-    assert np.array_equal(np.sort(seen[:, 0]), x[:, 0])
+    dataset = opened("npz", _save(tmp_path, x=x, y=np.arange(100) % 2))
+    assert counts(dataset) == [70, 10, 20]
+    assert np.array_equal(np.sort(everything(dataset)[0][:, 0]), x[:, 0])
 
 
 def test_read_arrays_maps_what_is_stored_uncompressed(tmp_path: Path) -> None:
@@ -81,7 +69,7 @@ def test_read_arrays_maps_what_is_stored_uncompressed(tmp_path: Path) -> None:
 
 def test_read_arrays_maps_fortran_order_and_foreign_byte_order(tmp_path: Path) -> None:
     x = np.asfortranarray(np.arange(12, dtype=">f8").reshape(4, 3))
-    dataset = _open(_save(tmp_path, x_train=x, y_train=x, x_test=x, y_test=x))
+    dataset = opened("npz", _save(tmp_path, x_train=x, y_train=x, x_test=x, y_test=x))
     fed, target = dataset.test.arrays(np.arange(4))
     assert fed.dtype == target.dtype == np.dtype("float32")
     assert np.array_equal(fed, x)
@@ -90,12 +78,12 @@ def test_read_arrays_maps_fortran_order_and_foreign_byte_order(tmp_path: Path) -
 def test_open_dataset_feeds_labels_of_shape_n_1_as_n(tmp_path: Path) -> None:
     arrays = _given()
     path = _save(tmp_path, **_given(y_train=arrays["y_train"][:, None]))
-    assert _open(path).train.target_spec.shape == ()
+    assert opened("npz", path).train.target_spec.shape == ()
 
 
 def test_open_dataset_keeps_one_hot_labels_as_real_targets(tmp_path: Path) -> None:
     x, one_hot = np.zeros((20, 2), np.uint8), np.eye(4, dtype=np.uint8)[np.arange(20) % 4]
-    dataset = _open(_save(tmp_path, x=x, y=one_hot))
+    dataset = opened("npz", _save(tmp_path, x=x, y=one_hot))
     assert dataset.train.labels is None
     assert dataset.num_classes is None
     assert dataset.train.target_spec == Spec((4,), np.dtype(np.float32))
@@ -103,13 +91,13 @@ def test_open_dataset_keeps_one_hot_labels_as_real_targets(tmp_path: Path) -> No
 
 
 def test_open_dataset_feeds_real_targets_as_one_output(tmp_path: Path) -> None:
-    dataset = _open(_save(tmp_path, x=np.ones((20, 2)), y=np.linspace(0, 1, 20)))
+    dataset = opened("npz", _save(tmp_path, x=np.ones((20, 2)), y=np.linspace(0, 1, 20)))
     assert dataset.train.target_spec == Spec((1,), np.dtype(np.float32))
     assert dataset.notes == ()
 
 
 def test_open_dataset_notes_labels_stored_as_floats(tmp_path: Path) -> None:
-    dataset = _open(_save(tmp_path, x=np.ones((20, 2)), y=np.arange(20.0) % 3))
+    dataset = opened("npz", _save(tmp_path, x=np.ones((20, 2)), y=np.arange(20.0) % 3))
     assert dataset.notes == (
         "y holds whole numbers stored as float64: real targets, or labels where the loss is one of "
         "labels",
@@ -118,7 +106,7 @@ def test_open_dataset_notes_labels_stored_as_floats(tmp_path: Path) -> None:
 
 def test_open_dataset_needs_no_targets_for_an_autoencoder(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(30, 5))
-    dataset = _open(_save(tmp_path, x=x), target="input")
+    dataset = opened("npz", _save(tmp_path, x=x), target="input")
     fed, target = dataset.train.arrays(np.arange(3))
     assert np.array_equal(fed, target)
     assert fed.dtype == np.float32
@@ -142,32 +130,48 @@ def test_open_dataset_needs_no_targets_for_an_autoencoder(tmp_path: Path) -> Non
         ({"y_test": np.linspace(0, 1, 8)}, "y_test holds real targets .* y_train holds lab"),
         ({"x_train": np.zeros((20, 3, 2), complex)}, "x_train is of dtype complex128"),
         ({"y_train": np.array(["a"] * 20)}, "y_train is of dtype <U1"),
+        ({"x_test": np.zeros((3, 3, 2), np.float32)}, "x_test has 3 examples and y_test has 8"),
     ],
 )  # fmt: skip
 def test_open_dataset_raises_data_error_when_arrays_are_wrong(
     tmp_path: Path, replaced: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=message) as caught:
-        _open(_save(tmp_path, **_given(**replaced)))
+        opened("npz", _save(tmp_path, **_given(**replaced)))
     assert caught.value.subject == str(tmp_path / "data.npz")
 
 
 def test_open_dataset_raises_data_error_when_names_are_unknown(tmp_path: Path) -> None:
     path = _save(tmp_path, X_train=np.zeros(3))
     with pytest.raises(DataError, match=r"data\.npz: no array x_train or x.*\n.*rename X_train"):
-        _open(path)
+        opened("npz", path)
 
 
 def test_open_dataset_raises_data_error_when_targets_are_missing(tmp_path: Path) -> None:
     arrays = _given()
     del arrays["y_test"]
     with pytest.raises(DataError, match=r"data\.npz: no array y_test"):
-        _open(_save(tmp_path, **arrays))
+        opened("npz", _save(tmp_path, **arrays))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"inputs": ["a", "b"]}, "a has 10 examples and b has 4"),
+        ({"inputs": ["a"], "targets": ["u"]}, "no array u in this file"),
+    ],
+)
+def test_open_dataset_raises_data_error_when_named_arrays_are_wrong(
+    tmp_path: Path, keys: dict[str, Any], message: str
+) -> None:
+    path = _save(tmp_path, a=np.zeros((10, 2)), b=np.zeros((4, 2)), y=np.arange(10) % 2)
+    with pytest.raises(DataError, match=message):
+        opened("npz", path, **keys)
 
 
 def test_open_dataset_raises_data_error_when_both_layouts_are_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"data\.npz: both x and x_train"):
-        _open(_save(tmp_path, x=np.zeros(3), **_given()))
+        opened("npz", _save(tmp_path, x=np.zeros(3), **_given()))
 
 
 def test_open_dataset_refuses_objects_before_reading_them(tmp_path: Path) -> None:
@@ -177,7 +181,7 @@ def test_open_dataset_refuses_objects_before_reading_them(tmp_path: Path) -> Non
 
     path = _save(tmp_path, **_given(y_train=np.array([Bomb()] * 20, dtype=object)))
     with pytest.raises(DataError, match=r"data\.npz: y_train holds Python objects"):
-        _open(path)
+        opened("npz", path)
     assert not (tmp_path / "exploded").exists()
 
 
@@ -204,7 +208,7 @@ def test_open_dataset_raises_data_error_when_the_header_lies(
     x, y = np.zeros((20, 2)), np.arange(20)
     path = _zip(tmp_path, x=_npy(x, shape), y=_npy(y))
     with pytest.raises(DataError, match=r"data\.npz: x declares shape"):
-        _open(path)
+        opened("npz", path)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +226,7 @@ def test_open_dataset_raises_data_error_when_a_header_is_damaged(
     tmp_path: Path, content: bytes
 ) -> None:
     with pytest.raises(DataError, match=r"data\.npz: the header of x is damaged"):
-        _open(_zip(tmp_path, x=content, y=_npy(np.arange(3))))
+        opened("npz", _zip(tmp_path, x=content, y=_npy(np.arange(3))))
 
 
 def test_open_dataset_raises_data_error_when_compressed_data_is_damaged(tmp_path: Path) -> None:
@@ -232,7 +236,7 @@ def test_open_dataset_raises_data_error_when_compressed_data_is_damaged(tmp_path
     content[5000:5100] = bytes(100)
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"data\.npz: x is damaged"):
-        _open(path)
+        opened("npz", path)
 
 
 def test_open_dataset_raises_data_error_when_memory_is_short(
@@ -240,8 +244,8 @@ def test_open_dataset_raises_data_error_when_memory_is_short(
 ) -> None:
     monkeypatch.setattr(npz_members, "available_memory_bytes", lambda: 100)
     with pytest.raises(DataError, match=r"data\.npz: the arrays take .*\n.*uncompressed"):
-        _open(_save(tmp_path, compressed=True, **_given()))
-    assert _open(_save(tmp_path, **_given())).num_classes == 4  # mapped: takes no memory
+        opened("npz", _save(tmp_path, compressed=True, **_given()))
+    assert opened("npz", _save(tmp_path, **_given())).num_classes == 4  # mapped: takes no memory
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short", b"\x93NUMPY"])
@@ -249,7 +253,7 @@ def test_open_dataset_raises_data_error_when_it_is_no_npz(tmp_path: Path, conten
     path = tmp_path / "broken.npz"
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"broken\.npz: not an \.npz file"):
-        _open(path)
+        opened("npz", path)
 
 
 def test_open_dataset_takes_several_inputs_and_targets_by_name(tmp_path: Path) -> None:
@@ -261,7 +265,7 @@ def test_open_dataset_takes_several_inputs_and_targets_by_name(tmp_path: Path) -
         even=numbers % 2,
         size=numbers / 30,
     )
-    dataset = _open(path, inputs=["right", "left"], targets=["size", "even"])
+    dataset = opened("npz", path, inputs=["right", "left"], targets=["size", "even"])
     (right, left), (size, even) = dataset.train.arrays(np.arange(5))
     assert (right.shape, left.shape) == ((5, 3), (5, 2))
     assert (size.dtype, even.dtype) == (np.float32, np.int64)
@@ -277,8 +281,8 @@ def test_open_dataset_raises_data_error_when_there_is_a_single_label(tmp_path: P
     with pytest.raises(
         DataError, match="all labels in y are 3; a classifier needs at least two classes"
     ):
-        _open(path)
-    assert len(_open(path, target="input").train) == 14
+        opened("npz", path)
+    assert len(opened("npz", path, target="input").train) == 14
 
 
 @pytest.mark.parametrize("kind", [str, bytes])
@@ -287,21 +291,21 @@ def test_open_dataset_numbers_class_names_in_alphabetical_order(tmp_path: Path, 
     test: np.ndarray = np.array([["bee"], ["dog"]]).astype(kind)  # a class that training never sees
     x = np.zeros((30, 2), np.float32)
     path = _save(tmp_path, x_train=x, y_train=train, x_test=x[:2], y_test=test)
-    dataset = _open(path)
+    dataset = opened("npz", path)
     assert dataset.class_names == ("ant", "bee", "cat", "dog")
     assert dataset.num_classes == 4
     assert np.asarray(dataset.test.labels).tolist() == [1, 3]
     assert any("class names" in note for note in dataset.notes)
-    named = _open(path, classes=["dog", "cat", "bee", "ant"])
+    named = opened("npz", path, classes=["dog", "cat", "bee", "ant"])
     assert named.class_names == ("dog", "cat", "bee", "ant")
     assert np.asarray(named.test.labels).tolist() == [2, 0]
     with pytest.raises(DataError, match="'dog' is not in data"):
-        _open(path, classes=["ant", "bee", "cat"])
+        opened("npz", path, classes=["ant", "bee", "cat"])
 
 
 def test_open_dataset_reads_texts_of_whole_numbers_as_labels(tmp_path: Path) -> None:
     y = np.array([str(label) for label in range(11)] * 4)
-    dataset = _open(_save(tmp_path, x=np.zeros((44, 2), np.float32), y=y))
+    dataset = opened("npz", _save(tmp_path, x=np.zeros((44, 2), np.float32), y=y))
     assert dataset.num_classes == 11
     assert dataset.class_names[10] == "10"
 
@@ -309,4 +313,4 @@ def test_open_dataset_reads_texts_of_whole_numbers_as_labels(tmp_path: Path) -> 
 def test_open_dataset_refuses_texts_that_are_no_utf_8(tmp_path: Path) -> None:
     y = np.array([b"\xff", b"a"] * 10)
     with pytest.raises(DataError, match="no UTF-8 text"):
-        _open(_save(tmp_path, x=np.zeros((20, 2), np.float32), y=y))
+        opened("npz", _save(tmp_path, x=np.zeros((20, 2), np.float32), y=y))

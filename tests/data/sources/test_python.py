@@ -11,32 +11,20 @@ from shrink.data.config import AudioConfig, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
 from shrink.data.front_end import features
-from shrink.data.opening import open_dataset
+from tests.data.opened import all_of, configured, counts, everything, opened
 
 _PRELUDE = "import numpy as np\nimport tensorflow as tf\nfrom pathlib import Path\n"
 _NUMBERS = "((np.full(3, i, np.float32), i % 4) for i in range(40))"
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def _open(folder: Path, body: str, **settings: Any) -> Dataset:
     path = folder / "data.py"
     path.write_text(f"{_PRELUDE}def examples():\n    {body}\n")
-    return open_dataset(_config(path, **settings), seed=0)
+    return opened("python", f"{path}:examples", **settings)
 
 
 def _config(file: Path, function: str = "examples", **settings: Any) -> DataConfig:
-    value = {"source": "python", "path": f"{file}:{function}", **settings}
-    return DataConfig.model_validate(value)
-
-
-def _all(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    parts = (dataset.train, dataset.validation, dataset.test)
-    x, y = zip(*(part.arrays(np.arange(len(part))) for part in parts), strict=True)
-    return np.concatenate(x), np.concatenate(y)
+    return configured("python", f"{file}:{function}", **settings)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +36,7 @@ def _all(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     ],
 )
 def test_open_dataset_takes_anything_that_can_be_iterated(tmp_path: Path, body: str) -> None:
-    x, y = _all(_open(tmp_path, body))
+    x, y = everything(_open(tmp_path, body))
     np.testing.assert_array_equal(np.sort(x[:, 0]), np.arange(40))
     np.testing.assert_array_equal(y, x[:, 0] % 4)
     assert x.dtype == np.float32
@@ -56,7 +44,7 @@ def test_open_dataset_takes_anything_that_can_be_iterated(tmp_path: Path, body: 
 
 def test_open_dataset_takes_parts(tmp_path: Path) -> None:
     dataset = _open(tmp_path, f"return {{'train': {_NUMBERS}, 'test': list({_NUMBERS})[:8]}}")
-    assert [len(p) for p in (dataset.train, dataset.validation, dataset.test)] == [36, 4, 8]
+    assert counts(dataset) == [36, 4, 8]
 
 
 def test_open_dataset_takes_named_inputs_and_targets_in_the_recipes_order(tmp_path: Path) -> None:
@@ -74,8 +62,8 @@ def test_open_dataset_takes_named_inputs_and_targets_in_the_recipes_order(tmp_pa
 
 def test_open_dataset_runs_the_function_once(tmp_path: Path) -> None:
     body = f"Path('{tmp_path}').joinpath('ran').mkdir()\n    return {_NUMBERS}"
-    first = _all(_open(tmp_path, body))
-    again = _all(open_dataset(_config(tmp_path / "data.py"), seed=0))
+    first = everything(_open(tmp_path, body))
+    again = everything(opened("python", f"{tmp_path / 'data.py'}:examples"))
     np.testing.assert_array_equal(first[0], again[0])
 
 
@@ -87,7 +75,7 @@ def test_open_dataset_runs_a_generator_on_the_cpu(tmp_path: Path) -> None:
         "    return ((np.float32([d.endswith('CPU:0') for d in (outer, device())]), i % 2)"
         " for i in range(40))"
     )
-    np.testing.assert_array_equal(_all(_open(tmp_path, body))[0], np.ones((40, 2)))
+    np.testing.assert_array_equal(everything(_open(tmp_path, body))[0], np.ones((40, 2)))
 
 
 def test_fingerprint_changes_with_the_code_and_the_function(tmp_path: Path) -> None:
@@ -126,7 +114,7 @@ def test_open_dataset_raises_data_error_when_examples_are_wrong(
 def test_open_dataset_raises_data_error_when_there_is_no_such_function(tmp_path: Path) -> None:
     (tmp_path / "data.py").write_text("def other(): pass")
     with pytest.raises(DataError, match="it has no function 'examples'; there are other"):
-        open_dataset(_config(tmp_path / "data.py"), seed=0)
+        opened("python", f"{tmp_path / 'data.py'}:examples")
 
 
 _BESIDE = """
@@ -143,7 +131,7 @@ def _beside(folder: Path, count: int) -> int:
     folder.mkdir(exist_ok=True)
     (folder / "data.py").write_text(_BESIDE)
     (folder / "count.txt").write_text(str(count))
-    return len(_all(open_dataset(_config(folder / "data.py"), seed=0))[1])
+    return len(everything(opened("python", f"{folder / 'data.py'}:examples"))[1])
 
 
 def test_open_dataset_reads_what_lies_beside_this_function_not_beside_its_twin(
@@ -163,7 +151,7 @@ def test_clips_become_what_the_front_end_makes_of_them(tmp_path: Path) -> None:
     body = "return ((np.sin(np.arange(90 + i) / (1 + i % 2)), i % 2) for i in range(40))"
     audio = {"sample_rate": 1_000, "seconds": 0.1, "bands": 4}
     dataset = _open(tmp_path, body, audio=audio)
-    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    x, y = all_of(dataset.test)
     # Clips of 90 to 129 samples are filled with zeros, or cut, to 100.
     clips = [np.sin(np.arange(90 + i) / (1 + i % 2))[:100] for i in range(40)]
     padded = np.stack([np.pad(clip, (0, 100 - len(clip))) for clip in clips])

@@ -11,23 +11,16 @@ import pytest
 
 from recipes.data.season import HOURS, season
 from shrink.base.errors import DataError
-from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
-from shrink.data.opening import open_dataset
 from shrink.data.sources.series import splits_by_time, stretches
+from tests.data import opened as data
+from tests.data.opened import all_of
 
 ROWS, WINDOW, HORIZON = 100, 6, 2
 SERIES: dict[str, Any] = {"window": WINDOW, "horizon": HORIZON}
 
 
-@pytest.fixture(autouse=True)
-def store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path_factory.mktemp("store")))
-
-
-def opened(path: Path, series: dict[str, Any] | None = None, **settings: Any) -> Dataset:
-    section = {"source": "series", "path": str(path), "series": {**SERIES, **(series or {})}}
-    return open_dataset(DataConfig.model_validate({**section, **settings}), seed=3)
+def opened(path: Path, series: dict[str, Any] | None = None, **settings: Any) -> Any:
+    return data.opened("series", path, 3, series={**SERIES, **(series or {})}, **settings)
 
 
 def table(folder: Path, header: str, row: Callable[[int], str], count: int = ROWS) -> Path:
@@ -36,14 +29,9 @@ def table(folder: Path, header: str, row: Callable[[int], str], count: int = ROW
     return path
 
 
-def pairs(part: Any) -> tuple[np.ndarray, np.ndarray]:
-    x, y = part.arrays(np.arange(len(part)))
-    return x, y
-
-
 def test_windows_hold_rows_in_order_with_the_rows_behind(tmp_path: Path) -> None:
     dataset = opened(table(tmp_path, "v", str))
-    x, y = pairs(dataset.train)
+    x, y = all_of(dataset.train)
     assert (x.shape[1:], y.shape[1:]) == ((WINDOW, 1), (HORIZON,))
     np.testing.assert_array_equal(x[:, :, 0] - x[:, :1, 0], np.tile(np.arange(6), (len(x), 1)))
     np.testing.assert_array_equal(y, x[:, -1] + [[1, 2]])
@@ -52,19 +40,19 @@ def test_windows_hold_rows_in_order_with_the_rows_behind(tmp_path: Path) -> None
 def test_no_row_is_seen_in_two_splits(tmp_path: Path) -> None:
     dataset = opened(table(tmp_path, "v", str))
     rows = {
-        name: {int(v) for array in pairs(getattr(dataset, name)) for v in array.ravel()}
-        for name in ("train", "validation", "test")
+        name: {int(v) for array in all_of(getattr(dataset, name)) for v in array.ravel()}
+        for name in data.SPLITS
     }
     # 100 rows: the last 20 test, the 10 before them validate.
     assert rows["train"] == set(range(70))
     assert rows["validation"] == set(range(70, 80))
     assert rows["test"] == set(range(80, 100))
-    assert [len(p) for p in (dataset.train, dataset.validation, dataset.test)] == [63, 3, 13]
+    assert data.counts(dataset) == [63, 3, 13]
 
 
 @pytest.mark.parametrize("stride", [1, 3, 20])
 def test_stride_is_the_distance_of_windows(tmp_path: Path, stride: int) -> None:
-    x, _ = pairs(opened(table(tmp_path, "v", str), {"stride": stride}).train)
+    x, _ = all_of(opened(table(tmp_path, "v", str), {"stride": stride}).train)
     np.testing.assert_array_equal(x[:, 0, 0], np.arange(0, 70 - 8 + 1, stride))
 
 
@@ -76,14 +64,14 @@ def test_columns_are_chosen_and_groups_are_not_crossed(tmp_path: Path) -> None:
     series = {"group": "who", "time": "when"}
     shares = {"validation_split": 0.2}
     dataset = opened(path, series, inputs=["v", "z"], targets=["w", "v"], **shares)
-    x, y = pairs(dataset.test)
+    x, y = all_of(dataset.test)
     assert (x.shape[1:], y.shape[1:]) == ((WINDOW, 2), (HORIZON, 2))
     np.testing.assert_array_equal(x[..., 1], 10 * x[..., 0])
     np.testing.assert_array_equal(y[..., 0], -y[..., 1])
     np.testing.assert_array_equal(y[:, 0, 1], x[:, -1, 0] + 1)
     # Each series of 60 gives its last 12 rows: five windows of 8 that start at 48 and at 108.
     assert x[:, 0, 0].tolist() == [*range(48, 53), *range(108, 113)]
-    assert pairs(opened(path, series, inputs=["v"], **shares).test)[1].shape[1:] == (HORIZON,)
+    assert all_of(opened(path, series, inputs=["v"], **shares).test)[1].shape[1:] == (HORIZON,)
 
 
 def test_times_in_nanoseconds_are_in_their_order(tmp_path: Path) -> None:
@@ -100,9 +88,9 @@ def test_times_in_nanoseconds_are_in_their_order(tmp_path: Path) -> None:
 def test_a_column_split_says_where_rows_belong(tmp_path: Path) -> None:
     parts = ["train"] * 40 + ["val"] * 20 + ["train"] * 20 + ["test"] * 20
     dataset = opened(table(tmp_path, "v,split", lambda i: f"{i},{parts[i]}"))
-    x, _ = pairs(dataset.train)
+    x, _ = all_of(dataset.train)
     assert x[:, 0, 0].tolist() == [*range(33), *range(60, 73)]
-    assert pairs(dataset.validation)[0][:, 0, 0].tolist() == list(range(40, 53))
+    assert all_of(dataset.validation)[0][:, 0, 0].tolist() == list(range(40, 53))
     assert dataset.given == {"validation", "test"}
 
 
@@ -114,7 +102,7 @@ def test_only_the_tested_split_has_to_hold_a_window(tmp_path: Path, short: str) 
         with pytest.raises(DataError, match="the test split has at most 3 rows"):
             opened(path, test_split=1)
     else:
-        x, _ = pairs(opened(path, test_split=1).test)
+        x, _ = all_of(opened(path, test_split=1).test)
         assert x[:, 0, 0].tolist() == list(range(23, 36))
 
 
@@ -127,12 +115,12 @@ def test_arrays_of_an_npz_file_are_series(tmp_path: Path, split: bool) -> None:
     path = tmp_path / "s.npz"
     np.savez(path, allow_pickle=False, **arrays)
     dataset = opened(path, validation_split=0.2)
-    x, y = pairs(dataset.test)
+    x, y = all_of(dataset.test)
     assert dataset.given == ({"test"} if split else frozenset())
     if split:
         assert x[:, 0, 0].tolist() == list(range(60, 93))
         np.testing.assert_array_equal(y[:, 0], x[:, -1, 0] + 1)
-        assert pairs(dataset.validation)[0][:, 0, 0].tolist() == list(range(48, 53))
+        assert all_of(dataset.validation)[0][:, 0, 0].tolist() == list(range(48, 53))
     else:
         np.testing.assert_array_equal(x[..., 1], x[..., 0] ** 2)
         np.testing.assert_array_equal(y[:, 0], -x[:, -1, 0] - 1)

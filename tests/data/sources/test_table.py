@@ -10,19 +10,13 @@ import pytest
 from PIL import Image
 
 from shrink.base.errors import DataError
-from shrink.data.config import DataConfig
-from shrink.data.dataset import Dataset
 from shrink.data.folders import named_classes
-from shrink.data.opening import open_dataset, open_dataset_for
+from shrink.data.opening import open_dataset_for
 from shrink.engine.class_weights import class_weights_of
 from shrink.recipe.data_reference import parse_data_reference
+from tests.data.opened import SPLITS, all_of, configured, opened
 
 ROWS = 40
-
-
-def opened(path: Path, source: str = "csv", **settings: Any) -> Dataset:
-    config = DataConfig.model_validate({"source": source, "path": str(path), **settings})
-    return open_dataset(config, seed=0)
 
 
 def table(folder: Path, header: str, row: Any) -> Path:
@@ -33,8 +27,8 @@ def table(folder: Path, header: str, row: Any) -> Path:
 
 def test_open_dataset_reads_a_table_of_labels(tmp_path: Path) -> None:
     path = table(tmp_path, "a,label,b", lambda i: f"{i},{i % 2},{-i / 4}")
-    dataset = opened(path)
-    x, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    dataset = opened("csv", path)
+    x, y = all_of(dataset.test)
     assert x.dtype == np.float32
     np.testing.assert_array_equal(x[:, 1], -x[:, 0] / 4)
     np.testing.assert_array_equal(y, x[:, 0] % 2)
@@ -44,31 +38,31 @@ def test_open_dataset_reads_a_table_of_labels(tmp_path: Path) -> None:
 
 def test_labels_may_have_zeros_in_front(tmp_path: Path) -> None:
     path = table(tmp_path, "a,label", lambda i: f"{i},{i % 2:07}")
-    dataset = opened(path)
-    _, y = dataset.test.arrays(np.arange(len(dataset.test)))
+    dataset = opened("csv", path)
+    _, y = all_of(dataset.test)
     assert (dataset.num_classes, y.dtype) == (2, np.int64)
 
 
 @pytest.mark.parametrize("index", ["", "Unnamed: 0"])
 def test_row_numbers_of_pandas_are_no_input(tmp_path: Path, index: str) -> None:
     path = table(tmp_path, f"{index},a,label", lambda i: f"{i},{i / 4},{i % 2}")
-    dataset = opened(path)
+    dataset = opened("csv", path)
     x, _ = dataset.train.arrays(np.arange(2))
     assert x.shape == (2, 1)
     assert "row numbers" in dataset.notes[1]
-    assert opened(path, inputs=[index]).train.arrays(np.arange(2))[0].shape == (2, 1)
+    assert opened("csv", path, inputs=[index]).train.arrays(np.arange(2))[0].shape == (2, 1)
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_semicolons_and_tabs_separate_values(tmp_path: Path, separator: str) -> None:
     path = table(tmp_path, separator.join("ab") + separator + "y", lambda i: f"{i}.5,{i},{i % 2}")
     path.write_text(path.read_text().replace(",", separator))
-    assert opened(path).train.arrays(np.arange(3))[0].shape == (3, 2)
+    assert opened("csv", path).train.arrays(np.arange(3))[0].shape == (3, 2)
 
 
 def test_open_dataset_reads_real_targets_and_chosen_columns(tmp_path: Path) -> None:
     path = table(tmp_path, "a,b,c,d", lambda i: f"{i},{2 * i},{i / 2},{i / 8}")
-    dataset = opened(path, targets=["c", "d"], inputs=["b"])
+    dataset = opened("csv", path, targets=["c", "d"], inputs=["b"])
     x, y = dataset.train.arrays(np.arange(3))
     assert x.shape == (3, 1)
     np.testing.assert_array_equal(y, np.concatenate([x / 4, x / 16], axis=1))
@@ -83,7 +77,7 @@ def test_open_dataset_numbers_words_as_classes_says(
     tmp_path: Path, classes: tuple[str, ...] | None, numbers: dict[str, int]
 ) -> None:
     path = table(tmp_path, "x,class", lambda i: f"{i},{'dog' if i % 4 else 'cat'}")
-    dataset = opened(path, classes=classes)
+    dataset = opened("csv", path, classes=classes)
     x, y = dataset.train.arrays(np.arange(10))
     wanted = [numbers["dog" if value % 4 else "cat"] for value in x[:, 0]]
     np.testing.assert_array_equal(y, wanted)
@@ -93,13 +87,13 @@ def test_open_dataset_numbers_words_as_classes_says(
 
 def test_a_class_of_a_table_may_be_called_nan_or_inf(tmp_path: Path) -> None:
     path = table(tmp_path, "x,class", lambda i: f"{i},{('nan', 'inf', 'pita')[i % 3]}")
-    dataset = opened(path)
+    dataset = opened("csv", path)
     x, y = dataset.train.arrays(np.arange(10))
     assert dataset.class_names == ("inf", "nan", "pita")
     np.testing.assert_array_equal(y, np.array([1, 0, 2])[x[:, 0].astype(int) % 3])
     gap = table(tmp_path, "x,y", lambda i: f"{i},{'nan' if i == 3 else i / 8}")
     with pytest.raises(DataError, match="y in line 5 is 'nan', not a finite number"):
-        opened(gap)
+        opened("csv", gap)
 
 
 def test_open_dataset_refuses_a_label_that_training_lacks(tmp_path: Path) -> None:
@@ -110,13 +104,13 @@ def test_open_dataset_refuses_a_label_that_training_lacks(tmp_path: Path) -> Non
 
     path = table(tmp_path, "x,y,split", row)
     with pytest.raises(DataError, match=r"y_test\[2\] is 5, out of range: .* 0 to 1"):
-        opened(path)
+        opened("csv", path)
 
 
 def test_open_dataset_keeps_the_split_that_a_table_gives(tmp_path: Path) -> None:
     names = ("train", "val", "test", "train")
     path = table(tmp_path, "x,y,split", lambda i: f"{i},{i // 4 % 2},{names[i % 4]}")
-    dataset = opened(path)
+    dataset = opened("csv", path)
     x, _ = dataset.test.arrays(np.arange(10))
     np.testing.assert_array_equal(x[:, 0] % 4, 2)
 
@@ -131,11 +125,12 @@ def test_open_dataset_keeps_the_split_that_a_table_gives(tmp_path: Path) -> None
         ("a,a,y", "1,2,3", "two columns of one name"),
         ("a,y", "nan,1", "not a finite number"),
         ("a,y", "1e39,1", "'1e39', not a finite number"),
+        ("a,y", ",1", "a in line 2 is '', not a finite number"),
     ],
 )
 def test_open_dataset_refuses_a_table(tmp_path: Path, header: str, row: str, words: str) -> None:
     with pytest.raises(DataError, match=words):
-        opened(table(tmp_path, header, lambda i: row))
+        opened("csv", table(tmp_path, header, lambda i: row))
 
 
 @pytest.mark.parametrize(
@@ -152,7 +147,7 @@ def test_open_dataset_names_the_line_of_a_table_as_an_editor_does(
     for row in ("bad,1", "3"):
         (tmp_path / "t.csv").write_text(text.replace("bad,1", row))
         with pytest.raises(DataError, match=f"line {line} (is 'bad'|has 1 values)"):
-            opened(tmp_path / "t.csv")
+            opened("csv", tmp_path / "t.csv")
     assert text.splitlines()[line - 1] == "bad,1"
 
 
@@ -162,23 +157,23 @@ def test_open_dataset_orders_folders_of_images_by_classes(tmp_path: Path) -> Non
         for number in range(12):
             image = Image.fromarray(np.full((4, 4), 80 * place, np.uint8))
             image.save(tmp_path / name / f"{number}.png")
-    dataset = opened(tmp_path, "images", classes=["square", "circle", "cross"])
+    dataset = opened("images", tmp_path, classes=["square", "circle", "cross"])
     x, y = dataset.train.arrays(np.arange(20))
     shown = x[:, 0, 0, 0] // 80
     np.testing.assert_array_equal(y, np.array([1, 2, 0])[shown])
     assert dataset.class_names == ("square", "circle", "cross")
     with pytest.raises(DataError, match=r"'cross' is not in data\.classes"):
-        opened(tmp_path, "images", classes=["square", "circle", "cros"])
+        opened("images", tmp_path, classes=["square", "circle", "cros"])
 
 
 def test_open_dataset_names_the_classes_of_whole_numbers(tmp_path: Path) -> None:
     path = table(tmp_path, "a,y", lambda i: f"{i},{i % 3}")
-    dataset = opened(path, classes=["a", "b", "c", "d"])
+    dataset = opened("csv", path, classes=["a", "b", "c", "d"])
     assert (dataset.class_names, dataset.num_classes) == (("a", "b", "c", "d"), 4)
     weights = class_weights_of({"b": 2.0, "d": 3.0}, dataset)
     np.testing.assert_array_equal(weights, [1, 2, 1, 3])
     with pytest.raises(DataError, match=r"has 2 names, and the labels go up to 2"):
-        opened(path, classes=["a", "b"])
+        opened("csv", path, classes=["a", "b"])
 
 
 @pytest.mark.parametrize(
@@ -202,8 +197,7 @@ def test_open_dataset_for_brings_images_to_the_models_input(
         for number in range(10):
             grey = Image.fromarray(np.full((4, 4), number, np.uint8))
             grey.save(tmp_path / name / f"{number}.png")
-    config = DataConfig.model_validate({"source": "images", "path": str(tmp_path), **settings})
-    dataset = open_dataset_for(config, 0, lambda: shape)
+    dataset = open_dataset_for(configured("images", tmp_path, **settings), 0, lambda: shape)
     assert dataset.train.arrays(np.arange(2))[0].shape == (2, *wanted)
     assert [n for n in dataset.notes if "brought" in n] == (
         [n for n in dataset.notes if note and note in n]
@@ -257,12 +251,11 @@ def test_open_dataset_reads_from_parquet_what_csv_says_too(tmp_path: Path) -> No
     for row in zip(*columns.values(), strict=True):
         lines.append(",".join(str(int(v)) if isinstance(v, bool) else str(v) for v in row))
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
-    one = opened(tmp_path / "t.csv")
-    other = opened(as_parquet(tmp_path / "t.parquet", columns))
+    one = opened("csv", tmp_path / "t.csv")
+    other = opened("csv", as_parquet(tmp_path / "t.parquet", columns))
     assert one.class_names == other.class_names
-    for split in ("train", "validation", "test"):
-        part, again = getattr(one, split), getattr(other, split)
-        for x, y in zip(*(p.arrays(np.arange(len(p))) for p in (part, again)), strict=True):
+    for split in SPLITS:
+        for x, y in zip(*(all_of(getattr(of, split)) for of in (one, other)), strict=True):
             np.testing.assert_array_equal(x, y)
     assert parse_data_reference("t.parquet", tmp_path)["source"] == "csv"
 
@@ -281,11 +274,11 @@ def test_open_dataset_refuses_a_parquet_file_by_its_row(
 ) -> None:
     path = as_parquet(tmp_path / "t.parquet", columns)
     with pytest.raises(DataError, match=message):
-        opened(path)
+        opened("csv", path)
 
 
 def test_open_dataset_refuses_what_is_no_parquet_file(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     (tmp_path / "t.parquet").write_bytes(b"PAR1 nothing")
     with pytest.raises(DataError, match="cannot be read as Parquet"):
-        opened(tmp_path / "t.parquet")
+        opened("csv", tmp_path / "t.parquet")

@@ -11,13 +11,13 @@ import pytest
 
 from recipes.data.sentences import INTENTS, make_sentences, write
 from shrink.base.errors import DataError
-from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint, section_by_content
 from shrink.data.opening import open_dataset
 from shrink.data.slices import slicings_of
 from shrink.recipe.bundle import bundled_root
 from shrink.recipe.data_reference import parse_data_reference
+from tests.data.opened import all_of, configured, opened
 
 WORDS = ("on", "off")
 
@@ -32,14 +32,6 @@ def rows(count: int = 30) -> list[dict[str, str]]:
         }
         for i in range(count)
     ]
-
-
-def configured(path: Path, **settings: Any) -> DataConfig:
-    return DataConfig.model_validate({"source": "text", "path": str(path), **settings})
-
-
-def opened(path: Path, **settings: Any) -> Dataset:
-    return open_dataset(configured(path, **settings), seed=0)
 
 
 def as_csv(folder: Path) -> Path:
@@ -70,18 +62,12 @@ def as_folder(folder: Path) -> Path:
     return folder / "texts"
 
 
-def all_of(dataset: Dataset, split: str) -> tuple[np.ndarray, np.ndarray]:
-    part = getattr(dataset, split)
-    x, y = part.arrays(np.arange(len(part)))
-    return np.asarray(x), np.asarray(y)
-
-
 def read_back(dataset: Dataset, split: str) -> list[tuple[str, str]]:
     """Return each text as the vocabulary has it, with its label, sorted."""
     told = dataset.front_end
     assert told is not None
     tokens = told["vocabulary"]
-    ids, labels = all_of(dataset, split)
+    ids, labels = all_of(getattr(dataset, split))
     texts = (" ".join(tokens[i] for i in row if i != told["padding_id"]) for row in ids)
     names = (dataset.class_names[label] for label in labels)
     return sorted(zip(texts, names, strict=True))
@@ -89,12 +75,12 @@ def read_back(dataset: Dataset, split: str) -> list[tuple[str, str]]:
 
 def test_a_column_to_slice_by_is_refused_of_a_folder_which_has_none(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="names 'room', and there is none"):
-        opened(as_folder(tmp_path), tokens={"length": 8}, slices=["room"])
+        opened("text", as_folder(tmp_path), tokens={"length": 8}, slices=["room"])
 
 
 @pytest.mark.parametrize("write", [as_csv, as_json_lines, as_parquet, as_folder])
 def test_open_source_reads_the_same_from_every_form(tmp_path: Path, write: Any) -> None:
-    dataset = opened(write(tmp_path), tokens={"length": 8})
+    dataset = opened("text", write(tmp_path), tokens={"length": 8})
     assert dataset.class_names == ("off", "on")
     assert dataset.given == {"validation", "test"}
     expected = {
@@ -108,13 +94,13 @@ def test_open_source_reads_the_same_from_every_form(tmp_path: Path, write: Any) 
     }  # fmt: skip
     for split, pairs in expected.items():
         assert read_back(dataset, split) == pairs
-    ids, _ = all_of(dataset, "train")
+    ids, _ = all_of(dataset.train)
     assert ids.dtype == np.int32
     assert ids.shape == (10, 8)
 
 
 def test_vocabulary_is_learned_from_the_training_split_alone(tmp_path: Path) -> None:
-    told = opened(as_csv(tmp_path)).front_end
+    told = opened("text", as_csv(tmp_path)).front_end
     assert told is not None
     trained = {f"room{i}" for i, row in enumerate(rows()) if row["split"] == "train"}
     assert {t for t in told["vocabulary"] if t.startswith("room")} == trained
@@ -126,14 +112,14 @@ def test_a_vocabulary_file_decides_the_ids_and_counts_by_its_content(tmp_path: P
     words = tmp_path / "words.txt"
     words.write_text("on\n<unk>\noff\n<pad>\n")
     tokens = {"vocabulary": str(words), "unknown": "<unk>", "padding": "<pad>", "length": 7}
-    config = configured(path, tokens=tokens)
-    ids, labels = all_of(open_dataset(config, seed=0), "test")
+    config = configured("text", path, tokens=tokens)
+    ids, labels = all_of(opened("text", path, tokens=tokens).test)
     np.testing.assert_array_equal(ids[:, 2], np.where(labels == 1, 0, 2))
     np.testing.assert_array_equal(ids[:, [0, 1, 3, 4, 5, 6]], [[1, 1, 1, 1, 1, 3]] * len(ids))
     before, examples = section_by_content(config), fingerprint(config)
     moved = tmp_path / "moved.txt"
     moved.write_bytes(words.read_bytes())
-    same = configured(path, tokens={**tokens, "vocabulary": str(moved)})
+    same = configured("text", path, tokens={**tokens, "vocabulary": str(moved)})
     assert section_by_content(same) == before
     words.write_text("on\noff\n<unk>\n<pad>\n")
     assert section_by_content(config) != before
@@ -141,7 +127,7 @@ def test_a_vocabulary_file_decides_the_ids_and_counts_by_its_content(tmp_path: P
 
 
 def test_slices_go_by_a_column(tmp_path: Path) -> None:
-    config = configured(as_json_lines(tmp_path), slices=["room"])
+    config = configured("text", as_json_lines(tmp_path), slices=["room"])
     (room,) = slicings_of(open_dataset(config, seed=0), "test", config)
     assert list(room.labels) == [r["room"] for r in rows() if r["split"] == "test"]
 
@@ -165,7 +151,7 @@ def test_open_source_refuses_what_is_no_table_of_texts(
 ) -> None:
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(DataError, match=message):
-        opened(tmp_path / "t.csv", **settings)
+        opened("text", tmp_path / "t.csv", **settings)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +167,7 @@ def test_open_source_refuses_what_is_no_table_of_texts(
 def test_json_lines_are_refused_by_their_line(tmp_path: Path, lines: str, message: str) -> None:
     (tmp_path / "t.jsonl").write_text(lines)
     with pytest.raises(DataError, match=message):
-        opened(tmp_path / "t.jsonl")
+        opened("text", tmp_path / "t.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -195,7 +181,7 @@ def test_json_lines_are_refused_by_their_line(tmp_path: Path, lines: str, messag
 def test_a_vocabulary_file_is_refused_by_its_line(tmp_path: Path, lines: str, message: str) -> None:
     (tmp_path / "v.txt").write_text(lines)
     with pytest.raises(DataError, match=message):
-        opened(as_csv(tmp_path), tokens={"vocabulary": str(tmp_path / "v.txt")})
+        opened("text", as_csv(tmp_path), tokens={"vocabulary": str(tmp_path / "v.txt")})
 
 
 def test_data_references_know_texts_by_their_files(tmp_path: Path) -> None:

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from shrink.base.errors import DataError, ResourceError
-from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.fingerprint import fingerprint
-from shrink.data.opening import open_dataset
 from shrink.data.pipeline import training_batches
+from tests.data.opened import all_of, configured, counts, opened
 
 IS_HERE = importlib.util.find_spec("tensorflow_datasets") is not None
 # Its writer, which only these tests use, imports a package that it does not require.
@@ -24,11 +23,6 @@ needs_tfds = pytest.mark.skipif(
     reason="needs tensorflow-datasets and importlib_resources",
 )
 SHAPE = (6, 5, 3)
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
 
 
 @pytest.fixture(scope="module", params=["tfrecord", "array_record"])
@@ -71,19 +65,16 @@ def _example(number: int) -> dict[str, Any]:
 
 
 def _open(folder: Path, **settings: Any) -> Dataset:
-    named = {"inputs": ["image"], "targets": ["label"], **settings}
-    value = {"source": "tfds", "path": str(folder), **named}
-    return open_dataset(DataConfig.model_validate(value), seed=0)
+    return opened("tfds", folder, **{"inputs": ["image"], "targets": ["label"], **settings})
 
 
 @needs_tfds
 def test_open_dataset_reads_every_example_of_its_splits(prepared: Path) -> None:
     dataset = _open(prepared)
-    sizes = [len(part) for part in (dataset.train, dataset.validation, dataset.test)]
-    assert (sizes, dataset.class_names) == ([27, 3, 9], ("cat", "dog", "emu"))
+    assert (counts(dataset), dataset.class_names) == ([27, 3, 9], ("cat", "dog", "emu"))
     found = []
     for part in (dataset.train, dataset.validation):
-        x, y = part.arrays(np.arange(len(part)))
+        x, y = all_of(part)
         assert (x.dtype, x.shape[1:]) == (np.uint8, SHAPE)
         np.testing.assert_array_equal(y, x[:, 0, 0, 0] % 3)
         np.testing.assert_array_equal(part.labels, y)
@@ -163,7 +154,7 @@ def test_open_dataset_raises_data_error_when_features_do_not_suit(
 
 @needs_tfds
 def test_fingerprint_changes_with_a_shard(prepared: Path) -> None:
-    config = DataConfig(source="tfds", path=str(prepared))
+    config = configured("tfds", prepared)
     before = fingerprint(config)
     shard = next(prepared.glob("toy-train*"))
     content = shard.read_bytes()

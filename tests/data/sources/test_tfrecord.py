@@ -12,10 +12,9 @@ import tensorflow as tf
 from PIL import Image
 
 from shrink.base.errors import DataError
-from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
-from shrink.data.opening import open_dataset
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
+from tests.data.opened import all_of, counts, everything, opened
 
 X = np.random.default_rng(0).integers(0, 256, (30, 4, 3, 1), np.uint8)
 Y = np.arange(30) % 3
@@ -23,14 +22,8 @@ _RAW: dict[str, Any] = {"type": "raw", "dtype": "uint8", "shape": [4, 3, 1]}
 FEATURES: dict[str, Any] = {"x": _RAW, "y": {"type": "int64"}}
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def _open(path: Path, **settings: Any) -> Dataset:
-    value = {"source": "tfrecord", "path": str(path), "features": FEATURES, **settings}
-    return open_dataset(DataConfig.model_validate(value), seed=0)
+    return opened("tfrecord", path, **{"features": FEATURES, **settings})
 
 
 def _feature(value: Any) -> tf.train.Feature:
@@ -54,12 +47,6 @@ def _write(path: Path, rows: Any = range(30), **features: Any) -> Path:
     return path
 
 
-def _all(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    parts = (dataset.train, dataset.validation, dataset.test)
-    x, y = zip(*(part.arrays(np.arange(len(part))) for part in parts), strict=True)
-    return np.concatenate(x), np.concatenate(y)
-
-
 def _check_same(found: tuple[np.ndarray, np.ndarray]) -> None:
     """All of X and Y are there, in any order."""
     order = [next(i for i in range(30) if np.array_equal(X[i], x)) for x in found[0]]
@@ -71,10 +58,10 @@ def test_open_dataset_reads_every_shard(tmp_path: Path) -> None:
     for start in (0, 10, 20):
         _write(tmp_path / "data" / f"part-{start}.tfrecord", range(start, start + 10))
     dataset = _open(tmp_path / "data")
-    assert [len(p) for p in (dataset.train, dataset.validation, dataset.test)] == [21, 3, 6]
+    assert counts(dataset) == [21, 3, 6]
     assert dataset.num_classes == 3
-    _check_same(_all(dataset))
-    _check_same(_all(_open(tmp_path / "data" / "part-*.tfrecord")))
+    _check_same(everything(dataset))
+    _check_same(everything(_open(tmp_path / "data" / "part-*.tfrecord")))
 
 
 def test_open_dataset_takes_parts_from_names(tmp_path: Path) -> None:
@@ -106,7 +93,7 @@ def test_names_decide_splits_in_folders_and_patterns(
     _write(tmp_path / "data" / names[0], range(20))
     _write(tmp_path / "data" / names[1], range(20, 30))
     test = _open(tmp_path / "data" / pattern if by_pattern else tmp_path / "data").test
-    np.testing.assert_array_equal(test.arrays(np.arange(len(test)))[0], X[20:])
+    np.testing.assert_array_equal(all_of(test)[0], X[20:])
 
 
 def test_a_label_that_training_lacks_is_refused(tmp_path: Path) -> None:
@@ -129,7 +116,7 @@ def test_many_classes_have_no_names(tmp_path: Path) -> None:
 def test_a_pattern_of_one_split_is_divided(tmp_path: Path) -> None:
     _write(tmp_path / "data" / "train-0.tfrec", range(20))
     _write(tmp_path / "data" / "test-0.tfrec", range(20, 30))
-    found = _all(_open(tmp_path / "data" / "train-*"))[0]
+    found = everything(_open(tmp_path / "data" / "train-*"))[0]
     assert {x.tobytes() for x in found} == {x.tobytes() for x in X[:20]}
 
 
@@ -146,7 +133,7 @@ def test_open_dataset_unpacks_compressed_files(tmp_path: Path) -> None:
     packed = tmp_path / "data" / "data.tfrecord.gz"
     packed.parent.mkdir()
     packed.write_bytes(gzip.compress(plain.read_bytes()))
-    _check_same(_all(_open(packed)))
+    _check_same(everything(_open(packed)))
 
 
 def test_open_dataset_decodes_images_and_real_targets(tmp_path: Path) -> None:
@@ -161,7 +148,7 @@ def test_open_dataset_decodes_images_and_real_targets(tmp_path: Path) -> None:
         "box": {"type": "float32", "shape": [2]},
     }
     dataset = _open(path, features=features, inputs=["picture"], targets=["box"])
-    x, y = _all(dataset)
+    x, y = everything(dataset)
     rows = y[:, 1].astype(int)
     np.testing.assert_array_equal(x, X[rows])
     assert dataset.train.labels is None

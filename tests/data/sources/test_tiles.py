@@ -11,6 +11,7 @@ from shrink.base.errors import DataError
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.opening import open_dataset
+from tests.data.opened import all_of, everything, opened
 
 SLIDE = np.random.default_rng(0).integers(0, 256, (200, 150, 3), np.uint8)
 CORNERS = [(x, y) for x in (0, 3, 70, 118) for y in (0, 61, 100, 168)]  # (x, y), last ones fit
@@ -22,18 +23,14 @@ def _open(folder: Path, storage: dict[str, Any], rows: Any = CORNERS, **settings
         writer.write(SLIDE[::2, ::2], photometric="rgb", subfiletype=1, **storage)
     lines = "".join(f"slide.tif,{x},{y},{index % 2}\n" for index, (x, y) in enumerate(rows))
     (folder / "tiles.csv").write_text("path,x,y,label\n" + lines)
-    config = {"source": "tiles", "path": str(folder / "tiles.csv"), "image_size": [32, 30]}
-    return open_dataset(DataConfig.model_validate({**config, **settings}), seed=0)
+    return opened("tiles", folder / "tiles.csv", **{"image_size": [32, 30], **settings})
 
 
 @pytest.mark.parametrize("storage", [{"tile": (48, 32)}, {"rowsperstrip": 17}, {"rowsperstrip": 7}])
 def test_arrays_gives_the_windows_that_are_listed(tmp_path: Path, storage: dict[str, Any]) -> None:
     dataset = _open(tmp_path, storage)
-    parts = (dataset.train, dataset.validation, dataset.test)
-    x, y = zip(*(part.arrays(np.arange(len(part))) for part in parts), strict=True)
     found = {
-        (window.tobytes(), int(label))
-        for window, label in zip(*map(np.concatenate, (x, y)), strict=True)
+        (window.tobytes(), int(label)) for window, label in zip(*everything(dataset), strict=True)
     }
     assert found == {
         (SLIDE[row : row + 32, column : column + 30].tobytes(), index % 2)
@@ -50,14 +47,12 @@ def test_arrays_decodes_compressed_slides(tmp_path: Path, codec: str, level: int
     dataset = _open(tmp_path, storage, corners, level=level)
     whole = tifffile.imread(tmp_path / "slide.tif", level=level)
     expected = {whole[y : y + 32, x : x + 30].tobytes() for x, y in corners}
-    parts = (dataset.train, dataset.validation, dataset.test)
-    found = {w.tobytes() for part in parts for w in part.arrays(np.arange(len(part)))[0]}
-    assert found == expected
+    assert {window.tobytes() for window in everything(dataset)[0]} == expected
 
 
 def test_arrays_reads_a_coarser_level(tmp_path: Path) -> None:
     dataset = _open(tmp_path, {"tile": (16, 16)}, rows=[(40, 60), (0, 0)] * 6, level=1)
-    x, y = dataset.train.arrays(np.arange(len(dataset.train)))
+    x, y = all_of(dataset.train)
     expected = SLIDE[::2, ::2][60:92, 40:70]
     assert all(np.array_equal(window, expected) for window in x[y == 0])
 
@@ -86,15 +81,11 @@ def _read_first(dataset: Dataset) -> None:
 def test_open_dataset_raises_data_error_when_a_file_is_no_tiff(tmp_path: Path) -> None:
     (tmp_path / "a.tif").write_bytes(b"no TIFF")
     (tmp_path / "tiles.csv").write_text("path,x,y,label\na.tif,0,0,0\na.tif,0,0,1\n")
-    value = {"source": "tiles", "path": str(tmp_path / "tiles.csv"), "image_size": [8, 8]}
     with pytest.raises(DataError, match=r"a\.tif: not a TIFF file"):
-        open_dataset(DataConfig.model_validate(value), seed=0)
+        opened("tiles", tmp_path / "tiles.csv", image_size=[8, 8])
 
 
-def test_open_dataset_leaves_out_windows_that_an_earlier_run_trained_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path / "cache"))
+def test_open_dataset_leaves_out_windows_that_an_earlier_run_trained_on(tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
     first = _open(tmp_path / "a", {"tile": (48, 32)})
@@ -104,8 +95,7 @@ def test_open_dataset_leaves_out_windows_that_an_earlier_run_trained_on(
     config = DataConfig(source="tiles", path=str(tmp_path / "b/tiles.csv"), image_size=(32, 30))
     second = open_dataset(config, seed=3, earlier=[tmp_path / "a.bin"])
     trained, tested = (
-        {row.tobytes() for row in part.arrays(np.arange(len(part)))[0]}
-        for part in (first.train, second.test)
+        {row.tobytes() for row in all_of(part)[0]} for part in (first.train, second.test)
     )
     assert tested
     assert not trained & tested
