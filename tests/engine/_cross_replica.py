@@ -16,14 +16,11 @@ from ai_edge_litert.interpreter import Interpreter
 from shrink.data.dataset import Dataset
 from shrink.engine import accumulate
 from shrink.engine.config import BatchNormMode, OptimizerConfig, TrainingConfig
-from shrink.engine.devices import Devices, distribute_batches, open_devices
-from shrink.engine.fit import train
-from shrink.engine.microbatch import MicroBatchTrainer, TrainingSetup
+from shrink.engine.devices import Devices, open_devices
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.planner import BatchPlan
 from shrink.engine.record import TrainingRecord
 from tests.engine._exactness import difference
-from tests.engine._scenarios import ArrayExamples
+from tests.engine._toys import splits, stepped, trained
 from tests.tflite.toys import to_float32
 
 COUNT, BATCH_SIZE, EPOCHS = 53, 24, 2
@@ -69,10 +66,7 @@ def vectors(labels: Any = None) -> Dataset:
     """Random vectors of 8 numbers with five classes."""
     random = np.random.default_rng(0)
     x = random.normal(size=(COUNT, 8)).astype(keras.backend.floatx())
-    y = random.integers(0, 5, COUNT) if labels is None else labels
-    part = ArrayExamples(x, y)
-    rest = ArrayExamples(x[:0], y[:0])
-    return Dataset(part, validation=rest, test=rest, class_names=tuple("abcde"), num_classes=5)
+    return splits(x, random.integers(0, 5, COUNT) if labels is None else labels)
 
 
 def fit(
@@ -85,23 +79,14 @@ def fit(
     recompute: Literal["off", "auto"] | int = "off",
 ) -> TrainingRecord:
     """Train a model in place with SGD and momentum."""
-    return train(
-        TrainingSetup(
-            model,
-            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-            TrainingConfig(
-                global_batch_size=BATCH_SIZE,
-                micro_batch_size=micro_batch_size,
-                batch_norm=batch_norm,
-                recompute=recompute,
-                optimizer=SGD,
-            ),
-            devices,
-        ),
-        data,
-        epochs=EPOCHS,
-        monitor="loss",
+    config = TrainingConfig(
+        global_batch_size=BATCH_SIZE,
+        micro_batch_size=micro_batch_size,
+        batch_norm=batch_norm,
+        recompute=recompute,
+        optimizer=SGD,
     )
+    return trained(model, data, config, epochs=EPOCHS, devices=devices)
 
 
 def by_hand(model: Any, data: Dataset, loss_of: Callable[[Any, Any], Any]) -> None:
@@ -260,9 +245,7 @@ def masked(devices: Devices) -> dict[str, Any]:
     """Train on sentences of different lengths, against the mean over the words that are there."""
     _float64()
     words, labels = sentences()
-    part = ArrayExamples(words, labels)
-    rest = ArrayExamples(words[:0], labels[:0])
-    data = Dataset(part, validation=rest, test=rest, class_names=(), num_classes=5)
+    data = splits(words, labels)
     reference = masked_model()
     start = reference.get_weights()
 
@@ -336,17 +319,18 @@ def two_losses(devices: Devices) -> dict[str, Any]:
     with devices.scope():
         model = two_headed_model()
         model.set_weights(start)
-        losses = ["sparse_categorical_crossentropy", "mean_squared_error"]
-        trainer = MicroBatchTrainer(
-            TrainingSetup(
-                model, SupervisedObjective(losses, from_logits=True), TrainingConfig(), devices
-            ),
-            BatchPlan(1, BATCH_SIZE // devices.replicas, 5, never_empty=False),
-        )
-        trainer.compile(optimizer=keras.optimizers.SGD(0.1, momentum=0.9))
-        trainer.optimizer.build(model.trainable_variables)
-    shares = distribute_batches(batches.repeat(EPOCHS), devices)
-    trainer.fit(shares, epochs=EPOCHS, steps_per_epoch=-(-COUNT // BATCH_SIZE), verbose=0)
+    losses = ["sparse_categorical_crossentropy", "mean_squared_error"]
+    stepped(
+        model,
+        lambda: keras.optimizers.SGD(0.1, momentum=0.9),
+        batches.repeat(EPOCHS),
+        devices,
+        rows=BATCH_SIZE // devices.replicas,
+        micro_batch_size=5,
+        steps=-(-COUNT // BATCH_SIZE),
+        epochs=EPOCHS,
+        objective=SupervisedObjective(losses, from_logits=True),
+    )
     return {
         "difference": difference(model, reference),
         "moved": float(np.abs(model.get_weights()[0] - start[0]).max()),

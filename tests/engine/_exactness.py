@@ -10,10 +10,8 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.engine.config import TrainingConfig
-from shrink.engine.devices import Devices, distribute_batches, open_devices, smallest_batch
-from shrink.engine.microbatch import MicroBatchTrainer, TrainingSetup
-from shrink.engine.objective import SupervisedObjective
-from shrink.engine.planner import BatchPlan
+from shrink.engine.devices import Devices, open_devices, smallest_batch
+from tests.engine._toys import stepped
 
 Arrays = tuple[Any, ...]
 OPTIMIZERS: dict[str, Callable[[], Any]] = {
@@ -90,29 +88,21 @@ def train_by_engine(
     with devices.scope():
         model = build()
         model.set_weights(start)
-        trainer = MicroBatchTrainer(
-            TrainingSetup(
-                model,
-                SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-                TrainingConfig(),
-                devices,
-                ["accuracy"],
-            ),
-            BatchPlan(
-                1,
-                rows,
-                min(micro_batch_size, rows),
-                never_empty=smallest >= devices.replicas and not keras_shares,
-            ),
-        )
-        trainer.compile(optimizer=OPTIMIZERS[optimizer]())
-        trainer.optimizer.build(model.trainable_variables)
     batches = tf.data.Dataset.from_tensor_slices(data).batch(batch_size)
-    steps = -(-len(data[0]) // batch_size)
-    if not keras_shares:
-        batches = distribute_batches(batches.repeat(epochs), devices)
-    history = trainer.fit(batches, epochs=epochs, steps_per_epoch=steps, verbose=0)
-    return model, {name: values[-1] for name, values in history.history.items()}
+    history = stepped(
+        model,
+        OPTIMIZERS[optimizer],
+        batches if keras_shares else batches.repeat(epochs),
+        devices,
+        rows=rows,
+        micro_batch_size=min(micro_batch_size, rows),
+        steps=-(-len(data[0]) // batch_size),
+        epochs=epochs,
+        never_empty=smallest >= devices.replicas and not keras_shares,
+        keras_shares=keras_shares,
+        metrics=["accuracy"],
+    )
+    return model, {name: values[-1] for name, values in history.items()}
 
 
 def difference(one: Any, other: Any) -> float:

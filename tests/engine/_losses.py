@@ -12,11 +12,10 @@ import tensorflow as tf
 import tf_keras as keras
 
 from shrink.engine.config import TrainingConfig
-from shrink.engine.devices import distribute_batches, open_devices
-from shrink.engine.microbatch import MicroBatchTrainer, TrainingSetup
+from shrink.engine.devices import open_devices
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.planner import BatchPlan
 from tests.engine._exactness import difference
+from tests.engine._toys import stepped
 
 COUNT, STEPS, WIDTH = 14, 5, 4
 UPDATES = 2
@@ -101,16 +100,17 @@ def _compare(
     with devices.scope():
         model = _model()
         model.set_weights(start)
-        trainer = MicroBatchTrainer(
-            TrainingSetup(
-                model, SupervisedObjective(key, from_logits=True), TrainingConfig(), devices
-            ),
-            BatchPlan(1, rows, min(micro_batch_size, rows), never_empty=True),
-        )
-        trainer.compile(optimizer=keras.optimizers.SGD(RATE))
-        trainer.optimizer.build(model.trainable_variables)
-    batches = tf.data.Dataset.from_tensor_slices((X, y)).batch(COUNT).repeat(UPDATES)
-    trainer.fit(distribute_batches(batches, devices), epochs=1, steps_per_epoch=UPDATES, verbose=0)
+    stepped(
+        model,
+        lambda: keras.optimizers.SGD(RATE),
+        tf.data.Dataset.from_tensor_slices((X, y)).batch(COUNT).repeat(UPDATES),
+        devices,
+        rows=rows,
+        micro_batch_size=min(micro_batch_size, rows),
+        steps=UPDATES,
+        never_empty=True,
+        objective=SupervisedObjective(key, from_logits=True),
+    )
     untrained = _model()
     untrained.set_weights(start)
     return [difference(model, by_hand), difference(model, untrained)]

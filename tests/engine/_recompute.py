@@ -9,14 +9,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.data.dataset import Dataset
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
-from shrink.engine.fit import train
-from shrink.engine.microbatch import TrainingSetup
-from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
-from tests.engine._scenarios import ArrayExamples
+from tests.engine._toys import splits, trained
 
 SIDE, BATCH_SIZE = 32, 32
 
@@ -77,24 +73,14 @@ def _train(
     """Return a model with the weights from before, those after training, and the record."""
     random = np.random.default_rng(0)
     x = random.normal(size=(2 * BATCH_SIZE, SIDE, SIDE, 3)).astype(np.float32)
-    part = ArrayExamples(x, random.integers(0, 3, len(x)))
-    rest = ArrayExamples(x[:0], np.zeros(0, np.int64))
+    data = splits(x, random.integers(0, 3, len(x)))
     keras.utils.set_random_seed(0)
     model = build()
     before = model.get_weights()
     sgd = {"name": "sgd", "learning_rate": 0.05}
     settings = {"recompute": recompute, "global_batch_size": BATCH_SIZE, "optimizer": sgd}
-    record = train(
-        TrainingSetup(
-            model,
-            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-            TrainingConfig.model_validate({**config.model_dump(mode="json"), **settings}),
-            devices,
-        ),
-        Dataset(part, validation=rest, test=rest, class_names=(), num_classes=3),
-        epochs=2,
-        monitor="loss",
-    )
+    config = TrainingConfig.model_validate({**config.model_dump(mode="json"), **settings})
+    record = trained(model, data, config, devices=devices)
     after = model.get_weights()
     model.set_weights(before)
     return model, after, record

@@ -9,16 +9,11 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.types import Spec
 from shrink.data.dataset import Dataset
-from shrink.data.examples import Examples
 from shrink.data.pipeline import training_batches
 from shrink.engine.config import TrainingConfig
-from shrink.engine.devices import Devices, distribute_batches, open_devices
-from shrink.engine.fit import train
-from shrink.engine.microbatch import MicroBatchTrainer, TrainingSetup
+from shrink.engine.devices import Devices, open_devices
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.planner import BatchPlan
 from tests.engine._exactness import (
     OPTIMIZERS,
     difference,
@@ -26,35 +21,15 @@ from tests.engine._exactness import (
     small_model,
     train_by_hand,
 )
+from tests.engine._toys import ArrayExamples, splits, stepped, trained
 
 BATCH_SIZE, COUNT, EPOCHS = 24, 61, 2
-
-
-class ArrayExamples(Examples):
-    """Examples in memory."""
-
-    def __init__(self, x: Any, y: Any) -> None:
-        self._x, self._y = x, y
-        self.labels = y
-        self.input_spec = Spec(x.shape[1:], x.dtype)
-        self.target_spec = Spec(y.shape[1:], y.dtype)
-
-    def __len__(self) -> int:
-        return len(self._x)
-
-    def load(self, indices: Any) -> tuple[Any, Any]:
-        return tf.gather(self._x, indices), tf.gather(self._y, indices)
-
-    def arrays(self, indices: Any) -> tuple[Any, Any]:
-        return self._x[indices], self._y[indices]
 
 
 def dataset(count: int = COUNT, validation: int = 10) -> Dataset:
     """Random examples of `small_model`, split in order."""
     x, y = examples(count + validation)
-    train_part = ArrayExamples(x[:count], y[:count])
-    rest = ArrayExamples(x[count:], y[count:])
-    return Dataset(train_part, validation=rest, test=rest, class_names=(), num_classes=5)
+    return splits(x, y, train=count)
 
 
 def _devices(replicas: int, policy: str = "float64") -> Devices:
@@ -63,10 +38,6 @@ def _devices(replicas: int, policy: str = "float64") -> Devices:
     keras.mixed_precision.set_global_policy(policy)
     keras.utils.set_random_seed(1)
     return devices
-
-
-def _objective() -> SupervisedObjective:
-    return SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
 
 
 def run_all(replicas: int) -> dict[str, Any]:
@@ -108,17 +79,14 @@ def larger(devices: Devices) -> dict[str, Any]:
         hidden = layers.GlobalMaxPooling2D()(layers.Conv2D(32, 3)(inputs))
         model = keras.Model(inputs, layers.Dense(5)(hidden))
     objective = CountingObjective()
-    record = train(
-        TrainingSetup(
-            model,
-            objective,
-            TrainingConfig(global_batch_size=24, replicas=devices.replicas),
-            devices,
-            metrics=("accuracy",),
-        ),
+    record = trained(
+        model,
         Dataset(part, validation=part, test=part, class_names=(), num_classes=5),
-        epochs=EPOCHS,
+        TrainingConfig(global_batch_size=24, replicas=devices.replicas),
         monitor="accuracy",
+        devices=devices,
+        objective=objective,
+        metrics=("accuracy",),
     )
     return {
         "losses_traced": objective.losses_traced,
@@ -173,7 +141,18 @@ def masked(devices: Devices) -> dict[str, float]:
         model = small_model()
         model.set_weights(start)
         hook = MaskHook(model.layers[1].kernel, mask)
-    _fit(model, devices, [hook])
+    batches = tf.data.Dataset.from_tensor_slices(data).batch(BATCH_SIZE)
+    stepped(
+        model,
+        OPTIMIZERS["adam"],
+        batches.repeat(EPOCHS),
+        devices,
+        rows=BATCH_SIZE // devices.replicas,
+        micro_batch_size=5,
+        steps=-(-COUNT // BATCH_SIZE),
+        epochs=EPOCHS,
+        after_update=[hook],
+    )
     untrained = small_model()
     untrained.set_weights(start)
     return {
@@ -183,23 +162,6 @@ def masked(devices: Devices) -> dict[str, float]:
         "hook_calls": int(hook.calls.numpy()),
         "updates": int(hook.steps.numpy()),
     }
-
-
-def _fit(model: Any, devices: Devices, hooks: list[Any]) -> None:
-    with devices.scope():
-        trainer = MicroBatchTrainer(
-            TrainingSetup(model, _objective(), TrainingConfig(), devices, after_update=hooks),
-            BatchPlan(1, BATCH_SIZE // devices.replicas, 5, never_empty=False),
-        )
-        trainer.compile(optimizer=OPTIMIZERS["adam"]())
-        trainer.optimizer.build(model.trainable_variables)
-    batches = tf.data.Dataset.from_tensor_slices(examples(COUNT)).batch(BATCH_SIZE)
-    trainer.fit(
-        distribute_batches(batches.repeat(EPOCHS), devices),
-        epochs=EPOCHS,
-        steps_per_epoch=-(-COUNT // BATCH_SIZE),
-        verbose=0,
-    )
 
 
 class MemoryFault:
@@ -276,18 +238,13 @@ def out_of_memory(devices: Devices) -> dict[str, Any]:
     config = TrainingConfig(
         global_batch_size=BATCH_SIZE, replicas=replicas, micro_batch_size=first, seed=3
     )
-    record = train(
-        TrainingSetup(
-            model,
-            _objective(),
-            config,
-            devices,
-            metrics=("accuracy",),
-            after_update=[fault.after_update],
-        ),
+    record = trained(
+        model,
         data,
-        epochs=EPOCHS,
-        monitor="loss",
+        config,
+        devices=devices,
+        metrics=("accuracy",),
+        after_update=[fault.after_update],
     )
     loss = _train_with_smaller(reference, data, config, devices, first, last)
     weights, expected = model.get_weights(), reference.get_weights()
@@ -332,8 +289,7 @@ def one_replica_fails(late: float) -> dict[str, Any]:
         inputs = layers.Input((6, 6, 2))
         hidden = layers.Dense(5)(layers.Flatten()(inputs))
         model = keras.Model(inputs, layers.Lambda(through)(hidden))
-    setup = TrainingSetup(model, _objective(), config, devices)
-    record = train(setup, dataset(validation=0), epochs=EPOCHS, monitor="loss")
+    record = trained(model, dataset(validation=0), config, devices=devices)
     return {
         "failed": sorted(failed),
         "micro_batch_sizes": [event.micro_batch_size for event in record.oom_events],
@@ -346,12 +302,6 @@ def _train_with_smaller(
     model: Any, data: Dataset, config: TrainingConfig, devices: Devices, first: int, last: int
 ) -> float:
     steps = -(-len(data.train) // BATCH_SIZE)
-    with devices.scope():
-        trainer = MicroBatchTrainer(
-            TrainingSetup(model, _objective(), config, devices),
-            BatchPlan(1, BATCH_SIZE // devices.replicas, first, never_empty=False),
-        )
-        trainer.compile(optimizer=keras.optimizers.Adam(1e-3))
     batches = training_batches(
         data.train,
         global_batch_size=BATCH_SIZE,
@@ -359,14 +309,19 @@ def _train_with_smaller(
         first_step=0,
         last_step=steps * EPOCHS,
     )
-    history = trainer.fit(
-        distribute_batches(batches, devices),
+    history = stepped(
+        model,
+        lambda: keras.optimizers.Adam(1e-3),
+        batches,
+        devices,
+        rows=BATCH_SIZE // devices.replicas,
+        micro_batch_size=first,
+        steps=steps,
         epochs=EPOCHS,
-        steps_per_epoch=steps,
         callbacks=[SmallerFrom(3, last)],
-        verbose=0,
+        config=config,
     )
-    return float(history.history["loss"][-1])
+    return history["loss"][-1]
 
 
 def refused_by_the_allocator() -> dict[str, Any]:
@@ -382,12 +337,8 @@ def refused_by_the_allocator() -> dict[str, Any]:
     hidden = layers.GlobalAveragePooling2D()(hidden)
     model = keras.Model(inputs, layers.Dense(5)(hidden))
     config = TrainingConfig(global_batch_size=256)
-    record = train(
-        TrainingSetup(model, _objective(), config, open_devices(config), metrics=("accuracy",)),
-        Dataset(part, validation=part, test=part, class_names=(), num_classes=5),
-        epochs=2,
-        monitor="accuracy",
-    )
+    data = Dataset(part, validation=part, test=part, class_names=(), num_classes=5)
+    record = trained(model, data, config, monitor="accuracy", metrics=("accuracy",))
     return {
         "micro_batch_size": record.micro_batch_size,
         "accumulation_steps": record.accumulation_steps,

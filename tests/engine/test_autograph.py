@@ -11,11 +11,8 @@ import tf_keras as keras
 from tensorflow.python.autograph.pyct.transpiler import PyToPy
 
 from shrink.engine.config import TrainingConfig
-from shrink.engine.devices import open_devices
-from shrink.engine.fit import train
-from shrink.engine.microbatch import TrainingSetup
-from shrink.engine.objective import SupervisedObjective
 from tests.engine._scenarios import dataset
+from tests.engine._toys import trained
 
 
 class Doubled(keras.layers.Layer):
@@ -45,9 +42,8 @@ def test_train_converts_a_layer_that_branches_on_a_tensor_and_nothing_of_shrink(
     hidden = Doubled()(keras.layers.Flatten()(hidden))
     model = keras.Model(inputs, keras.layers.Dense(5)(hidden))
     config = TrainingConfig(global_batch_size=24, micro_batch_size=10)
-    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
-    setup = TrainingSetup(model, objective, config, open_devices(config), metrics=("accuracy",))
-    record = train(setup, dataset(), epochs=1, monitor="accuracy")
+    metrics = ("accuracy",)
+    record = trained(model, dataset(), config, epochs=1, monitor="accuracy", metrics=metrics)
     assert np.isfinite(record.history["loss"]).all()
     assert f"{__name__}.Doubled.call" in converted
     # What is given to `tf.function` itself is converted whatever the rules say.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,7 @@ from shrink.base.errors import DataError, RecipeError
 from shrink.data.dataset import Dataset
 from shrink.engine.class_weights import class_weights_of, with_class_weights
 from shrink.engine.config import OptimizerConfig, TrainingConfig
-from shrink.engine.devices import open_devices
-from shrink.engine.fit import train
-from shrink.engine.microbatch import TrainingSetup
-from shrink.engine.objective import SupervisedObjective
-from tests.engine._scenarios import ArrayExamples
+from tests.engine._toys import splits, trained
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(40, 3)).astype(np.float32)
@@ -26,8 +23,7 @@ Y = np.array([0] * 25 + [1] * 10 + [2] * 5)
 
 
 def dataset(y: Any = Y, names: tuple[str, ...] = ("cat", "dog", "eel")) -> Dataset:
-    part, rest = ArrayExamples(X, y), ArrayExamples(X[:0], y[:0])
-    return Dataset(part, validation=rest, test=rest, class_names=names, num_classes=3)
+    return replace(splits(X, y, names=names), num_classes=3)
 
 
 def test_class_weights_of_balanced_equals_scikit_learn() -> None:
@@ -113,17 +109,7 @@ def test_train_multiplies_each_loss_by_the_weight_of_its_class() -> None:
         class_weights={"dog": 3.0},
         optimizer=OptimizerConfig(name="sgd", learning_rate=1.0),
     )
-    train(
-        TrainingSetup(
-            model,
-            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-            config,
-            open_devices(config),
-        ),
-        dataset(),
-        epochs=1,
-        monitor="loss",
-    )
+    trained(model, dataset(), config, epochs=1)
     logits = X @ kernel + bias
     probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     slope = (probabilities - np.eye(3)[Y]) * np.where(Y == 1, 3.0, 1.0)[:, None] / len(Y)

@@ -30,7 +30,7 @@ from shrink.engine.devices import (
     restore_local_variables,
     smallest_batch,
 )
-from tests.engine._run import run_in_fresh_process
+from tests.forks import call
 
 no_gpu = pytest.mark.skipif(
     bool(tf.config.list_physical_devices("GPU")), reason="is about CPU devices"
@@ -223,7 +223,7 @@ def prefetched() -> list[str]:
 
 
 def test_distribute_batches_has_the_next_batch_wait_on_a_single_gpu() -> None:
-    places = run_in_fresh_process(__name__, "prefetched")
+    places = call(__name__, "prefetched")
     assert [place.rpartition("/device:")[2] for place in places] == ["CPU:1"] * 2 + ["CPU:0"] * 2
 
 

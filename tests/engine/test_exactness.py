@@ -10,15 +10,10 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.data.dataset import Dataset
 from shrink.engine.config import BatchNormMode, TrainingConfig
-from shrink.engine.devices import open_devices
 from shrink.engine.exactness import inexact_because, synchronising_layers
-from shrink.engine.fit import train
-from shrink.engine.microbatch import TrainingSetup
-from shrink.engine.objective import SupervisedObjective
 from shrink.engine.record import TrainingRecord
-from tests.engine._scenarios import ArrayExamples
+from tests.engine._toys import splits, trained
 
 
 def nested_model() -> Any:
@@ -172,22 +167,21 @@ DEFAULT = ("simple_rnn", "sum", "normal", "branch", "batch_mean", "flip")
 def test_train_claims_exactness_where_micro_batches_give_the_weights_of_one_batch(
     kind: str,
 ) -> None:
-    whole, _ = trained(kind, micro_batch_size=8)
-    split, record = trained(kind, micro_batch_size=2)
+    whole, _ = trained_of(kind, micro_batch_size=8)
+    split, record = trained_of(kind, micro_batch_size=2)
     pairs = zip(whole.get_weights(), split.get_weights(), strict=True)
     difference = max(float(np.abs(a - b).max()) for a, b in pairs)
     assert record.accumulation_steps == 4
     assert record.exact == (difference <= 2e-6), (difference, record.inexact_because)
 
 
-def trained(kind: str, *, micro_batch_size: int) -> tuple[Any, TrainingRecord]:
+def trained_of(kind: str, *, micro_batch_size: int) -> tuple[Any, TrainingRecord]:
     keras.utils.set_random_seed(0)
     inputs = keras.layers.Input((4, 3), micro_batch_size if kind == "stateful" else None)
     hidden = LAYERS[kind]()(keras.layers.Dense(3)(inputs))
     model = keras.Model(inputs, keras.layers.Dense(2)(keras.layers.Flatten()(hidden)))
     random = np.random.default_rng(0)
-    x = random.normal(size=(8, 4, 3)).astype(np.float32)
-    part, rest = ArrayExamples(x, np.arange(8) % 2), ArrayExamples(x[:0], np.arange(0))
+    data = splits(random.normal(size=(8, 4, 3)).astype(np.float32), np.arange(8) % 2)
     config = TrainingConfig.model_validate(
         {
             "global_batch_size": 8,
@@ -195,18 +189,7 @@ def trained(kind: str, *, micro_batch_size: int) -> tuple[Any, TrainingRecord]:
             "optimizer": {"name": "sgd", "learning_rate": 0.1},
         },
     )
-    record = train(
-        TrainingSetup(
-            model,
-            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-            config,
-            open_devices(config),
-        ),
-        Dataset(part, validation=rest, test=rest, class_names=(), num_classes=2),
-        epochs=2,
-        monitor="loss",
-    )
-    return model, record
+    return model, trained(model, data, config)
 
 
 def test_inexact_because_names_losses_that_a_model_adds() -> None:

@@ -20,13 +20,12 @@ from shrink.engine.batch_norm import frozen_statistics
 from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import distribute_batches, open_devices
 from shrink.engine.fit import train
-from shrink.engine.microbatch import TrainingSetup
-from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import plan_batches
 from shrink.engine.record import TrainingRecord
 from shrink.engine.trainer import build_trainer
 from shrink.engine.whole_split import Outputs, WholeSplit
-from tests.engine._scenarios import ArrayExamples, dataset
+from tests.engine._scenarios import dataset
+from tests.engine._toys import ArrayExamples, setup, trained
 
 TRAINING_KEYS = {
     "training_peak_lower_bound",
@@ -60,16 +59,8 @@ def toy_model(*, dropout: float = 0.0, activation: str = "relu") -> Any:
 
 
 def run(model: Any, config: TrainingConfig, *, epochs: int = 2, **more: Any) -> TrainingRecord:
-    arguments: dict[str, Any] = {"monitor": "accuracy", **more}
-    data = arguments.pop("data", None) or dataset()
-    setup = TrainingSetup(
-        model,
-        SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-        config,
-        open_devices(config),
-        metrics=("accuracy",),
-    )
-    return train(setup, data, epochs=epochs, **arguments)
+    arguments: dict[str, Any] = {"monitor": "accuracy", "dataset": dataset(), **more}
+    return train(setup(model, config, metrics=("accuracy",)), epochs=epochs, **arguments)
 
 
 def test_train_reports_the_training_object_and_progress() -> None:
@@ -144,7 +135,7 @@ def test_train_names_stage_and_epoch_when_numbers_are_lost(activation: str, mess
     bad = replace(data, train=ArrayExamples(nothing, data.train.labels))
     config = TrainingConfig(global_batch_size=24)
     with pytest.raises(StageError, match=message) as caught:
-        run(toy_model(activation=activation), config, data=bad, stage="distill")
+        run(toy_model(activation=activation), config, dataset=bad, stage="distill")
     assert caught.value.subject == "distill"
     assert "learning_rate" in str(caught.value.hint)
 
@@ -188,14 +179,13 @@ def test_plan_batches_knows_when_a_replica_may_be_empty() -> None:
 def test_a_trained_model_validates_to_the_same_numbers_in_micro_batches() -> None:
     model, data = toy_model(), dataset()
     optimizer = OptimizerConfig(learning_rate=0.01)
-    record = run(model, TrainingConfig(global_batch_size=24, optimizer=optimizer), data=data)
+    record = run(model, TrainingConfig(global_batch_size=24, optimizer=optimizer), dataset=data)
     found = []
     for micro_batch_size in (24, 4):  # of 10 examples, the last micro-batch of 4 has 2
         config = TrainingConfig(global_batch_size=24, micro_batch_size=micro_batch_size)
-        objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
-        setup = TrainingSetup(model, objective, config, open_devices(config), metrics=("accuracy",))
-        trainer = build_trainer(setup, plan_batches(config, 1, 61, 10), total_updates=1)
-        batches = distribute_batches(evaluation_batches(data.validation, 24), setup.devices)
+        of = setup(model, config, metrics=("accuracy",))
+        trainer = build_trainer(of, plan_batches(config, 1, 61, 10), total_updates=1)
+        batches = distribute_batches(evaluation_batches(data.validation, 24), of.devices)
         found.append(trainer.evaluate(batches, steps=1, return_dict=True, verbose=0))
     whole, parts = found
     assert parts["loss"] == pytest.approx(whole["loss"], rel=1e-6)
@@ -230,14 +220,8 @@ def test_train_measures_the_whole_split_in_micro_batches() -> None:
     def score(batches: Iterator[Outputs]) -> dict[str, float | None]:
         return {"roc_auc": float(sum(len(outputs[0]) for outputs, _, _ in batches))}
 
-    setup = TrainingSetup(
-        model,
-        SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-        config,
-        open_devices(config),
-        epoch_metrics=WholeSplit(data.validation, score, outputs=1, names=("roc_auc",)),
-    )
-    record = train(setup, data, epochs=1, monitor="roc_auc")
+    whole = WholeSplit(data.validation, score, outputs=1, names=("roc_auc",))
+    record = trained(model, data, config, epochs=1, monitor="roc_auc", epoch_metrics=whole)
     assert record.history["val_roc_auc"] == (10,)
     assert max(Counting.counts) == 4
 
@@ -272,14 +256,8 @@ def test_train_names_the_layer_that_has_no_gradient() -> None:
     hidden = layers.RandomContrast(0.5, name="contrast")(layers.Conv2D(3, 3)(inputs))
     model = keras.Model(inputs, layers.Dense(5)(layers.Flatten()(hidden)))
     config = TrainingConfig(global_batch_size=24, micro_batch_size=10)
-    objective = SupervisedObjective("sparse_categorical_crossentropy", from_logits=True)
     with pytest.raises(StageError, match=r"contrast.*no gradient of AdjustContrastv2") as caught:
-        train(
-            TrainingSetup(model, objective, config, open_devices(config)),
-            dataset(),
-            epochs=1,
-            monitor="loss",
-        )
+        trained(model, dataset(), config, epochs=1)
     assert "data.augment" in str(caught.value.hint)
 
 

@@ -13,8 +13,6 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.framework import ops
 
 from shrink.engine.config import OptimizerConfig, TrainingConfig
-from shrink.engine.devices import open_devices
-from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import BatchPlan
 from shrink.engine.recovery import (
@@ -26,6 +24,7 @@ from shrink.engine.recovery import (
 )
 from shrink.engine.trainer import build_trainer
 from tests.engine._run import run_in_fresh_process
+from tests.engine._toys import setup
 from tests.forks import call
 
 
@@ -121,13 +120,7 @@ def test_a_step_is_one_operation_for_python_and_waits_for_no_value(
     model.layers[1].trainable = False
     config, watcher = TrainingConfig(global_batch_size=8), _Follows()
     trainer = build_trainer(
-        TrainingSetup(
-            model,
-            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-            config,
-            open_devices(config),
-            metrics=("accuracy",),
-        ),
+        setup(model, config, metrics=("accuracy",)),
         BatchPlan(4, 8, 2, never_empty=True),
         total_updates=4,
         retries=Retries(lambda update: iter(()), watcher),
@@ -173,12 +166,7 @@ def test_metrics_start_anew_where_the_first_step_of_an_epoch_runs_out_of_memory(
     batches = tf.data.Dataset.from_tensor_slices(([x, x, 10 * x, 10 * x], [0 * x] * 4)).batch(1)
     batches = batches.map(lambda x, y: (x[0], y[0]))
     trainer = build_trainer(
-        TrainingSetup(
-            model,
-            SupervisedObjective("mean_squared_error", from_logits=False),
-            config,
-            open_devices(config),
-        ),
+        setup(model, config, objective=SupervisedObjective("mean_squared_error", False)),
         BatchPlan(4, 4, 2, never_empty=False),
         total_updates=4,
         retries=Retries(lambda update: iter(batches.skip(update)), watcher),

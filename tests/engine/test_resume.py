@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +14,16 @@ import tf_keras as keras
 
 from shrink.base.progress import Progress
 from shrink.contract.events import OutOfMemoryEvent
-from shrink.data.augment import Augmentation
-from shrink.data.config import AugmentConfig
-from shrink.data.dataset import Dataset
-from shrink.data.views import View
 from shrink.engine.checkpoint import CheckpointFolder
 from shrink.engine.config import OptimizerConfig, TrainingConfig
-from shrink.engine.devices import open_devices
 from shrink.engine.fit import train
-from shrink.engine.microbatch import TrainingSetup
-from shrink.engine.objective import SupervisedObjective
 from shrink.engine.progress import OnProgress
 from shrink.engine.record import TrainingRecord
 from shrink.engine.recovery import Watcher
 from shrink.engine.resume import Cadence, Recovery
 from shrink.pruning.masks import Masks, polynomial
 from tests.engine._scenarios import dataset
+from tests.engine._toys import setup
 
 EPOCHS, STEPS = 3, 3
 CONFIG = TrainingConfig(
@@ -99,7 +92,6 @@ def run(
     cadence: Cadence | None = None,
     dropout: float = 0.0,
     noisy: Any = None,
-    examples: Dataset | None = None,
     on_progress: OnProgress | None = None,
     **known: Any,
 ) -> tuple[Any, TrainingRecord, list[int]]:
@@ -107,15 +99,8 @@ def run(
     model, masks = model_and_masks(dropout, noisy)
     watcher = CutBefore(cut_before)
     record = train(
-        TrainingSetup(
-            model,
-            SupervisedObjective("sparse_categorical_crossentropy", from_logits=True),
-            config,
-            open_devices(config),
-            metrics=("accuracy",),
-            after_update=[masks],
-        ),
-        examples or dataset(),
+        setup(model, config, metrics=("accuracy",), after_update=[masks]),
+        dataset(),
         epochs=EPOCHS,
         monitor="loss",
         on_progress=on_progress,
@@ -210,32 +195,14 @@ def test_train_draws_the_same_dropout_when_cut_short(
     assert np.abs(model.get_weights()[0] - without.get_weights()[0]).max() > 1e-3
 
 
-def test_train_gets_the_same_images_of_a_users_function_when_cut_short(
-    undisturbed: tuple[Any, TrainingRecord], tmp_path: Path
-) -> None:
-    own = tmp_path / "own.py"
-    own.write_text(
-        "def noise(image, rng): return image + rng.normal(size=image.shape).astype(image.dtype)\n"
-    )
-
-    def examples() -> Dataset:
-        data = dataset()
-        config = AugmentConfig(function=f"{own}:noise")
-        changes = Augmentation(config, data.train.input_spec, 5)
-        return replace(data, train=View(data.train, augmentation=changes))
-
-    whole = run(None, examples=examples())
-    with pytest.raises(Cut):
-        run(tmp_path / "kept", cut_before=4, examples=examples())
-    model, record, _ = run(tmp_path / "kept", examples=examples())
-    check_equal(model, record, whole[:2])
-    assert np.abs(model.get_weights()[0] - undisturbed[0].get_weights()[0]).max() > 1e-3
-
-
-def test_train_makes_no_step_when_it_had_finished(
+def test_train_leaves_one_checkpoint_and_makes_no_step_when_it_had_finished(
     undisturbed: tuple[Any, TrainingRecord], tmp_path: Path
 ) -> None:
     run(tmp_path)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    entry = json.loads((tmp_path / "checkpoint.json").read_text(encoding="utf-8"))
+    assert names == sorted(["checkpoint.json", f"{entry['sha256']}.zip"])
+    assert entry["content"]["update"] == EPOCHS * STEPS
     model, record, steps = run(tmp_path)
     assert steps == []
     check_equal(model, record, undisturbed)
@@ -275,14 +242,6 @@ def test_train_keeps_the_smaller_micro_batch_and_every_event(tmp_path: Path) -> 
     _, record, _ = run(tmp_path)
     assert record.micro_batch_size == 2
     assert record.oom_events == (first, second)
-
-
-def test_train_leaves_one_checkpoint_and_no_temporaries(tmp_path: Path) -> None:
-    run(tmp_path)
-    names = sorted(path.name for path in tmp_path.iterdir())
-    entry = json.loads((tmp_path / "checkpoint.json").read_text(encoding="utf-8"))
-    assert names == sorted(["checkpoint.json", f"{entry['sha256']}.zip"])
-    assert entry["content"]["update"] == EPOCHS * STEPS
 
 
 class Clock:
