@@ -1,12 +1,7 @@
-"""Writes models that Keras 3 quantized or fine-tuned with LoRA, with inputs and outputs.
-
-Run as `python quantized.py FOLDER`, in a process in which Keras 3 is Keras: for each model
-NAME.keras and NAME.npz (x0, y0). Outputs are Keras' own, with float activations.
-"""
+"""Models that Keras 3 quantized or fine-tuned with LoRA; `write_all` writes them."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -148,8 +143,9 @@ def outputs_of(model: Any, x: np.ndarray) -> np.ndarray:
     return np.asarray(model(x, training=False))
 
 
-if __name__ == "__main__":
-    target = Path(sys.argv[1])
+def write_all(folder: str) -> None:
+    """Write for each model NAME.keras and NAME.npz (x0, y0), Keras' outputs of floats."""
+    target = Path(folder)
     for name, build in MODELS.items():
         keras.utils.clear_session()
         keras.utils.set_random_seed(0)

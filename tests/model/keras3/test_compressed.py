@@ -19,7 +19,7 @@ from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.interpreter import load
 from shrink.tflite.names import named, signature_names
 from tests.graph.equivalence import check, examples
-from tests.model.keras3.conftest import write_with_keras3
+from tests.model.keras3.conftest import write_zoo
 from tests.model.keras3.test_convert import models_of
 from tests.unlabelled import UnlabelledExamples
 
@@ -62,7 +62,7 @@ def test_imported_model_is_quantized(scheme: str, zoo: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_imported_model_is_rebuilt_as_masked_or_says_why_not(tmp_path: Path) -> None:
-    write_with_keras3("zoo.py", tmp_path, "1")
+    write_zoo(tmp_path)
     prunable = 0
     for path in models_of(tmp_path):
         keras.backend.clear_session()
@@ -76,7 +76,7 @@ def test_every_imported_model_is_rebuilt_as_masked_or_says_why_not(tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_every_imported_model_is_quantized_or_says_why_not(tmp_path: Path) -> None:
-    write_with_keras3("zoo.py", tmp_path, "1")
+    write_zoo(tmp_path)
     errors: dict[str, float] = {}
     hints: dict[str, str | None] = {}
     for path in models_of(tmp_path):

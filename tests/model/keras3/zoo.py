@@ -1,13 +1,7 @@
-"""Writes models of Keras 3 with inputs and outputs, in a process in which Keras 3 is Keras.
-
-Run as `python zoo.py FOLDER EVERY`: for each model NAME.keras and NAME.npz (x0, y0, ...);
-EVERY is 1 for all models, 3 for a third of those with a single layer.
-"""
+"""Models of Keras 3; `write_all` writes them in a process of its own."""
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -382,9 +376,13 @@ def chosen(every: int) -> dict[str, Build]:
     return {name: ZOO[name] for name in names} | REFUSED
 
 
-if __name__ == "__main__":
-    gc.freeze()  # each cleared session collects all that there is
-    target = Path(sys.argv[1])
-    for key, builder in chosen(int(sys.argv[2])).items():
+def write_all(folder: str, every: int) -> None:
+    """Write for each model NAME.keras and NAME.npz (x0, ..., y0, ...).
+
+    Args:
+        folder: where to.
+        every: 1 for all models, 3 for a third of those with a single layer.
+    """
+    for key, builder in chosen(every).items():
         keras.utils.clear_session()
-        write(target, key, builder())
+        write(Path(folder), key, builder())
