@@ -117,7 +117,7 @@ def init(
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", metavar="FILE", help="The recipe to write.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The recipe to write.")
     ] = Path("recipe.yaml"),
     force: Annotated[bool, typer.Option("--force", help="Overwrite a recipe.")] = False,
     json_: JsonFlag = False,

@@ -67,6 +67,15 @@ def _order_file(folder: Path) -> Path:
     return folder / "order.json"
 
 
+def _is_missing(path: Path) -> bool:
+    """Whether there is no such file, unlike one that cannot be read for a moment."""
+    try:
+        path.stat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
+
+
 def _worker_file(folder: Path, index: int) -> Path:
     return folder / f"worker-{index}.json"
 
@@ -206,7 +215,8 @@ class Follower:
     def __init__(self, folder: Path, place: Membership, console: Console) -> None:
         self._folder, self._place, self._console = folder, place, console
         self._file = _worker_file(folder, place.index)
-        self._last = self._first = files.read_mapping(_order_file(folder))
+        self._last = files.read_mapping(_order_file(folder))
+        self._first = self._last if self._last or _is_missing(_order_file(folder)) else None
         self._changed_at = time.monotonic()
 
     def follow(self) -> int:
@@ -239,13 +249,15 @@ class Follower:
         A file that is replaced every second cannot always be read on a network's disk.
         """
         found = files.read_mapping(_order_file(self._folder)) or self._last
+        if self._first is None and found:  # it may be of a chief that ended before
+            self._first = self._last = found
         if found != self._last:
             self._last, self._changed_at = found, time.monotonic()
         return from_plain(Order, found) if found else None
 
     def is_led(self) -> bool:
         """Whether a chief has shown a sign of life since this worker began."""
-        return self._last != self._first
+        return self._first is not None and self._last != self._first
 
     def join(self, order: Order) -> bool:
         """Take an order, and return whether this worker had not taken it yet.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from shrink.base import files, yaml
-from shrink.base.cache import FAILED_LOGS, cache_root
+from shrink.base.cache import FAILED_LOGS, REPORT_NAME, cache_root
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError, ShrinkError
 from shrink.base.foreign import Json
@@ -66,7 +66,7 @@ def only_artifact(plan: Plan, options: RunOptions) -> Step:
 
 
 def free_name(plan: Plan, runs: Path = RUNS) -> str:
-    """Return the recipe's name, or a longer one where its folder holds another run.
+    """Return the recipe's name, or a longer one where its folder holds another run's result.
 
     Two runs are alike when model, data, and the schemes or methods of their stages are the
     same; such a run replaces the earlier one. Any other gets a name with its last scheme or method,
@@ -97,9 +97,12 @@ def _identity(recipe: Mapping[str, Json]) -> tuple[str, ...]:
 
 
 def _identity_in(folder: Path) -> tuple[str, ...] | None:
-    """Return the identity of the run in a folder; None where no run of shrink says it."""
+    """Return the identity of the run in a folder; None where no run of shrink has finished."""
     path = folder / RESOLVED_NAME
+    stages = files.read_mapping(folder / REPORT_NAME).get("stages", [])
     try:
+        if not all(stage["artifact"] for stage in stages):
+            return None
         return _identity(yaml.load(path).value) if path.is_file() else None
     except (ShrinkError, KeyError, TypeError, AttributeError):
         return None  # the run folder itself refuses what it does not know

@@ -27,43 +27,26 @@ CHAIN = "chain"
 Settings = Mapping[str, Json]
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A key with a list of values, of any kind."""
-
-    values: tuple[Json, ...]
-
-    def draw(self, random: Random) -> Json:
-        """Return one of the values."""
-        return random.choice(self.values)
+Dimension = Range | Sequence[Json]
+"""The values of a key: a range of numbers, whole where both ends are, or a list of any kind."""
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A key with the numbers of a range; whole numbers where both ends are."""
-
-    low: float
-    high: float
-    step: float | None = None
-    log: bool = False
-
-    def draw(self, random: Random) -> Json:
-        """Return a number of the range."""
-        ends_are_whole = isinstance(self.low, int) and isinstance(self.high, int)
-        is_whole = ends_are_whole and float(self.step or 1).is_integer()
-        if self.log:
-            value = math.exp(random.uniform(math.log(self.low), math.log(self.high)))
-        elif is_whole or self.step is not None:
-            step = self.step or 1
-            value = self.low + step * random.randint(0, int((self.high - self.low) / step + 1e-9))
-        else:
-            value = random.uniform(self.low, self.high)
-        if is_whole:
-            return round(value)
-        return round(value, 10) if self.step else float(f"{value:.4g}")
-
-
-Dimension = Choice | Interval
+def _drawn(values: Dimension, random: Random) -> Json:
+    """Return one of the values of a dimension."""
+    if not isinstance(values, Range):
+        return random.choice(values)
+    low, high, step = values.low, values.high, values.step
+    ends_are_whole = isinstance(low, int) and isinstance(high, int)
+    is_whole = ends_are_whole and float(step or 1).is_integer()
+    if values.log:
+        number = math.exp(random.uniform(math.log(low), math.log(high)))
+    elif is_whole or step is not None:
+        number = low + (step or 1) * random.randint(0, int((high - low) / (step or 1) + 1e-9))
+    else:
+        number = random.uniform(low, high)
+    if is_whole:
+        return round(number)
+    return round(number, 10) if step else float(f"{number:.4g}")
 
 
 @dataclass(frozen=True)
@@ -100,7 +83,7 @@ class Space:
         while True:
             chain = random.choice(self.chains)
             named = {CHAIN: chain.name} if chain.name else {}
-            yield {**named, **{key: one.draw(random) for key, one in chain.dimensions.items()}}
+            yield {**named, **{key: _drawn(one, random) for key, one in chain.dimensions.items()}}
 
     def first(self) -> Iterator[dict[str, Json]]:
         """Yield the settings to try before others, one of each chain in turn."""
@@ -118,18 +101,13 @@ def in_words(settings: Settings) -> str:
     return ", ".join([*name, *rest]) or "the recipe as it is"
 
 
-def given_space(space: Mapping[str, Range | Sequence[object]], raw: RawRecipe) -> Space:
+def given_space(space: Mapping[str, Dimension], raw: RawRecipe) -> Space:
     """Return the space that a recipe names, over keys of its own stages.
 
     Raises:
         RecipeError: a key that the recipe does not have.
     """
-    dimensions: dict[str, Dimension] = {}
-    for key, values in space.items():
-        if isinstance(values, Range):
-            dimensions[key] = Interval(values.low, values.high, values.step, values.log)
-        else:
-            dimensions[key] = Choice(tuple(values))
+    for key in space:
         section = key.partition(".")[0]
         known = [*SECTIONS, *stage_names(raw.value.get("stages"))]
         if section not in known or section in ("name", "stages", "gates"):
@@ -138,17 +116,17 @@ def given_space(space: Mapping[str, Range | Sequence[object]], raw: RawRecipe) -
                 position=raw.position("search", "space", key),
                 hint=hint_for(section, known),
             )
-    return Space((Chain("", None, dimensions, ({},)),))
+    return Space((Chain("", None, space, ({},)),))
 
 
 AS_WRITTEN = "recipe"
 """The chain of the recipe as it stands."""
 WIDTH, LEFT = "distill.student.width", "prune.parameters"
 SPARSITY, SCHEME, ALLOCATION = "prune.sparsity", "quantize.scheme", "prune.allocation"
-_WIDTHS = Interval(0.2, 1.0, 0.05)
-_LEFT = Interval(0.1, 0.9, 0.05)
-_SPARSITIES = Interval(0.6, 0.95, 0.05)
-_ALLOCATIONS = Choice(("sensitivity", "uniform"))
+_WIDTHS = Range(low=0.2, high=1.0, step=0.05)
+_LEFT = Range(low=0.1, high=0.9, step=0.05)
+_SPARSITIES = Range(low=0.6, high=0.95, step=0.05)
+_ALLOCATIONS = ("sensitivity", "uniform")
 _STATIC = ("static_wi8_ai8",)
 _ALL_SCHEMES = ("static_wi8_ai8", "dynamic_wi4_afp32")
 _KEPT = {
@@ -185,11 +163,11 @@ def default_space(stages: Sequence[JsonObject], builds: bool, in_micro: bool) ->
         name: str = "",
     ) -> Chain:
         name = name or "-".join(kind for one in stages for kind in one)
-        lists = {k: one.values[0] for k, one in dimensions.items() if isinstance(one, Choice)}
+        lists = {k: one[0] for k, one in dimensions.items() if not isinstance(one, Range)}
         return Chain(name, (*base, *stages), dimensions, tuple({**lists, **one} for one in first))
 
     end: list[JsonObject] = [{"compact": {}}] if in_micro else []
-    schemes = Choice(_STATIC if in_micro else _ALL_SCHEMES)
+    schemes = _STATIC if in_micro else _ALL_SCHEMES
     left_out = ("name", "from", "scheme")
     quantize = {"quantize": {k: v for k, v in own.get("quantize", {}).items() if k not in left_out}}
     student = own.get("distill", {}).get("student")
@@ -212,7 +190,7 @@ def default_space(stages: Sequence[JsonObject], builds: bool, in_micro: bool) ->
         chain(
             [prune, quantize, *end],
             cut,
-            [{LEFT: left, ALLOCATION: one} for one in _ALLOCATIONS.values for left in (0.5, 0.25)],
+            [{LEFT: left, ALLOCATION: one} for one in _ALLOCATIONS for left in (0.5, 0.25)],
         ),
         chain(
             [{"prune": {"epochs": 0, **channels}}, trained("distill"), quantize, *end],
@@ -226,11 +204,11 @@ def default_space(stages: Sequence[JsonObject], builds: bool, in_micro: bool) ->
         chains.append(
             chain(
                 [distill, trained("prune", method="magnitude", sparsity=0.8), sparse],
-                {WIDTH: _WIDTHS, SPARSITY: _SPARSITIES, SCHEME: Choice(_STATIC)},
+                {WIDTH: _WIDTHS, SPARSITY: _SPARSITIES, SCHEME: _STATIC},
                 [{WIDTH: 0.5, SPARSITY: 0.8}],
                 "distill-sparsify-quantize",
             )
         )
-    every = [{SCHEME: one} for one in schemes.values]
+    every = [{SCHEME: one} for one in schemes]
     chains.append(chain([quantize, *end], {SCHEME: schemes}, every))
     return Space(tuple(chains))

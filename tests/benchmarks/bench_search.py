@@ -40,6 +40,7 @@ from shrink.contract.search import Trial
 from shrink.recipe.overrides import Override
 from shrink.recipe.plan import Plan
 from shrink.recipe.resolution import recipe_sha256
+from shrink.recipe.search_config import Range
 from shrink.run.options import RunOptions
 from shrink.run.process import preloading
 from shrink.search import session
@@ -47,7 +48,7 @@ from shrink.search.candidates import Candidates
 from shrink.search.choose import Sizes, Steps
 from shrink.search.goal import SIZE, Goal, cost_of, goal_of
 from shrink.search.session import BASELINE, TRIALS, Runs, Search, Worker, figures_of
-from shrink.search.space import Dimension, Interval
+from shrink.search.space import Dimension
 from shrink.search.trials import Journal
 from tests.benchmarks.cifar_part import write_part
 from tests.benchmarks.harness import say, say_json, subcommands
@@ -136,8 +137,8 @@ def table(chosen: argparse.Namespace) -> None:
 
 
 def _values(dimension: Dimension) -> list[Json]:
-    if not isinstance(dimension, Interval):
-        return list(dimension.values)
+    if not isinstance(dimension, Range):
+        return list(dimension)
     assert dimension.step is not None
     count = round((dimension.high - dimension.low) / dimension.step) + 1
     return [round(dimension.low + n * dimension.step, 10) for n in range(count)]
@@ -300,11 +301,11 @@ class _Sampled:
     def _suggested(self, trial: optuna.Trial) -> dict[str, Json]:
         found: dict[str, Json] = {}
         for key, one in self._candidates.space.chains[0].dimensions.items():
-            if isinstance(one, Interval):
+            if isinstance(one, Range):
                 value = trial.suggest_float(key, one.low, one.high, step=one.step, log=one.log)
                 found[key] = round(value, 10)
             else:
-                found[key] = one.values[trial.suggest_categorical(key, range(len(one.values)))]
+                found[key] = one[trial.suggest_categorical(key, range(len(one)))]
         return found
 
     def _tell(self, one: Trial) -> None:
@@ -314,9 +315,7 @@ class _Sampled:
             if one.settings.keys() != dimensions.keys():
                 return  # the recipe as it is, which no setting says
             values = {
-                key: one.settings[key]
-                if isinstance(of, Interval)
-                else of.values.index(one.settings[key])
+                key: one.settings[key] if isinstance(of, Range) else of.index(one.settings[key])
                 for key, of in dimensions.items()
             }
             self._study.enqueue_trial(values)

@@ -1,4 +1,4 @@
-"""Runs and sweeps that are killed at every write, sync and rename, each in a fork of a process."""
+"""Runs, sweeps and searches, each in a fork, that are killed at every write, sync and rename."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from shrink.run.options import RunOptions
 from shrink.run.runner import Runner
 from shrink.run.store import Store
 from shrink.run.sweep import Sweep, plan_sweep
+from shrink.search.session import JOURNAL
 from tests.run.fake_worker import FakeWorker
+from tests.search.fake import FakeAttempt, lost_settings, search
 
 RECIPE = """\
 name: r
@@ -103,6 +105,24 @@ def _run(root: Path, sparsity: str) -> int:
     return runner.run().exit_code
 
 
+class SearchWorker(FakeAttempt):
+    """Writes down each stage that it has computed, as `Worker` does."""
+
+    def __call__(self, job: StepJob, work: Path, on_event: Callable[..., None]) -> dict[str, Any]:
+        done = super().__call__(job, work, on_event)
+        if job.made is None:
+            with Path(os.environ["COMPUTED"]).open("a", encoding="utf-8") as stream:
+                stream.write(f"{job.kind} {(work / done['files']['artifact']).read_text()}\n")
+        return done
+
+
+def _search(root: Path) -> int:
+    """Search among six recipes; one is too large, and three of the others are trained."""
+    space = {"prune.parameters": [0.3, 0.6, 0.7], "quantize.scheme": ["static_wi8_ai8", "float16"]}
+    limits = {"constraints": {"tflite_bytes": 130_000}, "trials": 3}
+    return search(root, {"space": space, **limits}, SearchWorker()).run()
+
+
 def _in_fork(root: Path, action: Callable[[], int]) -> int:
     """Return the exit code of an action in a fork, negative for a signal."""
     if pid := os.fork():
@@ -140,7 +160,11 @@ def _check_whole(root: Path, reference: Path) -> None:
     """Folder and store hold what those of an undisturbed run do, and nothing else."""
     assert _names(root / "out") ^ _names(reference / "out") == set()
     _check_reports(root)
-    store = root / "store"
+    _check_store(root / "store")
+
+
+def _check_store(store: Path) -> None:
+    """Every entry is whole, and nothing of a killed process is left."""
     assert not list(store.rglob(f"{TEMPORARY_PREFIX}*"))
     assert not list((store / "work").iterdir())
     assert not list((store / "checkpoints").iterdir())
@@ -148,11 +172,6 @@ def _check_whole(root: Path, reference: Path) -> None:
     opened = Store(store, warnings.append)
     assert all(opened.find(step.name) for step in (store / "steps").iterdir())
     assert warnings == []
-
-
-def _killed(root: Path, number: int, action: Callable[[], int]) -> int:
-    kill_at(root, number)
-    return action()
 
 
 def kill_everywhere(root: str, sparsity: str, before: str, every: int) -> dict[str, int]:
@@ -167,7 +186,7 @@ def kill_everywhere(root: str, sparsity: str, before: str, every: int) -> dict[s
     Returns:
         `changes` of an undisturbed run; the most stages that one had to compute twice, `lost`.
     """
-    template, reference = Path(root, "template"), Path(root, "reference")
+    template = Path(root, "template")
     template.mkdir()
     (template / "r.yaml").write_text(RECIPE, encoding="utf-8")
     (template / "model.py").write_text("def build():\n    return 1\n", encoding="utf-8")
@@ -175,28 +194,82 @@ def kill_everywhere(root: str, sparsity: str, before: str, every: int) -> dict[s
     if before:
         assert _in_fork(template, lambda: _run(template, before)) == 0
         _computed(template).unlink()
+
+    def check(run: Path, reference: Path) -> int:
+        _check_whole(run, reference)
+        first, again = (_computed(one).read_text("utf-8").splitlines() for one in (reference, run))
+        assert set(first) == set(again)
+        return len(again) - len(first)
+
+    return _kill_each(template, lambda folder: _run(folder, sparsity), check, every)
+
+
+def kill_a_search(root: str, every: int) -> dict[str, int]:
+    """Kill a search at each of its changes, and start it again; see `kill_everywhere`.
+
+    Every trial that waits or was stopped is trained later, and no recipe in two trials.
+    """
+    import sklearn.gaussian_process  # noqa: F401  # else each fork imports it
+
+    template = Path(root, "template")
+    template.mkdir()
+    versions()
+
+    def check(run: Path, reference: Path) -> int:
+        _check_reports(run)
+        _check_store(run / "store")
+        trials = [
+            [
+                one
+                for one in json.loads(path.read_text("utf-8"))["trials"]
+                if one["status"] == "done"
+            ]
+            for path in (reference / "out" / "search.json", run / "out" / "search.json")
+        ]
+        settings = [json.dumps(one["settings"], sort_keys=True) for one in trials[1]]
+        assert len(settings) == len(set(settings)) == len(trials[0])
+        assert lost_settings(run / "out" / JOURNAL) == []
+        assert not list((run / "out").rglob(f"{TEMPORARY_PREFIX}*"))
+        stages = _computed(run).read_text("utf-8").splitlines()
+        return len(stages) - len(set(stages))
+
+    return _kill_each(template, _search, check, every)
+
+
+def _trained(root: Path) -> list[Any]:
+    trials = json.loads((root / "out" / "search.json").read_text("utf-8"))["trials"]
+    return [one["settings"] for one in trials if one["status"] == "done"]
+
+
+def _kill_each(
+    template: Path,
+    run: Callable[[Path], int],
+    check: Callable[[Path, Path], int],
+    every: int,
+) -> dict[str, int]:
+    reference = template.with_name("reference")
     shutil.copytree(template, reference)
 
     def counted() -> int:
         changes = kill_at(reference, 0)
-        code = _run(reference, sparsity)
-        Path(root, "changes").write_text(str(changes()), encoding="utf-8")
+        code = run(reference)
+        template.with_name("changes").write_text(str(changes()), encoding="utf-8")
         return code
 
     assert _in_fork(reference, counted) == 0
-    changes = int(Path(root, "changes").read_text("utf-8"))
-    computed, lost = sorted(_computed(reference).read_text("utf-8").splitlines()), 0
-    for number in range(1, changes + 1, every):
-        run = Path(root, str(number))
-        shutil.copytree(template, run)
+    changes, lost = int(template.with_name("changes").read_text("utf-8")), 0
 
-        go = functools.partial(_run, run, sparsity)
-        assert _in_fork(run, functools.partial(_killed, run, number, go)) == -signal.SIGKILL, number
-        _check_reports(run)
-        assert _in_fork(run, go) == 0, number
-        _check_whole(run, reference)
-        stages = _computed(run).read_text("utf-8").splitlines()
-        assert set(stages) == set(computed), number
-        lost = max(lost, len(stages) - len(computed))
-        shutil.rmtree(run)
+    def killed(folder: Path, number: int) -> int:
+        kill_at(folder, number)
+        return run(folder)
+
+    for number in range(1, changes + 1, every):
+        folder = template.with_name(str(number))
+        shutil.copytree(template, folder)
+        ended = _in_fork(folder, functools.partial(killed, folder, number))
+        assert ended == -signal.SIGKILL, number
+        _check_reports(folder)
+        assert _in_fork(folder, functools.partial(run, folder)) == 0, number
+        lost = max(lost, check(folder, reference))
+        shutil.rmtree(folder)
     return {"changes": changes, "lost": lost}

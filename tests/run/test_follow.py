@@ -95,6 +95,28 @@ def test_a_follower_sees_no_life_of_a_chief_that_ended_before(tmp_path: Path) ->
     assert not late.is_led()
 
 
+@pytest.mark.parametrize("is_unreachable", [False, True])
+def test_a_first_order_that_cannot_be_read_is_no_sign_of_life(
+    is_unreachable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Chief(tmp_path, 2) as chief:
+        chief.end(130)
+
+    def stale(path: Path, *arguments: Any, **settings: Any) -> str:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", stale)
+        if is_unreachable:
+            patched.setattr(Path, "stat", stale)
+        late = follower_of(tmp_path)
+    assert late.order() is not None
+    assert not late.is_led()
+    with Chief(tmp_path, 2):
+        assert late.order() is not None
+    assert late.is_led()
+
+
 def test_an_order_that_cannot_be_read_for_a_moment_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,6 +43,15 @@ def test_nothing_is_lost_whichever_change_of_a_file_is_the_last(
     assert found["lost"] <= 1  # the stage whose worker had just ended
 
 
+@pytest.mark.parametrize("every", [197, pytest.param(1, marks=pytest.mark.slow)])
+def test_no_trial_is_lost_or_trained_twice_whichever_change_is_the_last(
+    every: int, tmp_path: Path
+) -> None:
+    found = call("tests.run.killing", "kill_a_search", root=str(tmp_path), every=every)
+    assert found["changes"] > 300
+    assert found["lost"] <= 1  # the stage whose worker had just ended
+
+
 def check_completes(run: TinyRun, reference: TinyRun) -> int:
     """Check what a killed run left, run it again; return how many stages were computed."""
     wait_until_nobody_uses(run.store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -90,6 +91,17 @@ def test_free_name_never_takes_a_third_things_folder(folder: Path) -> None:
     run(plan_of(folder, "m.h5", scheme="float16"), runs, "quantize-m-float16")
     third = free_name(plan_of(folder, "m.keras", scheme="float16"), runs)
     assert re.fullmatch("quantize-m-[0-9a-f]{6}", third)
+
+
+def test_free_name_is_that_of_a_run_that_failed(folder: Path) -> None:
+    runs = folder / "runs"
+    run(plan_of(folder, "m.keras"), runs, "quantize-m")
+    report = runs / "quantize-m" / "report.json"
+    other = plan_of(folder, "m.keras", "more.npz")
+    report.write_text(json.dumps({"stages": [{"artifact": "a.keras"}, {"artifact": None}]}))
+    assert free_name(other, runs) == "quantize-m"
+    report.write_text(json.dumps({"stages": [{"artifact": "a.keras"}, {"artifact": "b.tflite"}]}))
+    assert free_name(other, runs) != "quantize-m"
 
 
 def test_only_artifact_refuses_branches_and_keras_models(folder: Path) -> None:
