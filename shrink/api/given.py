@@ -94,7 +94,7 @@ def path_of(path: object, key: str = "output") -> Path | None:
     return Path(expand_user(os.fspath(path)))
 
 
-def settings_of(keys: Keys) -> Mapping[str, object]:
+def given_settings(keys: Keys) -> Mapping[str, object]:
     """Return the keys of the recipe that `set` changes."""
     given = keys.get("set") or {}
     if not isinstance(given, Mapping):
@@ -113,7 +113,7 @@ def count_of(jobs: object) -> int:
     return jobs
 
 
-def check_known(function: str, keys: Keys, known: Iterable[str]) -> None:
+def check_keywords(function: str, keys: Keys, known: Iterable[str]) -> None:
     """Raise `RecipeError` for a keyword that a function does not have."""
     for key in {*keys} - {*known}:
         instead = replacement(f"{function}.{key}")
@@ -124,7 +124,7 @@ def check_known(function: str, keys: Keys, known: Iterable[str]) -> None:
         )
 
 
-def sections_of(kind: str, keys: Keys, *, skip: tuple[str, ...] = ()) -> Sections:
+def verb_sections(kind: str, keys: Keys, *, skip: tuple[str, ...] = ()) -> Sections:
     """Return the keys of a verb by section: of the stage, of `training`, `data_...`, `task_...`.
 
     Args:
@@ -142,7 +142,7 @@ def sections_of(kind: str, keys: Keys, *, skip: tuple[str, ...] = ()) -> Section
     for section, config in (("data", DataConfig), ("task", TaskConfig)):
         paths |= {f"{section}_{key}": (section, key) for key in config.model_fields}
     whole = ("task",) if kind in STAGES else ("task", "gates")
-    check_known(kind, keys, [*paths, *whole, *COMMON])
+    check_keywords(kind, keys, [*paths, *whole, *COMMON])
     found = Sections.of(kind, {paths[key]: plain(keys[key]) for key in keys if key in paths})
     for key in (key for key in whole if key in keys):
         value = plain(keys[key])

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from shrink.api.given import (
     RUNNING,
     TOOL,
-    check_known,
+    check_keywords,
     count_of,
+    given_settings,
     model_text,
     path_of,
     plain,
     recipe_with_files,
-    settings_of,
 )
 from shrink.api.results import Comparison, Run
 from shrink.api.session import called, console_of, working
@@ -52,8 +52,8 @@ def run(recipe: PathGiven | Mapping[str, object], **keys: object) -> Run:
         ShrinkError: `exit_code` says what kind it is. A missed gate is none: see `Run.passed`.
     """
     with working():
-        check_known("run", keys, (*RUNNING, "set", "from_stage", "until"))
-        settings = {key: _one(value) for key, value in settings_of(keys).items()}
+        check_keywords("run", keys, (*RUNNING, "set", "from_stage", "until"))
+        settings = {key: _one(value) for key, value in given_settings(keys).items()}
         variants = _variants(recipe, settings)
         if variants.is_sweep:
             raise RecipeError(
@@ -77,10 +77,10 @@ def sweep(recipe: PathGiven | Mapping[str, object], **keys: object) -> Compariso
         ShrinkError: the sweep could not begin, or was ended. Runs that fail are rows.
     """
     with working():
-        check_known("sweep", keys, (*RUNNING, "set", "jobs"))
+        check_keywords("sweep", keys, (*RUNNING, "set", "jobs"))
         settings = {
             key: ",".join(map(_one, value if isinstance(value, list | tuple) else [value]))
-            for key, value in settings_of(keys).items()
+            for key, value in given_settings(keys).items()
         }
         variants = _variants(recipe, settings)
         if not variants.is_sweep:
@@ -165,7 +165,7 @@ def profile(model: ModelGiven, batch_size: int, **keys: object) -> Profile:
         ShrinkError: the model cannot be used, or memory gives out.
     """
     with called():
-        check_known("profile", keys, TOOL)
+        check_keywords("profile", keys, TOOL)
         return profile_model(
             model_text(model),
             batch_size,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,14 +14,13 @@ from shrink.base.figures import FIGURES
 from shrink.base.packages import extra_hint
 from shrink.contract.comparison import ComparedRow, Front
 from shrink.contract.comparison import Comparison as ComparisonDocument
-from shrink.contract.report import GateResult, Report, Stage
+from shrink.contract.report import Figures, GateResult, Report, Stage
 from shrink.contract.report_file import read_report
 from shrink.contract.search import Best, Searched, Trial
 
 if TYPE_CHECKING:
     import pandas
 
-Figures = Mapping[str, float | None]
 _TEXT_COLUMNS = 100
 
 
@@ -318,9 +316,9 @@ class SearchResult:
         return f"<SearchResult of {self.document.name}: {len(self.trials)} trials in {self.folder}>"
 
     def __str__(self) -> str:
-        from shrink.search.output import lines_of
+        from shrink.search.output import search_lines
 
-        return "\n".join(lines_of(self.document, self.folder))
+        return "\n".join(search_lines(self.document, self.folder))
 
 
 def _table(rows: list[dict[str, object]], index: str) -> pandas.DataFrame:

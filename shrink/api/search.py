@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from shrink.api.given import (
     COMMON,
-    check_known,
+    check_keywords,
     count_of,
     data_named,
+    given_settings,
     model_text,
     path_of,
     plain,
     recipe_with_files,
-    settings_of,
 )
 from shrink.api.results import SearchResult
 from shrink.api.session import console_of, working
@@ -25,7 +25,7 @@ from shrink.recipe.overrides import Override
 from shrink.recipe.search_config import NOT_FLAGS, SearchConfig
 from shrink.run.options import RunOptions
 from shrink.search.candidates import Candidates, search_overrides
-from shrink.search.output import headline_of, warnings_of
+from shrink.search.output import headline_of, search_warnings
 from shrink.search.session import Search
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def search(
         if made.stop is not None:
             made.stop.folder = made.folder
             raise made.stop
-        for line in warnings_of(searched):
+        for line in search_warnings(searched):
             console.warn(line)
         for line in headline_of(searched):
             console.say(line)
@@ -74,8 +74,8 @@ def _candidates(
     model: ModelGiven | Mapping[str, object], data: DataGiven, given: Mapping[str, object]
 ) -> Candidates:
     names = {name: keys for name, keys, _ in named_fields(SearchConfig, NOT_FLAGS)}
-    check_known("search", given, [*names, *COMMON, "jobs", "set"])
-    changes = settings_of(given)
+    check_keywords("search", given, [*names, *COMMON, "jobs", "set"])
+    changes = given_settings(given)
     overrides = [Override.parse(f"{k}={json.dumps(plain(one))}") for k, one in changes.items()]
     values = {keys: plain(given[name]) for name, keys in names.items() if name in given}
     overrides += search_overrides(values, lambda name, value: f"{name}={value!r}")

@@ -12,7 +12,7 @@ from shrink.api.given import (
     model_text,
     path_of,
     plain,
-    sections_of,
+    verb_sections,
 )
 from shrink.api.results import Run
 from shrink.api.session import console_of, ended, working
@@ -79,7 +79,7 @@ def evaluate(model: ModelGiven, data: DataGiven = None, **keys: object) -> Run:
     `{"accuracy": 0.9}`.
     """
     with working():
-        return _call("evaluate", model, data, keys, sections_of("evaluate", _rest(keys)))
+        return _call("evaluate", model, data, keys, verb_sections("evaluate", _rest(keys)))
 
 
 def distill(
@@ -100,7 +100,7 @@ def distill(
         ShrinkError: see `train`.
     """
     with working():
-        sections = sections_of("distill", _rest(keys), skip=("teacher", "student"))
+        sections = verb_sections("distill", _rest(keys), skip=("teacher", "student"))
         sections.stage["student"] = (
             plain(student)
             if isinstance(student, dict)
@@ -111,7 +111,7 @@ def distill(
 
 def _stage(kind: str, model: ModelGiven, data: DataGiven, keys: Keys) -> Run:
     with working():
-        return _call(kind, model, data, keys, sections_of(kind, _rest(keys)))
+        return _call(kind, model, data, keys, verb_sections(kind, _rest(keys)))
 
 
 def _rest(keys: Keys) -> Keys:

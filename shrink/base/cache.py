@@ -17,6 +17,8 @@ from shrink.base.errors import ResourceError
 
 REPORT_NAME = "report.json"
 """A run folder's report, which is written last."""
+RESOLVED_NAME = "recipe.resolved.yaml"
+"""A run folder's recipe, with all that it left open."""
 
 
 def cache_root() -> Path:
@@ -53,7 +55,7 @@ _SWEPT = "swept"
 
 
 @dataclass(frozen=True)
-class Kind:
+class EntryKind:
     """A kind of entry.
 
     Attributes:
@@ -69,23 +71,23 @@ class Kind:
 
 FAILED_LOGS = "logs"  # of runs that leave one file and no run folder
 KINDS = {
-    "steps": Kind("finished stages", 90, is_large=True),
-    "checkpoints": Kind("stages whose run was killed", 7, is_large=True),
-    "teachers": Kind("cached teacher outputs", 7, is_large=True),
-    "sensitivities": Kind("sensitivity of channel groups", 7),
-    "spool": Kind("decoded examples", 30, is_large=True),
-    "records": Kind("unpacked record files", 30, is_large=True),
-    "labels": Kind("labels of record files", 90),
-    "checked": Kind("images that cannot be used", 90),
-    "masks": Kind("the largest classes of masks", 90),
-    "splits": Kind("hashes of the examples of each split", 90),
-    "fingerprints": Kind("hashes of data files", 90),
-    "user-code": Kind("what Python files import and read", 365),
-    "inputs": Kind("models and arrays that Python code gave", 90, is_large=True),
-    "timings": Kind("how long the last stage of each kind took", 365),
-    "lineages": Kind("where artifacts come from", 365),
-    "earlier-runs": Kind("splits and scores of runs that later runs start from", 365),
-    FAILED_LOGS: Kind("logs of failed stages without a run folder", 30),
+    "steps": EntryKind("finished stages", 90, is_large=True),
+    "checkpoints": EntryKind("stages whose run was killed", 7, is_large=True),
+    "teachers": EntryKind("cached teacher outputs", 7, is_large=True),
+    "sensitivities": EntryKind("sensitivity of channel groups", 7),
+    "spool": EntryKind("decoded examples", 30, is_large=True),
+    "records": EntryKind("unpacked record files", 30, is_large=True),
+    "labels": EntryKind("labels of record files", 90),
+    "checked": EntryKind("images that cannot be used", 90),
+    "masks": EntryKind("the largest classes of masks", 90),
+    "splits": EntryKind("hashes of the examples of each split", 90),
+    "fingerprints": EntryKind("hashes of data files", 90),
+    "user-code": EntryKind("what Python files import and read", 365),
+    "inputs": EntryKind("models and arrays that Python code gave", 90, is_large=True),
+    "timings": EntryKind("how long the last stage of each kind took", 365),
+    "lineages": EntryKind("where artifacts come from", 365),
+    "earlier-runs": EntryKind("splits and scores of runs that later runs start from", 365),
+    FAILED_LOGS: EntryKind("logs of failed stages without a run folder", 30),
 }
 """By the name of its folder."""
 

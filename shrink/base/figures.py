@@ -8,7 +8,7 @@ from typing import Literal, TypeGuard
 
 from shrink.base.metrics import (
     METRICS,
-    Range,
+    Bounds,
     is_known_name,
     metric_of,
     named_after,
@@ -57,7 +57,7 @@ class Figure:
     head: str = ""
     title: str = ""
     meaning: str = ""
-    range: Range | None = None
+    range: Bounds | None = None
     largest: bool = False
 
     @property
@@ -275,7 +275,7 @@ def figure_of(name: str) -> Figure:
 
 DURATION = "duration_s"
 WORST_SLICE = "worst_slice_drop"
-Kind = Literal["figure", "drop", "rise", "duration", "slice"]
+TargetKind = Literal["figure", "drop", "rise", "duration", "slice"]
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ class Target:
         figure: the figure that is looked at.
     """
 
-    kind: Kind
+    kind: TargetKind
     figure: Figure
 
     @property

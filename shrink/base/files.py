@@ -173,7 +173,7 @@ def write_together(
             are on the disk before the first takes its place; they then do so in this order.
         before: called when nothing but the renaming is left.
     """
-    sweep(folder)
+    remove_leftovers(folder)
     with staging(folder) as staged, typed_errors(folder):
         for name, content in contents.items():
             (staged / name).parent.mkdir(exist_ok=True)
@@ -215,7 +215,7 @@ def sync(path: Path) -> None:
             os.close(descriptor)
 
 
-def sweep(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
     """Remove temporaries that a killed run left in `folder` itself; those in use stay."""
     for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
         if path.is_symlink() or not path.is_dir():

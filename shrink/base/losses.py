@@ -26,7 +26,7 @@ from shrink.base.errors import hint_for
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.functions import of_file
 
-Kind = Literal["classes", "labels", "values", "boxes"]
+ValueKind = Literal["classes", "labels", "values", "boxes"]
 """Of the numbers of an output's last axis: one class among several, each a label of 0 and 1 for
 itself, or real targets."""
 
@@ -46,7 +46,7 @@ class LossInfo:
             of its kind.
     """
 
-    kind: Kind | None
+    kind: ValueKind | None
     arguments: tuple[Argument, ...] = ()
     of_probabilities: bool = False
     metric: str = ""
@@ -125,10 +125,10 @@ class Loss:
         return of_file(self.name)
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> ValueKind | None:
         """Of the outputs; None where nobody said it yet."""
         stated = self.arguments.get(OF)
-        return next((kind for kind in get_args(Kind) if kind == stated), self.info.kind)
+        return next((kind for kind in get_args(ValueKind) if kind == stated), self.info.kind)
 
     @property
     def key(self) -> str:
@@ -141,7 +141,7 @@ class Loss:
         ]
         return f"{self.name}({', '.join(texts)})" if texts else self.name
 
-    def of(self, kind: Kind) -> Loss:
+    def of(self, kind: ValueKind) -> Loss:
         """Return it for outputs of a kind, where it is not for one kind alone."""
         if self.info.kind is not None:
             return self
@@ -219,7 +219,7 @@ def _parsed(text: str) -> object:
     return values[0] if len(values) == 1 else values
 
 
-def kind_of_loss(key: str) -> Kind:
+def kind_of_loss(key: str) -> ValueKind:
     """Return the kind of an output by its loss's key; `values` where the key does not say it."""
     return loss_of(key).kind or "values"
 

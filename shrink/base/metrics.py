@@ -17,16 +17,16 @@ from typing import Literal, TypeAlias
 from shrink.base.arguments import FUNCTION_SCHEMA, Argument, check_known, mapping_schema
 from shrink.base.errors import hint_for
 from shrink.base.foreign import JsonObject
-from shrink.base.losses import Kind, kind_of_loss
+from shrink.base.losses import ValueKind, kind_of_loss
 
-_REAL: frozenset[Kind] = frozenset({"values"})
-_BINARY: frozenset[Kind] = frozenset({"labels"})
-_CLASSES: frozenset[Kind] = frozenset({"classes"})
-_LABELS: frozenset[Kind] = _CLASSES | _BINARY
-_BOXES: frozenset[Kind] = frozenset({"boxes"})
+_REAL: frozenset[ValueKind] = frozenset({"values"})
+_BINARY: frozenset[ValueKind] = frozenset({"labels"})
+_CLASSES: frozenset[ValueKind] = frozenset({"classes"})
+_LABELS: frozenset[ValueKind] = _CLASSES | _BINARY
+_BOXES: frozenset[ValueKind] = frozenset({"boxes"})
 
 MetricUnit = Literal["fraction", "none", "per_hour"]
-Range: TypeAlias = tuple[float, float]
+Bounds: TypeAlias = tuple[float, float]
 Texts: TypeAlias = Mapping[str, str | float]
 
 
@@ -46,9 +46,9 @@ class MetricInfo:
     """
 
     higher_is_better: bool
-    kinds: frozenset[Kind]
+    kinds: frozenset[ValueKind]
     unit: MetricUnit = "none"
-    range: Range | None = None
+    range: Bounds | None = None
     parameters: tuple[Argument, ...] = ()
     is_mean: bool = True
     needs_logits: bool = False
@@ -60,8 +60,8 @@ class MetricInfo:
         return self.kinds == _REAL
 
 
-_UNIT: Range = (0.0, 1.0)
-_POSITIVE: Range = (0.0, math.inf)
+_UNIT: Bounds = (0.0, 1.0)
+_POSITIVE: Bounds = (0.0, math.inf)
 _CLASS = (Argument("class", form="class"),)
 
 
@@ -329,7 +329,7 @@ def measured_outputs(
         Places of outputs; all of them where the metric goes with none, or with each.
     """
     known = metric_of(metric)
-    suitable = known.info.kinds if known is not None else frozenset[Kind]()
+    suitable = known.info.kinds if known is not None else frozenset[ValueKind]()
     fitting = [i for i, loss in enumerate(losses) if kind_of_loss(loss) in suitable]
     if metric == "accuracy" and widths is not None:
         fitting = [i for i in fitting if kind_of_loss(losses[i]) != "labels" or widths[i] == 1]

@@ -173,7 +173,7 @@ def _failed(error: Exception, console: Console) -> int:
         return _USAGE_CODE
     if not isinstance(error, ShrinkError) and os.environ.get("SHRINK_DEBUG"):
         console.say("".join(traceback.format_exception(error)))
-    typed = as_shrink_error(error)
+    typed = typed_error(error)
     _annotate(typed)
     try:
         console.error(typed)
@@ -193,7 +193,7 @@ def _annotate(error: ShrinkError) -> None:
         Console().say(line)
 
 
-def as_shrink_error(error: Exception) -> ShrinkError:
+def typed_error(error: Exception) -> ShrinkError:
     """Return `error` itself, or the typed error that says what it means."""
     if isinstance(error, ShrinkError):
         return error

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shrink.base.foreign import JsonObject
-from shrink.cli.options import show_result
+from shrink.cli.options import print_result
 
 if TYPE_CHECKING:
     from shrink.base.console import Console
@@ -51,11 +51,11 @@ def compact_file(
     if config.target in PLACED:
         placed = run_tool(job, Placing, console)
         keep_record(target, known, console.warn, same_tensors=False)
-        show_result(placed, console, placed_lines)
+        print_result(placed, console, placed_lines)
     else:
         rewritten = run_tool(job, Rewriting, console)
         keep_record(target, known, console.warn, same_tensors=False)
-        show_result(rewritten, console, lines_of)
+        print_result(rewritten, console, compaction_lines)
 
 
 def _config(model: str, stage: JsonObject) -> CompactConfig:
@@ -97,7 +97,7 @@ def placed_lines(result: Placing) -> list[str]:
     ]
 
 
-def lines_of(result: Rewriting) -> list[str]:
+def compaction_lines(result: Rewriting) -> list[str]:
     """Return what became of a file, for people."""
     before, after = result.arena_before, result.arena_after
     if not result.changed:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from shrink.base.console import Console
-from shrink.cli.options import JsonFlag, QuietFlag, epilog, show_result
+from shrink.cli.options import JsonFlag, QuietFlag, epilog, print_result
 from shrink.contract.findings import DataCheck
 from shrink.contract.job import CheckJob
 from shrink.data.config import DataConfig, source_of
@@ -54,6 +54,6 @@ def check(
     found = replace(found, fingerprint=fingerprint(config), warnings=tuple(warnings))
     for warning in warnings:
         console.warn(warning.text())
-    show_result(found, console, lambda found: show_data(found, console.rich()))
+    print_result(found, console, lambda found: show_data(found, console.rich()))
     if found.bad:
         raise typer.Exit(3)

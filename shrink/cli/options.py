@@ -245,7 +245,7 @@ def help_hint(command: str) -> str:
     return f"`{command} {flag}` lists what it takes"
 
 
-def show_result(result: T, console: Console, show: Callable[[T], object]) -> None:
+def print_result(result: T, console: Console, show: Callable[[T], object]) -> None:
     """Print what a command found: as JSON, or for people; `show` may return lines to print."""
     from shrink.contract.codec import to_plain
 

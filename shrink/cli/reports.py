@@ -16,7 +16,7 @@ from shrink.cli.options import (
     NotesFlag,
     QuietFlag,
     TensorboardOption,
-    show_result,
+    print_result,
 )
 from shrink.contract.codec import to_plain
 from shrink.contract.report_file import read_report
@@ -60,7 +60,7 @@ def report(
     files.write_together(folder, render(saved, lineages_in(folder)))
     for warning in warnings_of(saved):
         console.warn(warning.text())
-    show_result(
+    print_result(
         saved,
         console,
         lambda it: render_report(it, console.rich(), run_folder=folder, with_notes=notes),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -17,19 +17,17 @@ from shrink.cli.options import (
     ModelArgument,
     QuietFlag,
     TrustFlag,
-    show_result,
+    print_result,
 )
 from shrink.contract.codec import to_plain
 from shrink.contract.findings import ArtifactInspection, Bench, KerasInspection
 from shrink.contract.job import BenchJob, InspectJob
 from shrink.contract.model_source import Trust
 from shrink.model.reference import parse_model_reference, refuse_idle_trust
-from shrink.run.export import export_model
+from shrink.run.export import ExportFormat, export_model
 from shrink.run.tool import examine, lines_of, run_tool
 from shrink.run.verb import profile_model
 from shrink.tools.show import show_inspection, show_profile
-
-ExportFormat = Literal["keras", "keras3", "savedmodel", "cc-array"]
 
 
 def profile(
@@ -55,7 +53,7 @@ def profile(
     text = memory_limit or ""
     limit = int(text) if text.isdigit() else memory_limit
     found = profile_model(model, batch_size, limit, trace, custom_objects, trust_model, console)
-    show_result(found, console, lambda found: show_profile(found, console.rich()))
+    print_result(found, console, lambda found: show_profile(found, console.rich()))
 
 
 def inspect(
@@ -80,7 +78,7 @@ def inspect(
         if reference.kind == "tflite"
         else run_tool(job, KerasInspection, console)
     )
-    show_result(found, console, lambda found: show_inspection(found, console.rich()))
+    print_result(found, console, lambda found: show_inspection(found, console.rich()))
 
 
 def export(
@@ -152,7 +150,7 @@ def bench(
             hint="quantize the model first: shrink quantize MODEL --data D",
         )
     job = BenchJob(name=str(reference), model=reference.source(), threads=threads)
-    show_result(run_tool(job, Bench, console), console, bench_lines)
+    print_result(run_tool(job, Bench, console), console, bench_lines)
 
 
 def bench_lines(result: Bench) -> list[str]:

@@ -12,11 +12,10 @@ from pydantic_core import CoreSchema
 
 from shrink.base.fields import Config
 from shrink.base.foreign import JsonObject
+from shrink.contract.slices import BY_CLASS
 
-BY_CLASS = "class"
-"""The slicing that every task of classes has, by the true class; nobody has to ask for it."""
-Kind = Literal["column", "folder", "pattern", "function"]
-_KINDS: tuple[Kind, ...] = ("column", "folder", "pattern", "function")
+SlicingKind = Literal["column", "folder", "pattern", "function"]
+_KINDS: tuple[SlicingKind, ...] = ("column", "folder", "pattern", "function")
 
 
 class SliceConfig(Config):
@@ -77,7 +76,7 @@ class SliceConfig(Config):
         return self
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> SlicingKind:
         """Which of its keys says where the values come from."""
         return next(kind for kind in _KINDS if getattr(self, kind) is not None)
 

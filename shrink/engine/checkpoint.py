@@ -89,7 +89,7 @@ class CheckpointFolder:
     def read(self) -> Checkpoint | None:
         """Return the checkpoint, or None; a damaged one is a note."""
         self.note = ""
-        files.sweep(self.path)
+        files.remove_leftovers(self.path)
         manifest = self.path / _MANIFEST
         if not manifest.is_file():
             return None

@@ -15,7 +15,7 @@ import tf_keras as keras
 
 from shrink.base.arguments import Value
 from shrink.base.keras_internals import mask_of
-from shrink.base.losses import Kind, loss_of
+from shrink.base.losses import ValueKind, loss_of
 from shrink.base.types import Array
 from shrink.engine.user_loss import check_finite, user_loss
 
@@ -71,7 +71,7 @@ def check_user_loss(key: str, y: Array, outputs: Array) -> None:
     check_finite(values, *loss.function, "training examples")
 
 
-def user_targets(y: tf.Tensor, outputs: tf.Tensor, kind: Kind) -> tf.Tensor:
+def user_targets(y: tf.Tensor, outputs: tf.Tensor, kind: ValueKind) -> tf.Tensor:
     """Return targets as a user's function gets them.
 
     Class numbers are int64 (n, ...) without an axis of 1; one-hot labels and all other targets have
@@ -202,7 +202,7 @@ def _kl_divergence(
 
 
 def _dice(
-    y: tf.Tensor, output: tf.Tensor, from_logits: bool, arguments: Arguments, kind: Kind
+    y: tf.Tensor, output: tf.Tensor, from_logits: bool, arguments: Arguments, kind: ValueKind
 ) -> tf.Tensor:
     """Return 1 - (2 Σpy + s) / (Σp + Σy + s) over an example's positions (Milletari et al. 2016).
 

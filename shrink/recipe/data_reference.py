@@ -29,7 +29,7 @@ from shrink.data.pairs import holds_masks
 from shrink.data.shards import is_prepared, is_record_name
 from shrink.data.table import lists_images
 from shrink.model.reference import exists, expand_user, windows_hint
-from shrink.recipe.load import LoadedRecipe, RawRecipe, errors_of, read_raw
+from shrink.recipe.load import LoadedRecipe, RawRecipe, read_raw, recipe_errors
 from shrink.recipe.named_files import located_data
 from shrink.stages import STAGES
 from shrink.stages.base import StageConfig
@@ -272,7 +272,7 @@ def parse_named_data(text: str, cwd: Path, recorded: object = None) -> NamedData
     try:
         TaskConfig.model_validate(task)
     except ValidationError as error:
-        problems += errors_of(error, TaskConfig, ("task",), lambda keys: raw.position(*keys))
+        problems += recipe_errors(error, TaskConfig, ("task",), lambda keys: raw.position(*keys))
     try:
         data = located_section(raw, path)
     except RecipeError as error:
@@ -300,7 +300,7 @@ def located_section(raw: RawRecipe, path: Path) -> JsonObject:
         data = DataConfig.model_validate(section)
     except ValidationError as error:
         raise together(
-            errors_of(error, DataConfig, ("data",), lambda keys: raw.position(*keys))
+            recipe_errors(error, DataConfig, ("data",), lambda keys: raw.position(*keys))
         ) from error
     return located_data(data, raw).model_dump(mode="json", by_alias=True, exclude_unset=True)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from shrink.base.cache import REPORT_NAME
 from shrink.base.errors import InputError, RecipeError, hint_for
 from shrink.base.figures import target_of
-from shrink.data.slice_config import BY_CLASS
+from shrink.contract.slices import BY_CLASS
 from shrink.model.reference import exists
 from shrink.recipe.load import LoadedRecipe
 from shrink.report.config import DIFFERENCES, why_unmeasured

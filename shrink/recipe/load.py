@@ -35,7 +35,7 @@ _KINDS = {
 """Kinds of pydantic's errors of which it speaks as of Python's objects, in a recipe's words."""
 
 
-def errors_of(
+def recipe_errors(
     error: ValidationError,
     model: type[BaseModel],
     prefix: tuple[str | int, ...],
@@ -166,7 +166,7 @@ def _section(section: type[BaseModel] | None, key: str) -> type[BaseModel] | Non
 
 
 Path_ = tuple[str | int, ...]
-Section = TypeVar("Section", bound=BaseModel)
+AnySection = TypeVar("AnySection", bound=BaseModel)
 _EXTENDS_DEPTH = 8
 STDIN = Path("-")
 """Stands for standard input in place of a recipe file."""
@@ -260,7 +260,7 @@ def recipe_from_mapping(value: JsonObject, name: str) -> LoadedRecipe:
     return validated(RawRecipe({"stages": [], **copy.deepcopy(value)}, {}), Path(name))
 
 
-def validate_section(section: type[Section], value: JsonObject, name: str) -> Section:
+def validate_section(section: type[AnySection], value: JsonObject, name: str) -> AnySection:
     """Return one section of a recipe, such as `DataConfig`, from a mapping.
 
     Raises:
@@ -269,7 +269,9 @@ def validate_section(section: type[Section], value: JsonObject, name: str) -> Se
     try:
         return section.model_validate(value)
     except ValidationError as error:
-        raise together(errors_of(error, section, (), lambda path: Position(name, 0, 0))) from error
+        raise together(
+            recipe_errors(error, section, (), lambda path: Position(name, 0, 0))
+        ) from error
 
 
 def _read(path: Path, depth: int) -> RawRecipe:
@@ -336,7 +338,7 @@ def validated(raw: RawRecipe, source: Path) -> LoadedRecipe:
         recipe = Recipe.model_validate({**value, "stages": stages})
     except ValidationError as error:
         problems.extend(
-            errors_of(error, Recipe, (), locate, extra_keys=("extends", SEARCH, *SWEEPING))
+            recipe_errors(error, Recipe, (), locate, extra_keys=("extends", SEARCH, *SWEEPING))
         )
     if problems:
         raise together(problems)
@@ -350,7 +352,7 @@ def _search(value: Json, locate: Locate, problems: list[RecipeError]) -> SearchC
     try:
         return SearchConfig.model_validate(value)
     except ValidationError as error:
-        problems.extend(errors_of(error, SearchConfig, (SEARCH,), locate))
+        problems.extend(recipe_errors(error, SearchConfig, (SEARCH,), locate))
         return None
 
 
@@ -410,7 +412,7 @@ def _stage(item: Json, path: Path_, locate: Locate) -> StageConfig:
     try:
         return config.model_validate(settings or {})
     except ValidationError as error:
-        raise together(errors_of(error, config, where, locate)) from error
+        raise together(recipe_errors(error, config, where, locate)) from error
 
 
 def _gates(value: Json, locate: Locate, problems: list[RecipeError]) -> Json:
@@ -431,7 +433,7 @@ def _gates(value: Json, locate: Locate, problems: list[RecipeError]) -> Json:
                 gate = gate.model_copy(update={"against": str(saved)})
             built[name] = gate
         except ValidationError as error:
-            problems.extend(errors_of(error, Gate, ("gates", name), locate))
+            problems.extend(recipe_errors(error, Gate, ("gates", name), locate))
         except ValueError as error:
             problems.append(RecipeError(str(error), position=locate(("gates", name))))
     return built

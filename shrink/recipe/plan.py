@@ -25,7 +25,7 @@ from shrink.recipe.data_reference import check_examples
 from shrink.recipe.distillation import check_distillation
 from shrink.recipe.gates import check_gates, saved_reports
 from shrink.recipe.inheritance import Inherited, check_named, inherit
-from shrink.recipe.load import LoadedRecipe, errors_of
+from shrink.recipe.load import LoadedRecipe, recipe_errors
 from shrink.recipe.named_files import located
 from shrink.recipe.overrides import SECTIONS, numbered
 from shrink.recipe.schema import Recipe
@@ -414,7 +414,7 @@ class _Builder:
             def locate(inner: tuple[str | int, ...]) -> Position:
                 return self.loaded.position(*inner)
 
-            raise errors_of(error, TrainingConfig, where, locate)[0] from error
+            raise recipe_errors(error, TrainingConfig, where, locate)[0] from error
 
     def _preserved(self, source: Source) -> tuple[str, ...]:
         if source.step is None or source.arguments:  # a scaled copy keeps no promise

@@ -25,7 +25,7 @@ from shrink.stages import STAGES
 from shrink.stages.base import StageConfig
 from shrink.task.config import TaskConfig
 
-RecipeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
+ValidName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 
 SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
 
@@ -33,7 +33,7 @@ SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
 class Recipe(Config):
     """What to do to which model, on which data, and what the result must keep to."""
 
-    name: RecipeName
+    name: ValidName
     """Name of the recipe; its run folder is `runs/<name>` by default."""
     model: str
     """A `.keras` or `.h5` file, a SavedModel, a run folder, or `file.py:function`."""

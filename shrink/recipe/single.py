@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shrink.base import yaml
+from shrink.base.cache import RESOLVED_NAME
 from shrink.base.errors import RecipeError
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.metrics import metric_of
@@ -103,7 +104,6 @@ def _rounded_up(size_bytes: float) -> str:
     return f"{number:g}{name}"
 
 
-RESOLVED_NAME = "recipe.resolved.yaml"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 

@@ -54,10 +54,10 @@ SUMMARY_COLUMNS = 10
 _Escapes = dict[str, str | int | None]
 _DATA: _Escapes = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _PROPERTY: _Escapes = {**_DATA, ":": "%3A", ",": "%2C"}
-Environment = Mapping[str, str]
+Variables = Mapping[str, str]
 
 
-def publish(report: Report, run_folder: Path, environment: Environment = os.environ) -> list[str]:
+def publish(report: Report, run_folder: Path, environment: Variables = os.environ) -> list[str]:
     """Append the report to the job summary, and the step's outputs to theirs.
 
     Args:
@@ -74,7 +74,7 @@ def publish(report: Report, run_folder: Path, environment: Environment = os.envi
 
 
 def publish_comparison(
-    markdown: str, passed: bool, environment: Environment = os.environ
+    markdown: str, passed: bool, environment: Variables = os.environ
 ) -> list[str]:
     """Add a sweep's comparison to the job summary, and `passed` to the step's outputs.
 
@@ -85,7 +85,7 @@ def publish_comparison(
     return _publish(markdown, outputs, environment)
 
 
-def _publish(text: str, outputs: str, environment: Environment) -> list[str]:
+def _publish(text: str, outputs: str, environment: Variables) -> list[str]:
     """Append to the files that the runner names; return a warning for each that refuses."""
     warnings = []
     for variable, content in (("GITHUB_STEP_SUMMARY", text), ("GITHUB_OUTPUT", outputs)):
@@ -117,7 +117,7 @@ def output_lines(report: Report, run_folder: Path) -> str:
     return "".join(_output(name, "" if v is None else str(v)) for name, v in values.items())
 
 
-def error_annotations(error: ShrinkError, environment: Environment = os.environ) -> list[str]:
+def error_annotations(error: ShrinkError, environment: Variables = os.environ) -> list[str]:
     """Return a line per problem, which GitHub shows at its place in the recipe."""
     if not wanted(environment):
         return []
@@ -125,7 +125,7 @@ def error_annotations(error: ShrinkError, environment: Environment = os.environ)
     return [_annotation("error", *_properties(problem, environment)) for problem in problems]
 
 
-def gate_annotations(report: Report, environment: Environment = os.environ) -> list[str]:
+def gate_annotations(report: Report, environment: Variables = os.environ) -> list[str]:
     """Return a line per missed gate, an error or a warning by its level, and per warning."""
     if not wanted(environment):
         return []
@@ -144,12 +144,12 @@ def gate_annotations(report: Report, environment: Environment = os.environ) -> l
     return lines
 
 
-def wanted(environment: Environment = os.environ) -> bool:
+def wanted(environment: Variables = os.environ) -> bool:
     """Whether a runner reads annotations."""
     return environment.get("GITHUB_ACTIONS") == "true"
 
 
-def _properties(error: ShrinkError, environment: Environment) -> tuple[dict[str, str], str]:
+def _properties(error: ShrinkError, environment: Variables) -> tuple[dict[str, str], str]:
     place, properties, message = error.position, {"title": "shrink"}, error.message
     if place is None and error.subject:
         message = f"{error.subject}: {message}"

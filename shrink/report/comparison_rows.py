@@ -157,7 +157,7 @@ AnyRow = ComparedRow | RepeatedRow
 
 
 @dataclass(frozen=True)
-class Point:
+class FrontPoint:
     """A row, or a combination of several seeds, in the plane of two figures.
 
     Attributes:
@@ -177,7 +177,7 @@ def shown_rows(rows: Sequence[ComparedRow], repeats: Sequence[RepeatedRow]) -> l
     return [*repeats, *(row for row in rows if not repeats or row.combination is None)]
 
 
-def points_of(rows: Sequence[AnyRow], x: str, y: str) -> list[Point]:
+def points_of(rows: Sequence[AnyRow], x: str, y: str) -> list[FrontPoint]:
     """Return where the rows that have both figures are; combinations at their means."""
     points = []
     for row in rows:
@@ -192,25 +192,27 @@ def points_of(rows: Sequence[AnyRow], x: str, y: str) -> list[Point]:
     return points
 
 
-def point_at(name: str, label: str, x: float, y: float, limits: Limits | Spread | None) -> Point:
+def point_at(
+    name: str, label: str, x: float, y: float, limits: Limits | Spread | None
+) -> FrontPoint:
     """Return a point; limits that are not known are the value itself."""
     low = y if limits is None or limits.low is None else min(limits.low, y)
     high = y if limits is None or limits.high is None else max(limits.high, y)
-    return Point(name, label, x, y, low, high)
+    return FrontPoint(name, label, x, y, low, high)
 
 
 def _value(figure: float | Spread) -> float:
     return figure.mean if isinstance(figure, Spread) else figure
 
 
-def front_points(points: Sequence[Point], x: str, y: str) -> list[Point]:
+def front_points(points: Sequence[FrontPoint], x: str, y: str) -> list[FrontPoint]:
     """Return the points that no other beats in one figure without losing in the other.
 
     Points that are equal in both all stay. They begin with the best `x`.
     """
     sign_x, sign_y = (1 if figure_of(name).larger_is_better else -1 for name in (x, y))
 
-    def beaten(point: Point) -> bool:
+    def beaten(point: FrontPoint) -> bool:
         return any(
             sign_x * other.x >= sign_x * point.x
             and sign_y * other.y >= sign_y * point.y

@@ -13,8 +13,8 @@ from shrink.base.figures import (
     LOSS,
     TARGETS,
     WORST_SLICE,
-    Kind,
     Target,
+    TargetKind,
     target_of,
 )
 from shrink.base.foreign import Json, JsonObject
@@ -22,7 +22,7 @@ from shrink.base.metrics import FUNCTION_ENDINGS, METRICS, metric_of
 from shrink.base.removal import replacement
 from shrink.base.user_metric import key_of_entry
 
-DIFFERENCES: tuple[Kind, ...] = ("drop", "rise", "slice")
+DIFFERENCES: tuple[TargetKind, ...] = ("drop", "rise", "slice")
 
 
 class Gate(Config):

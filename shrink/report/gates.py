@@ -95,7 +95,7 @@ class _Run:
         return any(stage.status in ("failed", "skipped") for stage in self.stages.values())
 
 
-def check_gates(
+def gate_results(
     stages: Sequence[Stage],
     gates: Mapping[str, Gate],
     *,

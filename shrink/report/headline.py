@@ -80,7 +80,7 @@ def _gates(report: Report) -> str:
 
 
 @dataclass(frozen=True)
-class Chain:
+class Continuation:
     """The first baseline of a line of runs.
 
     Attributes:

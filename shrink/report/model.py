@@ -16,8 +16,8 @@ from shrink.contract.report import (
 from shrink.contract.result import StageOutcome, StepResult
 from shrink.report.config import Gate
 from shrink.report.deltas import own_limits, stage_delta
-from shrink.report.gates import all_passed, check_gates
-from shrink.report.headline import Chain, ending
+from shrink.report.gates import all_passed, gate_results
+from shrink.report.headline import Continuation, ending
 from shrink.report.sanity import sanity_warnings
 from shrink.report.slices import reported_slices
 
@@ -31,7 +31,7 @@ def build_report(
     *,
     saved: Mapping[str, Report] | None = None,
     planned_finals: Sequence[str] | None = None,
-    chain: Chain | None = None,
+    chain: Continuation | None = None,
     tests_all: bool = False,
 ) -> Report:
     """Return the report of a run.
@@ -50,7 +50,7 @@ def build_report(
         tests_all: whether `data.test_split` is 1.
     """
     stages = _stages(outcomes, run.baseline, chain)
-    results = check_gates(
+    results = gate_results(
         stages,
         gates,
         baseline=run.baseline,
@@ -86,7 +86,9 @@ def build_report(
     return replace(report, outcome=ending(report))
 
 
-def _stages(outcomes: Sequence[StageOutcome], baseline: str, chain: Chain | None) -> list[Stage]:
+def _stages(
+    outcomes: Sequence[StageOutcome], baseline: str, chain: Continuation | None
+) -> list[Stage]:
     """Return the stages with their differences, as far as they are complete."""
     alone = {outcome.name: _stage(outcome) for outcome in outcomes}
     scores = {outcome.name: outcome.scores for outcome in outcomes}

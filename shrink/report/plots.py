@@ -13,7 +13,7 @@ from shrink.base.figures import (
 from shrink.contract.details import Training
 from shrink.contract.report import Report, Stage
 from shrink.report.page import Bar, BarGroup, capital
-from shrink.report.svg import Dot, Plot, Rule, axis, whole_axis
+from shrink.report.svg import Dot, Plot, StraightLine, axis, whole_axis
 
 _LOSSES = {"loss": "training", "val_loss": "validation"}
 _MEMORY_COLUMNS = {"device_bytes": "device", "host_bytes": "process"}
@@ -65,7 +65,7 @@ def timeline_plots(report: Report) -> list[Plot]:
             x = whole_axis(int(points[0][0]), int(points[-1][0]), "update")
             values = [0.0, *(value for _, value in points), *([limit] if limit else [])]
             y = axis(values, "memory (bytes)", "bytes", log=False)
-            rules = [Rule((x.low, limit), (x.high, limit), "limit")] if limit else []
+            rules = [StraightLine((x.low, limit), (x.high, limit), "limit")] if limit else []
             caption = f"At most {format_value(highest, 'bytes')}, over {int(points[-1][0]):,} "
             caption += "updates."
             if limit:

@@ -11,9 +11,9 @@ from dataclasses import replace
 from shrink.base.figures import COSTS, Figure, figure_of
 from shrink.contract.comparison import Comparison, Front
 from shrink.contract.report import Report
-from shrink.report.comparison_rows import Point, front_points, point_at, points_of, shown_rows
+from shrink.report.comparison_rows import FrontPoint, front_points, point_at, points_of, shown_rows
 from shrink.report.content import main_metric
-from shrink.report.svg import Dot, Plot, Rule, axis, numbered
+from shrink.report.svg import Dot, Plot, StraightLine, axis, numbered_labels
 
 _HEIGHT = 260
 _LOG_FROM = 4
@@ -52,7 +52,7 @@ def _stage_plot(report: Report, metric: str, cost: str, note: str = "") -> Plot:
     return plot(f"tradeoff-{cost}", points, front, cost, metric, notes)
 
 
-def _stage_points(report: Report, metric: str, cost: str) -> list[Point]:
+def _stage_points(report: Report, metric: str, cost: str) -> list[FrontPoint]:
     return [
         point_at(stage.name, stage.name, x, y, stage.intervals.get(metric))
         for stage in report.stages
@@ -87,8 +87,8 @@ def compared_plot(found: Comparison, front: Front) -> Plot:
 
 def plot(
     identifier: str,
-    points: Sequence[Point],
-    on_front: Sequence[Point],
+    points: Sequence[FrontPoint],
+    on_front: Sequence[FrontPoint],
     x_name: str,
     y_name: str,
     notes: Sequence[str],
@@ -112,11 +112,13 @@ def plot(
     for point in on_front if len(on_front) > 1 else ():
         stairs += [(point.x, stairs[-1][1])] if stairs else []
         stairs.append((point.x, point.y))
-    labels, legend = numbered(x, y, [((p.x, p.y), p.label) for p in points])
+    labels, legend = numbered_labels(x, y, [((p.x, p.y), p.label) for p in points])
     texts = [f"{p.name}: {across.text(p.x)}, {up.text(p.y)}" for p in points]
     kinds = ["dot on-front" if point in on_front else "dot beaten" for point in points]
     marks = zip(points, kinds, texts, strict=True)
-    whiskers = [Rule((p.x, p.low), (p.x, p.high), "whisker") for p in points if p.low < p.high]
+    whiskers = [
+        StraightLine((p.x, p.low), (p.x, p.high), "whisker") for p in points if p.low < p.high
+    ]
     filled = ", ".join(str(1 + points.index(p)) for p in on_front)
     caption = [
         legend,

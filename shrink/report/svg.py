@@ -112,7 +112,7 @@ class Dot(NamedTuple):
     tooltip: str
 
 
-class Rule(NamedTuple):
+class StraightLine(NamedTuple):
     """A straight line."""
 
     start: Point
@@ -150,7 +150,7 @@ class Plot:
     y: Axis
     curves: Mapping[str, Sequence[Point]]
     dots: tuple[Dot, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[StraightLine, ...] = ()
     labels: tuple[Label, ...] = ()
     height: int = 150
     described: str = ""
@@ -162,7 +162,9 @@ class Plot:
         return " ".join(f"{self.x(x):.2f},{100 - self.y(y):.2f}" for x, y in kept)
 
 
-def numbered(x: Axis, y: Axis, names: Sequence[tuple[Point, str]]) -> tuple[tuple[Label, ...], str]:
+def numbered_labels(
+    x: Axis, y: Axis, names: Sequence[tuple[Point, str]]
+) -> tuple[tuple[Label, ...], str]:
     """Return a number above each place, and what the numbers are: `1 train, 2 prune.`
 
     Places that cover each other share one text, such as `1, 2`.

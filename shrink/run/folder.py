@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from shrink.base import files
-from shrink.base.cache import REPORT_NAME
+from shrink.base.cache import REPORT_NAME, RESOLVED_NAME
 from shrink.base.errors import InputError, RecipeError, ReportWarning
 from shrink.base.foreign import JsonObject
 from shrink.base.host import machine
@@ -30,7 +30,7 @@ from shrink.recipe.recipe_diff import recipe_changes, settings_of
 from shrink.recipe.resolution import recipe_sha256, resolved_recipe_text, with_taken_task
 from shrink.report.comparison import COMPARE_NAMES
 from shrink.report.diff import RecipeChange
-from shrink.report.headline import Chain
+from shrink.report.headline import Continuation
 from shrink.report.model import build_report
 from shrink.report.run_files import RENDERED, render
 from shrink.run.commit import commit_of
@@ -38,7 +38,6 @@ from shrink.run.keys import Described
 from shrink.run.lineage import Lineage
 from shrink.run.steps import PLAN_NAME
 
-RESOLVED_NAME = "recipe.resolved.yaml"
 LOGS = "logs"
 """The folder of what the worker of each stage printed, while it made the artifact."""
 _OURS = re.compile(
@@ -131,7 +130,7 @@ class RunFolder:
         outcomes: Sequence[StageOutcome],
         finals: Sequence[str],
         warnings: Sequence[ReportWarning] = (),
-        chain: Chain | None = None,
+        chain: Continuation | None = None,
         data: DataSet | None = None,
     ) -> Report:
         """Write what was added, the recipe and the report.

@@ -33,7 +33,7 @@ _ONLY_FOR_TRAINING = ("augment", "cache")
 
 
 @dataclass(frozen=True)
-class Settings:
+class StepSettings:
     """What of a recipe's sections decides the outcome of one step.
 
     A worker is given these and not the recipe's: what is not in the key cannot be in the result.
@@ -44,7 +44,7 @@ class Settings:
     task: Section
 
 
-def settings_of(plan: Plan, step: Step) -> Settings:
+def step_settings(plan: Plan, step: Step) -> StepSettings:
     """Return a step's settings; those that only training reads have their defaults elsewhere.
 
     A step that does not train reads no more of `training` than the seed, by which examples are
@@ -54,7 +54,7 @@ def settings_of(plan: Plan, step: Step) -> Settings:
     if step.config is None or not step.config.reads_training:
         training = TrainingConfig() if step.config is None else TrainingConfig(seed=training.seed)
         data, task = _for_measuring(plan)
-    return Settings(training, data, task.model_dump(mode="json"))
+    return StepSettings(training, data, task.model_dump(mode="json"))
 
 
 def _by_content(task: Section, code: Callable[[Path], str]) -> Section:
@@ -105,7 +105,7 @@ def describe_steps(plan: Plan, data_fingerprint: str, splits: Splits | None = No
     for step in plan.steps:
         left_out = _NOT_IN_KEYS | _INPUTS.get(step.kind, set())
         config = step.config.model_dump(mode="json", exclude=left_out) if step.config else {}
-        settings, custom = settings_of(plan, step), plan.custom_objects
+        settings, custom = step_settings(plan, step), plan.custom_objects
         described[step.name] = {
             "kind": step.kind,
             **({} if step.config is None else stage_code(step.kind)),

@@ -25,7 +25,7 @@ from shrink.contract.result import HeldOut, StepResult, scores_from_plain
 from shrink.contract.usage import complete_usage, entries, identity
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
-from shrink.report.headline import Chain
+from shrink.report.headline import Continuation
 from shrink.run.store import Store, StoredStep
 
 
@@ -370,7 +370,7 @@ def _origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: Stored
         stage=plan.baseline.name,
         artifact=stored.files["artifact"].stem,
         scores=stored.files["scores"].name,
-        tested_on=tested_on(plan, splits, data_fingerprint, result.data.classes),
+        tested_on=test_identity(plan, splits, data_fingerprint, result.data.classes),
         test_examples=result.splits.test_examples,
         size=result.size,
         memory=result.memory,
@@ -380,7 +380,7 @@ def _origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: Stored
     )
 
 
-def tested_on(
+def test_identity(
     plan: Plan, splits: Splits, data_fingerprint: str, classes: Sequence[str] | None
 ) -> SplitIdentity:
     """Return what decides the test examples of a run."""
@@ -388,7 +388,7 @@ def tested_on(
     return SplitIdentity(identity, splits.seed, splits.earlier)
 
 
-def chain_of(plan: Plan, splits: Splits, data: DataSet, store: Store) -> Chain | None:
+def chain_of(plan: Plan, splits: Splits, data: DataSet, store: Store) -> Continuation | None:
     """Return what a run goes on from, None where its own baseline is the first of its line."""
     reference = plan.baseline.inputs["model"].reference
     origin = None if splits.lineage is None else splits.lineage.origin
@@ -397,12 +397,12 @@ def chain_of(plan: Plan, splits: Splits, data: DataSet, store: Store) -> Chain |
     if files.sha256(reference.path) == origin.artifact:
         return None
     fingerprint = str(data.fingerprint)
-    paired = origin.tested_on == tested_on(plan, splits, fingerprint, data.classes)
+    paired = origin.tested_on == test_identity(plan, splits, fingerprint, data.classes)
     tests = (origin.test_examples, data.test_examples)
     same = paired if None in tests else tests[0] == tests[1]
     name = origin.scores if same and paired else None  # scores are paired by their order
     scores = files.read_mapping(store.kept(name)) if name else {}
-    return Chain(as_base(origin, Origin), scores_from_plain(scores), same)
+    return Continuation(as_base(origin, Origin), scores_from_plain(scores), same)
 
 
 def _lineage_of(plan: Plan, store: Store) -> tuple[Lineage | None, dict[str, Path]]:

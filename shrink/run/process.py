@@ -282,7 +282,7 @@ def log_to_keep(path: Path) -> bytes:
         return begin + gap + stream.read(_KEPT_BYTES)
 
 
-def show(event: Event, console: Console) -> None:
+def show_event(event: Event, console: Console) -> None:
     """Show what a worker does; what it tells the supervisor is not for people."""
     if isinstance(event, Activity):
         console.show(event)

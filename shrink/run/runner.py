@@ -63,7 +63,7 @@ from shrink.run.lineage import (
 )
 from shrink.run.options import RunOptions, RunResult
 from shrink.run.preview import PreviewRow, keep_duration, preview_plan
-from shrink.run.process import LOG_NAME, attempt, log_to_keep, run_worker, show
+from shrink.run.process import LOG_NAME, attempt, log_to_keep, run_worker, show_event
 from shrink.run.steps import (
     check_step_names,
     selected_steps,
@@ -175,7 +175,7 @@ class Runner:
         later, teachers = tuple(models[False]), tuple(models[True])
         job = CheckModelsJob(name="models", models=later, teachers=teachers)
         with self.store.work_folder() as work:
-            run_worker(job, work, lambda event: show(event, self.console))
+            run_worker(job, work, lambda event: show_event(event, self.console))
         _CHECKED.extend([*later, *teachers])
 
     def preview(self) -> list[PreviewRow]:
@@ -395,7 +395,7 @@ class Runner:
                 self._learn_keys(state)
                 self.store.alias_checkpoints(state.keys[step.name], begun)
                 known.add(state.keys[step.name])
-            show(event, self.console)
+            show_event(event, self.console)
 
         return listen
 

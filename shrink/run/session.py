@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from shrink.base import files, yaml
-from shrink.base.cache import FAILED_LOGS, REPORT_NAME, cache_root
+from shrink.base.cache import FAILED_LOGS, REPORT_NAME, RESOLVED_NAME, cache_root
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError, ShrinkError
 from shrink.base.foreign import Json
@@ -23,7 +23,6 @@ from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolution import resolved_recipe
 from shrink.report.content import warnings_of
 from shrink.run.cluster import membership
-from shrink.run.folder import RESOLVED_NAME
 from shrink.run.follow import Follower, cluster_folder, leading
 from shrink.run.options import RunOptions, RunResult
 from shrink.run.preview import show_preview

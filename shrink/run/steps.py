@@ -9,7 +9,7 @@ from shrink.base.errors import RecipeError, hint_for
 from shrink.contract.job import Demand, StepJob
 from shrink.contract.model_source import ModelSource
 from shrink.recipe.plan import Plan, Step
-from shrink.run.keys import records_of, settings_of
+from shrink.run.keys import records_of, step_settings
 from shrink.run.lineage import Splits
 from shrink.run.store import Store
 
@@ -99,7 +99,7 @@ def step_job(
         store: where checkpoints and teacher outputs are.
         key: of the step.
     """
-    settings = settings_of(plan, step)
+    settings = step_settings(plan, step)
     # A limit is kept within or ends the step; where nothing is trained no figure tells of it.
     limits = {"memory_limit", "host_memory_limit"}
     training = settings.training.model_dump(mode="json", exclude=limits)

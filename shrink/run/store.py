@@ -181,11 +181,11 @@ class Store:
         """
         # Locks of folders are seen by this host alone, that of writers by every machine.
         with contextlib.suppress(OSError, ResourceError), self.alone():
-            files.sweep(self.root / "work")
+            files.remove_leftovers(self.root / "work")
             for kind in cache.KINDS:
-                files.sweep(self.root / kind)
+                files.remove_leftovers(self.root / kind)
             for step in (self.root / "steps").iterdir():
-                files.sweep(step)
+                files.remove_leftovers(step)
                 if not self.contains(step.name):
                     cache.remove_path(step)
             for checkpoints in (self.root / "checkpoints").iterdir():

@@ -43,7 +43,7 @@ _STOPPED = (Interrupted.exit_code, Terminated.exit_code)
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRun:
     """A combination with what is to be run of it, and where."""
 
     combination: Combination
@@ -77,7 +77,7 @@ class SweepResult:
     error: ShrinkError | None = None
 
 
-def plan_sweep(variants: Variants, output: Path) -> list[Planned]:
+def plan_sweep(variants: Variants, output: Path) -> list[PlannedRun]:
     """Return the plan of every combination, none of which has begun then.
 
     Raises:
@@ -91,7 +91,7 @@ def plan_sweep(variants: Variants, output: Path) -> list[Planned]:
             hint="name a folder with --output, without .tflite at its end",
         )
     return [
-        Planned(one.combination, build_plan(one.loaded), output / one.combination.folder)
+        PlannedRun(one.combination, build_plan(one.loaded), output / one.combination.folder)
         for one in variants.each
     ]
 
@@ -112,7 +112,11 @@ class Sweep:
     """
 
     def __init__(
-        self, planned: Sequence[Planned], options: RunOptions, repeat: int | None, console: Console
+        self,
+        planned: Sequence[PlannedRun],
+        options: RunOptions,
+        repeat: int | None,
+        console: Console,
     ) -> None:
         self.planned = list(planned)
         self.options = options
@@ -120,7 +124,7 @@ class Sweep:
         self.console = console
         self.jobs = 1
         self.attempt: Attempt = attempt
-        self.after: Callable[[Planned, Ended], None] = lambda one, ended: None
+        self.after: Callable[[PlannedRun, Ended], None] = lambda one, ended: None
 
     @property
     def name(self) -> str:
@@ -227,7 +231,7 @@ def run_sweep(
 
 
 def run_combination(
-    one: Planned, options: RunOptions, console: Console, worker: Attempt = attempt
+    one: PlannedRun, options: RunOptions, console: Console, worker: Attempt = attempt
 ) -> Ended:
     """Run one combination into its folder; what goes wrong is in what it returns."""
     try:
@@ -240,7 +244,7 @@ def run_combination(
     return Ended(result.report, result.folder, result.exit_code, result.error)
 
 
-def show_dry_run(planned: Sequence[Planned], options: RunOptions, console: Console) -> None:
+def show_dry_run(planned: Sequence[PlannedRun], options: RunOptions, console: Console) -> None:
     """Print every combination with what its run would do with each stage; run nothing."""
     computed: dict[str, str] = {}
     found = []
@@ -274,7 +278,7 @@ def show_dry_run(planned: Sequence[Planned], options: RunOptions, console: Conso
     console.print(total_line([row for _, rows in found for row in rows]))
 
 
-def _tell_trackers(trackers: Trackers, one: Planned, ended: Ended, console: Console) -> None:
+def _tell_trackers(trackers: Trackers, one: PlannedRun, ended: Ended, console: Console) -> None:
     """Log a run elsewhere, in a folder of its own; what fails there is a warning."""
     if ended.folder is None:
         return
@@ -283,7 +287,7 @@ def _tell_trackers(trackers: Trackers, one: Planned, ended: Ended, console: Cons
     mine.tell(ended.folder, console)
 
 
-def _to_compare(one: Planned, ended: Ended, output: Path, name: str) -> RunToCompare:
+def _to_compare(one: PlannedRun, ended: Ended, output: Path, name: str) -> RunToCompare:
     folder = ended.folder or one.folder
     error = None if ended.error is None else from_plain(Failure, ended.error.to_dict())
     group = in_words(one.combination.own)

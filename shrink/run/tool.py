@@ -41,7 +41,7 @@ from shrink.contract.job import (
     TrackerJob,
 )
 from shrink.contract.model_source import ModelSource
-from shrink.run.process import preloading_refused, run_worker, show
+from shrink.run.process import preloading_refused, run_worker, show_event
 from shrink.run.store import Store
 from shrink.tflite.runtime import guard_artifact
 
@@ -81,7 +81,7 @@ def run_action(job: Job, kind: type[T], console: Console) -> T:
     store.sweep()
     with store.in_use(), store.work_folder() as work:
         try:
-            return from_plain(kind, run_worker(job, work, lambda event: show(event, console)))
+            return from_plain(kind, run_worker(job, work, lambda event: show_event(event, console)))
         except ContractError as error:
             raise InternalError(
                 f"the worker's answer is no {kind.__name__}: {error}", subject=job.name

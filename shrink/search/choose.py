@@ -3,7 +3,7 @@
 1. Candidates are drawn at random; half of them are crossed with trials of the Pareto front
    (`Chooser`).
 2. A Gaussian process over the trained trials predicts the main metric of each candidate from its
-   sizes and settings (`predict`).
+   sizes and settings (`predicted_costs`).
 3. The expected improvement follows in closed form (`gains_of`): of the metric, of the file size
    times the probability of keeping the drop, or of the hypervolume of several objectives.
 4. It is divided by the expected training time (`Steps.seconds`; Snoek et al. 2012, section 3.2).
@@ -193,15 +193,18 @@ class Sizes:
         return ModelSource(kind, path, None, arguments, trust)
 
 
-class Point(NamedTuple):
+class Features(NamedTuple):
     """The inputs of a prediction: settings, and the figures that are known before training."""
 
     settings: Settings
     figures: Figures
 
 
-def predict(
-    known: Sequence[Point], values: Sequence[float], queries: Sequence[Point], names: Sequence[str]
+def predicted_costs(
+    known: Sequence[Features],
+    values: Sequence[float],
+    queries: Sequence[Features],
+    names: Sequence[str],
 ) -> tuple[Array, Array]:
     """Return the means and standard deviations of predictions, float64 (queries,) each.
 
@@ -237,7 +240,7 @@ def predict(
     return mean, np.maximum(spread, _LEAST_SPREAD * np.std(values))
 
 
-def _columns(points: Sequence[Point], names: Sequence[str]) -> Array:
+def _columns(points: Sequence[Features], names: Sequence[str]) -> Array:
     """Return points as numbers, (points, columns): log sizes, numeric settings, one-hot settings.
 
     A number that is not known is the mean of those that are.
@@ -330,8 +333,8 @@ def gains_of(
     goal: Goal,
     baseline: Figures,
     trials: Sequence[Trial],
-    points: Sequence[Point],
-    running: Sequence[Point] = (),
+    points: Sequence[Features],
+    running: Sequence[Features] = (),
 ) -> list[float]:
     """Return the expected improvement of points that were not trained.
 
@@ -355,19 +358,19 @@ def gains_of(
     worst = baseline_cost + max(abs(baseline_cost), 1e-12)
     most = worst if goal.max_drop is None else baseline_cost + goal.max_drop
     feasible = list[tuple[Figures, float]]()
-    known, costs = [Point({}, baseline)], [baseline_cost]
+    known, costs = [Features({}, baseline)], [baseline_cost]
     for trial in trials:
         cost = cost_of(goal.metric, trial.figures.get(goal.metric))
         if trial.status != "done" or not math.isfinite(cost):
             continue
         if goal.max_drop is not None and trial.drop_bound is not None:
             cost = baseline_cost + trial.drop_bound
-        known.append(Point(trial.settings, trial.figures))
+        known.append(Features(trial.settings, trial.figures))
         costs.append(min(cost, worst))
         if trial.feasible and goal.keeps(trial.drop_bound):
             feasible.append((trial.figures, cost))
     if running:
-        believed = [float(one) for one in predict(known, costs, running, goal.names)[0]]
+        believed = [float(one) for one in predicted_costs(known, costs, running, goal.names)[0]]
         known, costs = [*known, *running], [*costs, *believed]
         feasible += [(one.figures, cost) for one, cost in zip(running, believed, strict=True)]
     sizes = [name for name in goal.optimised if name != goal.metric]
@@ -388,7 +391,7 @@ def gains_of(
     front = undominated([[*place(one), cost if is_judged else 0.0] for one, cost in feasible])
     gains = list[float]()
     for one, mean, deviation in zip(
-        points, *predict(known, costs, points, goal.names), strict=True
+        points, *predicted_costs(known, costs, points, goal.names), strict=True
     ):
         if is_judged:
             gain = expected_hypervolume_gain(place(one.figures), mean, deviation, front, corner)
@@ -536,7 +539,7 @@ class Chooser:
         smallest = sorted(pairs, key=lambda pair: pair[1].figures.get(SIZE) or 0.0)
         return [one for _, one in ranked], [one for one, _ in smallest]
 
-    def _points(self, candidates: Sequence[Candidate], trials: Sequence[Trial]) -> list[Point]:
+    def _points(self, candidates: Sequence[Candidate], trials: Sequence[Trial]) -> list[Features]:
         """Return candidates with exact sizes, or else optimistic ones predicted from settings."""
         figures = [dict(one.outline.figures) if one.outline else {} for one in candidates]
         known = [(one.settings, one.figures) for one in trials]
@@ -544,17 +547,19 @@ class Chooser:
             if sized is not None and sized.outline:
                 known.append((sized.settings, sized.outline.figures))
         for name in self._goal.names:
-            measured = [(Point(s, {}), math.log(v)) for s, f in known if (v := f.get(name))]
+            measured = [(Features(s, {}), math.log(v)) for s, f in known if (v := f.get(name))]
             if not measured:
                 limit = self._goal.limits.get(name, math.inf)
                 before = self._baseline.get(name) or min(limit, 1e9)
-                measured = [(Point({}, {}), math.log(max(min(before, limit), 1e-9)))]
+                measured = [(Features({}, {}), math.log(max(min(before, limit), 1e-9)))]
             unknown = [n for n, one in enumerate(figures) if name not in one]
-            points = [Point(candidates[n].settings, {}) for n in unknown]
-            means, spreads = predict([p for p, _ in measured], [v for _, v in measured], points, ())
+            points = [Features(candidates[n].settings, {}) for n in unknown]
+            means, spreads = predicted_costs(
+                [p for p, _ in measured], [v for _, v in measured], points, ()
+            )
             for n, mean, spread in zip(unknown, means, spreads, strict=True):
                 figures[n][name] = math.exp(mean - spread)
-        return [Point(one.settings, f) for one, f in zip(candidates, figures, strict=True)]
+        return [Features(one.settings, f) for one, f in zip(candidates, figures, strict=True)]
 
     def _draw(self, journal: Journal, number: int) -> Iterator[Settings]:
         """Yield the first settings of the space, then random ones, half of them near the front."""

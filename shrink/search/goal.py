@@ -166,7 +166,7 @@ def goal_of(
     """Return what a search optimises, within its own limits and those of the recipe's gates.
 
     Gates on sizes, latency and the main metric become limits. All others, those on an earlier
-    stage, and those with a confidence are checked in each trial's report: see `missed_gates`.
+    stage, and those with a confidence are checked in each trial's report: see `broken_gates`.
 
     Args:
         config: the `search` section.
@@ -217,7 +217,7 @@ def _measured_latencies(config: SearchConfig) -> tuple[str, ...]:
     return LATENCIES if config.latency is None else ()
 
 
-def missed_gates(results: Sequence[GateResult]) -> list[str]:
+def broken_gates(results: Sequence[GateResult]) -> list[str]:
     """Return the gates that a trial's report misses, without those it does not measure.
 
     A size that is None, such as the arena of a file that TFLite Micro cannot load, is a miss.

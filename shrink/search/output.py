@@ -20,7 +20,7 @@ from shrink.contract.search import SEARCH_NAME, Searched, Trial
 from shrink.report.comparison import HTML_NAME, render_comparison
 from shrink.report.comparison_rows import RunToCompare, compare_runs
 from shrink.search.goal import ARENA, LATENCY, MAX_DROP, SIZE, Goal, cost_of
-from shrink.search.space import in_words
+from shrink.search.space import settings_text
 
 _SHOWN = 12
 
@@ -31,7 +31,7 @@ def _listed(figures: Figures, names: Iterable[str]) -> str:
     return ", ".join(f"{name} {figure_of(name).text(figures[name])}" for name in known)
 
 
-class Progress:
+class SearchProgress:
     """Reports the progress of a search.
 
     Args:
@@ -87,7 +87,7 @@ def write(searched: Searched, folder: Path) -> None:
             headline=tuple(headline_of(searched)),
             best=_best_row(searched),
             best_run=None if searched.best is None else str(Path(searched.best.recipe).parent),
-            warnings=tuple(warnings_of(searched)),
+            warnings=tuple(search_warnings(searched)),
         )
         pages = render_comparison(compare_runs(runs, title))
     files.write_together(folder, {**pages, SEARCH_NAME: files.json_text(to_plain(searched))})
@@ -110,7 +110,7 @@ def _to_compare(trial: Trial, folder: Path) -> RunToCompare:
 
 
 def _row(trial: Trial) -> str:
-    return f"{trial.number}: {in_words(trial.settings)}"
+    return f"{trial.number}: {settings_text(trial.settings)}"
 
 
 def _best_row(searched: Searched) -> str | None:
@@ -131,7 +131,7 @@ def headline_of(searched: Searched) -> list[str]:
     return [f"best: trial {best.number}, on the test split: {shown}{base}"]
 
 
-def warnings_of(searched: Searched) -> list[str]:
+def search_warnings(searched: Searched) -> list[str]:
     """Return the warnings about the result."""
     found, best = list(searched.warnings), searched.best
     if best is None:
@@ -189,7 +189,9 @@ def _sizes(trial: Trial, goal: Goal) -> str:
     return _listed(trial.figures, (SIZE, *limited))
 
 
-def show(searched: Searched, folder: Path, console: Console, artifact: Path | None = None) -> None:
+def show_search(
+    searched: Searched, folder: Path, console: Console, artifact: Path | None = None
+) -> None:
     """Print the result.
 
     Args:
@@ -198,7 +200,7 @@ def show(searched: Searched, folder: Path, console: Console, artifact: Path | No
         console: printed to.
         artifact: the file that the best trial was copied to, if one was asked for.
     """
-    for line in warnings_of(searched):
+    for line in search_warnings(searched):
         console.warn(line)
     if console.as_json:
         console.document(to_plain(searched))
@@ -206,11 +208,11 @@ def show(searched: Searched, folder: Path, console: Console, artifact: Path | No
     if console.quiet:
         console.print(str(artifact or folder))
         return
-    for line in lines_of(searched, folder, artifact):
+    for line in search_lines(searched, folder, artifact):
         console.print(line)
 
 
-def lines_of(searched: Searched, folder: Path, artifact: Path | None = None) -> list[str]:
+def search_lines(searched: Searched, folder: Path, artifact: Path | None = None) -> list[str]:
     """Return the front and the best trial as lines of text."""
     by_number = {one.number: one for one in searched.trials}
     names = _names(searched)
@@ -220,7 +222,7 @@ def lines_of(searched: Searched, folder: Path, artifact: Path | None = None) -> 
         trial = by_number[number]
         shown = [figure_of(n).text(trial.figures.get(n)) for n in names]
         mark = "*" if number == best else " "
-        rows.append([mark, str(number), *shown, in_words(trial.settings)])
+        rows.append([mark, str(number), *shown, settings_text(trial.settings)])
     keep = [i for i in range(len(rows[0])) if any(r[i].strip(" -") for r in rows[1:]) or i == 0]
     widths = {i: max(len(row[i]) for row in rows) for i in keep}
     table = ["  ".join(f"{row[i]:<{widths[i]}}" for i in keep).rstrip() for row in rows]

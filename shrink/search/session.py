@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 
 from shrink.base import files
-from shrink.base.cache import cache_root
+from shrink.base.cache import RESOLVED_NAME, cache_root
 from shrink.base.console import Console
 from shrink.base.errors import (
     VALIDATION_FIGURES,
@@ -45,7 +45,6 @@ from shrink.contract.usage import check_free, keep_record, record_of
 from shrink.recipe.plan import Plan
 from shrink.recipe.resolution import recipe_sha256
 from shrink.report.content import stage_figures
-from shrink.run.folder import RESOLVED_NAME
 from shrink.run.options import RunOptions, RunResult
 from shrink.run.parallel import Pool, check_memory
 from shrink.run.process import attempt
@@ -62,11 +61,11 @@ from shrink.search.goal import (
     SIZE,
     UNTRAINED,
     Goal,
+    broken_gates,
     goal_of,
-    missed_gates,
 )
-from shrink.search.output import Progress, impossible, show, write
-from shrink.search.space import Settings, in_words
+from shrink.search.output import SearchProgress, impossible, show_search, write
+from shrink.search.space import Settings, settings_text
 from shrink.search.trials import Journal, Trials, read_journal
 from shrink.stages.quantize.config import QuantizeConfig
 
@@ -170,7 +169,7 @@ class Runs:
             StageError: the command failed.
         """
         stage = result.report.ends[-1]
-        found = figures_of(stage)
+        found = trial_figures(stage)
         if self._command is not None and stage.artifact is not None:
             found = {name: value for name, value in found.items() if name not in LATENCIES}
             found["p50_ms"] = measured_by(self._command, folder / stage.artifact)
@@ -208,7 +207,7 @@ def measured_by(command: str, artifact: Path) -> float:
     return float(numbers[-1])
 
 
-def figures_of(stage: Stage) -> dict[str, float]:
+def trial_figures(stage: Stage) -> dict[str, float]:
     """Return the figures of a stage that a search may be about."""
     return {name: value for name, value in stage_figures(stage).items() if name != DURATION}
 
@@ -261,7 +260,7 @@ class Search:
         if self.stop is not None:
             self.console.error(self.stop)
             return self.stop.exit_code
-        show(searched, self.folder, self.console, self.artifact)
+        show_search(searched, self.folder, self.console, self.artifact)
         return self.exit_code
 
     def find(self) -> Searched:
@@ -273,11 +272,12 @@ class Search:
         self._check()
         files.make_folder(self.folder)
         store = self.runs.store
+        store.sweep()  # its runs cannot, as the search uses the store meanwhile
         with (
             store.in_use(),
             store.lock(f"search-{_digest(str(self.folder.resolve()))}", self._wait),
         ):
-            files.sweep(self.folder)
+            files.remove_leftovers(self.folder)
             if self.options.force and self.config.storage is None:
                 (self.folder / JOURNAL).unlink(missing_ok=True)
             files.make_folder(self._journal.parent)
@@ -368,7 +368,7 @@ class Search:
         if result.error is not None:
             raise result.error
         _keep_scores(result, folder)
-        return figures_of(result.report.stages[0])
+        return trial_figures(result.report.stages[0])
 
     def trials(self, goal: Goal) -> Trials:
         """Return the trials of the search."""
@@ -488,7 +488,7 @@ class Search:
                 "the best file runs in LiteRT, not in TFLite Micro; --ram limits the search to "
                 "files for microcontrollers"
             )
-        last, before = report.ends[-1], figures_of(report.stages[0])
+        last, before = report.ends[-1], trial_figures(report.stages[0])
         if self.config.latency is not None:  # the command measures the best alone
             before = {name: value for name, value in before.items() if name not in LATENCIES}
         figures = self.runs.figures(result, self.folder / BEST)
@@ -537,7 +537,7 @@ class Worker:
         self._untrained = self._out_of_memory = 0
         self._longest_s = 0.0
         self._warned = set[str]()
-        self._progress = Progress(goal, self._deadline)
+        self._progress = SearchProgress(goal, self._deadline)
         self.console.above = self._progress.so_far
         self.why = ""
 
@@ -630,7 +630,7 @@ class Worker:
         return bool(broken)
 
     def _train(self, begun: _Begun) -> None:
-        self.console.say(f"trial {begun.number}: {in_words(begun.settings)}")
+        self.console.say(f"trial {begun.number}: {settings_text(begun.settings)}")
         place = f"{TRIALS}/{begun.number:04d}"
         folder = self.search.folder / place
         error: ShrinkError | None = None
@@ -657,7 +657,7 @@ class Worker:
         scores = [scores_in(one) for one in (self.search.folder / TRIALS / BASELINE, folder)]
         before, after = (one.get(self.goal.metric) for one in scores)
         bound = None if self.goal.max_drop is None else self.goal.drop_bound(before, after)
-        missed = missed_gates(result.report.gates)
+        missed = broken_gates(result.report.gates)
         broken = tuple(dict.fromkeys((*self.goal.broken(figures, self.baseline), *missed)))
         trial = self._end(
             begun, "done", figures=figures, broken=broken, drop_bound=bound, run=place

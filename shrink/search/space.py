@@ -50,7 +50,7 @@ def _drawn(values: Dimension, random: Random) -> Json:
 
 
 @dataclass(frozen=True)
-class Chain:
+class StageChain:
     """Stages, and what is varied of them.
 
     Attributes:
@@ -70,9 +70,9 @@ class Chain:
 class Space:
     """The chains of stages that a search tries; at least one."""
 
-    chains: tuple[Chain, ...]
+    chains: tuple[StageChain, ...]
 
-    def chain(self, settings: Settings) -> Chain:
+    def chain(self, settings: Settings) -> StageChain:
         """Return the chain of a trial."""
         name = settings.get(CHAIN, self.chains[0].name)
         return next(one for one in self.chains if one.name == name)
@@ -94,7 +94,7 @@ class Space:
                     yield {**named, **settings}
 
 
-def in_words(settings: Settings) -> str:
+def settings_text(settings: Settings) -> str:
     """Return settings for people: `distill-quantize, distill.student.width = 0.35`."""
     rest = [f"{key} = {value}" for key, value in settings.items() if key != CHAIN]
     name = [str(settings[CHAIN])] if CHAIN in settings else []
@@ -116,7 +116,7 @@ def given_space(space: Mapping[str, Dimension], raw: RawRecipe) -> Space:
                 position=raw.position("search", "space", key),
                 hint=hint_for(section, known),
             )
-    return Space((Chain("", None, space, ({},)),))
+    return Space((StageChain("", None, space, ({},)),))
 
 
 AS_WRITTEN = "recipe"
@@ -161,10 +161,12 @@ def default_space(stages: Sequence[JsonObject], builds: bool, in_micro: bool) ->
         dimensions: Mapping[str, Dimension],
         first: Sequence[Settings],
         name: str = "",
-    ) -> Chain:
+    ) -> StageChain:
         name = name or "-".join(kind for one in stages for kind in one)
         lists = {k: one[0] for k, one in dimensions.items() if not isinstance(one, Range)}
-        return Chain(name, (*base, *stages), dimensions, tuple({**lists, **one} for one in first))
+        return StageChain(
+            name, (*base, *stages), dimensions, tuple({**lists, **one} for one in first)
+        )
 
     end: list[JsonObject] = [{"compact": {}}] if in_micro else []
     schemes = _STATIC if in_micro else _ALL_SCHEMES
@@ -179,7 +181,7 @@ def default_space(stages: Sequence[JsonObject], builds: bool, in_micro: bool) ->
     narrow: dict[str, Dimension] = {WIDTH: _WIDTHS, SCHEME: schemes}
     cut: dict[str, Dimension] = {LEFT: _LEFT, ALLOCATION: _ALLOCATIONS, SCHEME: schemes}
     prune = trained("prune", **channels, teacher="self")
-    chains = [Chain(AS_WRITTEN, tuple(stages), {}, ({},))] if own else []
+    chains = [StageChain(AS_WRITTEN, tuple(stages), {}, ({},))] if own else []
     chains += [
         chain([distill, quantize, *end], narrow, [{WIDTH: width} for width in (0.35, 0.25, 0.5)]),
         chain(

@@ -31,7 +31,7 @@ _DEAD_AFTER_S, _DEAD_AFTER = 3600.0, 4.0
 
 
 @dataclass
-class Entry:
+class StartedTrial:
     """A trial that has begun.
 
     Attributes:
@@ -61,7 +61,7 @@ class Journal:
 
     identity: str
     waiting: list[Settings] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[StartedTrial] = field(default_factory=list)
 
     @property
     def trials(self) -> list[Trial]:
@@ -121,7 +121,7 @@ class Trials:
         )
         files.make_folder(path.parent)
         with files.locked(self._writing):  # locks of folders may not reach other machines
-            files.sweep(path.parent)
+            files.remove_leftovers(path.parent)
             if not path.exists():
                 files.write_json(path, to_plain(Journal(identity)))
         if self.read().identity != identity:
@@ -167,7 +167,7 @@ class Trials:
             journal.waiting = [one for one in journal.waiting if one != settings]
             if recipe in journal.recipes:
                 return None
-            journal.entries.append(Entry(settings, recipe, self._owner, time.time()))
+            journal.entries.append(StartedTrial(settings, recipe, self._owner, time.time()))
             return len(journal.entries) - 1
 
     def end(self, trial: Trial) -> None:

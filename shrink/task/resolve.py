@@ -11,7 +11,14 @@ import numpy as np
 from shrink.base.errors import ModelError, RecipeError, ReportWarning, hint_for
 from shrink.base.figures import LOSS
 from shrink.base.functions import of_file
-from shrink.base.losses import Kind, ignored_class, is_function, kind_of_loss, loss_of, takes_logits
+from shrink.base.losses import (
+    ValueKind,
+    ignored_class,
+    is_function,
+    kind_of_loss,
+    loss_of,
+    takes_logits,
+)
 from shrink.base.metrics import measured_outputs, metric_of, without_slices
 from shrink.base.types import Array, Tensors, leaves
 from shrink.base.user_metric import key_of_entry
@@ -329,7 +336,7 @@ def _compiled_logits(stored: CompiledLoss | None) -> bool | None:
     return stored.from_logits
 
 
-def _kinds(key: str) -> frozenset[Kind]:
+def _kinds(key: str) -> frozenset[ValueKind]:
     metric = metric_of(key)
     return frozenset() if metric is None else metric.info.kinds
 

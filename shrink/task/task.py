@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from shrink.base.errors import DataError, ReportWarning, StageError
-from shrink.base.losses import Kind, Loss, kind_of_loss, loss_of
+from shrink.base.losses import Loss, ValueKind, kind_of_loss, loss_of
 from shrink.base.metrics import measured_outputs
 from shrink.base.types import Array, leaves
 from shrink.base.user_metric import UserMetric
@@ -313,7 +313,7 @@ def _of_values(target: Target, ending: OutputKind | None) -> tuple[str, str]:
     return "mean_squared_error", "targets of the output's shape"
 
 
-def kind_of(loss: Loss, target: Target, ending: OutputKind | None) -> Kind:
+def kind_of(loss: Loss, target: Target, ending: OutputKind | None) -> ValueKind:
     """Return of which kind an output is, where its loss goes with several.
 
     Args:

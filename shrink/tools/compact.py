@@ -23,7 +23,7 @@ def compact_file(job: CompactJob, send: Send) -> Rewriting | Placing:
     content = job.model.path.read_bytes()
     if job.runtime in PLACED:
         placed = place(content, job.runtime)
-        files.sweep(job.target.parent)
+        files.remove_leftovers(job.target.parent)
         files.write_bytes(job.target, placed.content)
         return Placing(
             path=str(job.target),
@@ -33,7 +33,7 @@ def compact_file(job: CompactJob, send: Send) -> Rewriting | Placing:
             file_bytes=len(placed.content),
         )
     compacted = compact(content, **job.arguments)
-    files.sweep(job.target.parent)
+    files.remove_leftovers(job.target.parent)
     files.write_bytes(job.target, compacted.content)
     return Rewriting(
         **vars(as_base(compacted, Rewritten)),

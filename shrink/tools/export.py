@@ -14,7 +14,7 @@ def export(job: ExportJob, send: Send) -> Exported:
     """Write the job's model to its target in the wanted format."""
     as_graph = job.format == "savedmodel"
     model, target = load_source(job.model, as_graph), job.target
-    files.sweep(target.parent)  # what a killed export left here
+    files.remove_leftovers(target.parent)  # what a killed export left here
     with files.replacing(target) as temporary:
         if job.format == "savedmodel":
             model.export(str(temporary))

@@ -50,7 +50,7 @@ def test_functions_and_keywords_are_those_that_there_are() -> None:
         keys = {str(keyword.arg): None for keyword in call.keywords if keyword.arg != "data"}
         if name in STAGES or name == "evaluate":
             rest = {key: None for key in keys if key not in given.COMMON}
-            given.sections_of(name, rest, skip=("teacher", "student"))
+            given.verb_sections(name, rest, skip=("teacher", "student"))
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shrink
-from shrink.api.given import sections_of
+from shrink.api.given import verb_sections
 
 X, Y = np.zeros((40, 4), np.float32), np.arange(40) % 2
 DATA: dict[str, Callable[[], object]] = {
@@ -34,8 +34,8 @@ def test_data_errors_name_the_argument(
 
 
 def test_only_evaluate_takes_gates() -> None:
-    assert sections_of("evaluate", {"gates": {"accuracy": 0.9}}).gates == {"accuracy": 0.9}
+    assert verb_sections("evaluate", {"gates": {"accuracy": 0.9}}).gates == {"accuracy": 0.9}
     with pytest.raises(shrink.ShrinkError, match="expected a mapping, not a float"):
-        sections_of("evaluate", {"gates": 0.9})
+        verb_sections("evaluate", {"gates": 0.9})
     with pytest.raises(shrink.ShrinkError, match="unknown key 'gates'"):
-        sections_of("prune", {"gates": {"accuracy": 0.9}})
+        verb_sections("prune", {"gates": {"accuracy": 0.9}})

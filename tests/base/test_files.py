@@ -93,7 +93,7 @@ def test_sha256_of_a_folder_depends_on_names_and_contents(tmp_path: Path) -> Non
 def test_sweep_removes_only_temporaries(tmp_path: Path) -> None:
     (tmp_path / f"{files.TEMPORARY_PREFIX}abc").mkdir()
     (tmp_path / "kept").mkdir()
-    files.sweep(tmp_path)
+    files.remove_leftovers(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["kept"]
 
 
@@ -149,7 +149,7 @@ def test_replacing_a_folder_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_sweep_leaves_a_temporary_that_is_in_use(tmp_path: Path) -> None:
     with files.replacing(tmp_path / "target") as temporary:
         temporary.write_text("whole", encoding="utf-8")
-        files.sweep(tmp_path)
+        files.remove_leftovers(tmp_path)
     assert (tmp_path / "target").read_text(encoding="utf-8") == "whole"
 
 
@@ -161,7 +161,7 @@ def test_sweep_removes_the_folder_that_a_killed_process_left(tmp_path: Path) -> 
     )
     subprocess.run([sys.executable, "-c", script, tmp_path], check=False)
     assert len(list(tmp_path.iterdir())) == 1
-    files.sweep(tmp_path)
+    files.remove_leftovers(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -47,7 +47,7 @@ from shrink.search import session
 from shrink.search.candidates import Candidates
 from shrink.search.choose import Sizes, Steps
 from shrink.search.goal import SIZE, Goal, cost_of, goal_of
-from shrink.search.session import BASELINE, TRIALS, Runs, Search, Worker, figures_of
+from shrink.search.session import BASELINE, TRIALS, Runs, Search, Worker, trial_figures
 from shrink.search.space import Dimension
 from shrink.search.trials import Journal
 from tests.benchmarks.cifar_part import write_part
@@ -127,7 +127,10 @@ def table(chosen: argparse.Namespace) -> None:
                 if result is not None and result.error is None:
                     stage = result.report.ends[-1] if settings else result.report.stages[0]
                     before = result.report.stages[0]
-                    row[split], row[f"{split}_baseline"] = figures_of(stage), figures_of(before)
+                    row[split], row[f"{split}_baseline"] = (
+                        trial_figures(stage),
+                        trial_figures(before),
+                    )
                     if split == "validation":
                         row["scores"] = scores_to_plain(result.scores.get(stage.name, {}))
             rows.append(row)

@@ -148,4 +148,4 @@ def check_gates(
 ) -> list[dict[str, Any]]:
     read = from_plain(tuple[Stage, ...], stages)
     then = {name: report_file.report_of(one) for name, one in (saved or {}).items()}
-    return [to_plain(result) for result in gates.check_gates(read, limits, saved=then, **settings)]
+    return [to_plain(result) for result in gates.gate_results(read, limits, saved=then, **settings)]

@@ -19,7 +19,7 @@ from shrink.contract.codec import from_plain
 from shrink.contract.report import Origin
 from shrink.contract.result import StageOutcome, StepResult
 from shrink.report.config import parse_gates
-from shrink.report.headline import Chain
+from shrink.report.headline import Continuation
 from tests.report.plain import build_report, read_report, render, render_report, shape_problem
 from tests.report.toys import failure, outcome, outcomes, report, scores, with_result
 
@@ -269,7 +269,7 @@ def test_report_without_data_has_all_but_metrics_and_can_be_shown() -> None:
         outcomes=stages,
         gates=parse_gates({"tflite_bytes": 20_000}),
         finals=("quantize",),
-        chain=Chain(from_plain(Origin, origin)),
+        chain=Continuation(from_plain(Origin, origin)),
     )
     assert built["passed"]
     assert built["warnings"] == []

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from shrink.base.figures import PICTURE
 from shrink.contract.result import StageOutcome
-from shrink.report.comparison_rows import Point, front_points
+from shrink.report.comparison_rows import FrontPoint, front_points
 from shrink.report.svg import Plot
 from tests.report.plain import (
     bar_groups,
@@ -21,11 +21,11 @@ from tests.report.plain import (
 from tests.report.toys import outcome, outcomes, report, with_result
 
 
-def candidate(name: str, size: float, score: float) -> Point:
-    return Point(name, name, size, score, score, score)
+def candidate(name: str, size: float, score: float) -> FrontPoint:
+    return FrontPoint(name, name, size, score, score, score)
 
 
-def front(points: list[Point], metric: str = "accuracy") -> list[str]:
+def front(points: list[FrontPoint], metric: str = "accuracy") -> list[str]:
     return [point.name for point in front_points(points, "tflite_bytes", metric)]
 
 

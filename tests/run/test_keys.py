@@ -18,7 +18,7 @@ from shrink.base.files import sha256
 from shrink.base.packages import COMPUTING_PACKAGES, versions
 from shrink.recipe.load import recipe_from_mapping
 from shrink.recipe.plan import Plan, build_plan
-from shrink.run.keys import settings_of, step_keys
+from shrink.run.keys import step_keys, step_settings
 from shrink.run.lineage import data_identity
 
 Change = dict[str, Any]
@@ -151,7 +151,7 @@ def test_keys_depend_on_what_decides_figures(model: Path, change: Change) -> Non
 def test_settings_are_what_the_key_holds_so_a_worker_cannot_read_more(model: Path) -> None:
     change = {"optimizer": {"learning_rate": 0.5}, "patience": 3, "seed": 4}
     plan = _plan(model, ("quantize", {}), training=change, data={"augment": {"flip": "horizontal"}})
-    baseline, quantize = (settings_of(plan, step) for step in plan.steps)
+    baseline, quantize = (step_settings(plan, step) for step in plan.steps)
     assert (baseline.training.seed, quantize.training.seed) == (0, 4)
     for settings in (baseline, quantize):
         assert settings.training.optimizer.learning_rate == 1e-3

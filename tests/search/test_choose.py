@@ -21,18 +21,18 @@ from shrink.search import choose
 from shrink.search.candidates import Candidates
 from shrink.search.choose import (
     Chooser,
-    Point,
+    Features,
     Sizes,
     Steps,
     expected_hypervolume_gain,
     expected_improvement,
     gains_of,
-    predict,
+    predicted_costs,
     probability_within,
 )
 from shrink.search.goal import Goal
 from shrink.search.space import Settings
-from shrink.search.trials import Entry, Journal
+from shrink.search.trials import Journal, StartedTrial
 
 
 def expectation(function: Callable[[float], float], mean: float, deviation: float) -> float:
@@ -98,14 +98,16 @@ def test_nothing_is_gained_beyond_the_reference_or_behind_the_front() -> None:
     assert expected_hypervolume_gain([0.1], -0.9, 0.0, front, [1.0, 0.0]) == pytest.approx(0.09)
 
 
-def point(size: float, **settings: Any) -> Point:
-    return Point(settings, {"tflite_bytes": size})
+def point(size: float, **settings: Any) -> Features:
+    return Features(settings, {"tflite_bytes": size})
 
 
 def test_a_metric_that_falls_with_the_size_falls_on_where_nothing_was_trained() -> None:
     trained = [point(size) for size in (100_000, 50_000, 20_000, 8_000)]
     asked = [point(30_000), point(8_000), point(2_000)]
-    mean, deviation = predict(trained, [-0.90, -0.78, -0.60, -0.45], asked, ["tflite_bytes"])
+    mean, deviation = predicted_costs(
+        trained, [-0.90, -0.78, -0.60, -0.45], asked, ["tflite_bytes"]
+    )
     assert -0.78 < mean[0] < -0.60
     assert mean[1] == pytest.approx(-0.45, abs=0.03)
     assert mean[2] > -0.40
@@ -115,13 +117,15 @@ def test_a_metric_that_falls_with_the_size_falls_on_where_nothing_was_trained() 
 def test_settings_of_any_kind_tell_trials_of_one_size_apart() -> None:
     known = [point(100, scheme=s, list=v) for s in "ab" for v in (["x"], None, {"y": 1})]
     costs = [-0.9 if one.settings["scheme"] == "a" else -0.8 for one in known]
-    mean, _ = predict(known, costs, [point(100, scheme="a"), point(100, scheme="b")], [])
+    mean, _ = predicted_costs(known, costs, [point(100, scheme="a"), point(100, scheme="b")], [])
     assert mean[0] < -0.87
     assert mean[1] > -0.83
 
 
 def test_one_known_value_is_expected_everywhere() -> None:
-    mean, deviation = predict([Point({}, {})], [-0.9], [point(5), point(9)], ["tflite_bytes"])
+    mean, deviation = predicted_costs(
+        [Features({}, {})], [-0.9], [point(5), point(9)], ["tflite_bytes"]
+    )
     np.testing.assert_allclose(mean, [-0.9, -0.9])
     assert (deviation > 0).all()
 
@@ -146,21 +150,21 @@ def test_a_training_that_diverged_hides_no_other() -> None:
         return trial(number, size, 0, figures={"loss": loss, "tflite_bytes": size})
 
     known = [of(0, 50_000, 0.31), of(1, 30_000, 0.33), of(2, 60_000, 1e6)]
-    looked = [Point({"size": s}, {"tflite_bytes": s}) for s in (40_000.0, 15_000.0)]
+    looked = [Features({"size": s}, {"tflite_bytes": s}) for s in (40_000.0, 15_000.0)]
     gains = gains_of(goal, baseline, known, looked)
     assert 1 > gains[1] > gains[0] >= 0
 
 
 def test_nothing_is_expected_where_the_baselines_metric_is_undefined() -> None:
     bare: Figures = {"accuracy": None, "tflite_bytes": 100_000.0}
-    looked = [Point({}, {"tflite_bytes": 9_000.0})]
+    looked = [Features({}, {"tflite_bytes": 9_000.0})]
     assert gains_of(FRONT, bare, [trial(0, 50_000, 0.9)], looked) == [0.0]
 
 
 def test_a_size_may_equal_its_limit_and_be_predicted_above_it() -> None:
     """Limits are judged elsewhere, with the error of a size that is no more than predicted."""
     goal = Goal("accuracy", {"tflite_bytes": 40_000}, 0.05, FRONT.objectives)
-    looked = [Point({}, {"tflite_bytes": s}) for s in (10_000.0, 40_000.0, 43_000.0)]
+    looked = [Features({}, {"tflite_bytes": s}) for s in (10_000.0, 40_000.0, 43_000.0)]
     small, equal, above = gains_of(goal, BASELINE, [], looked)
     assert small > equal > above > 0
 
@@ -170,14 +174,14 @@ def test_a_likelier_trial_is_worth_more_than_a_smaller_one_that_loses_too_much()
     known = [
         trial(n, size, 0.99 - (45_000 - size) * 4e-6) for n, size in enumerate((45_000, 20_000))
     ]
-    looked = [Point({"size": s}, {"tflite_bytes": s}) for s in (39_900.0, 22_000.0)]
+    looked = [Features({"size": s}, {"tflite_bytes": s}) for s in (39_900.0, 22_000.0)]
     likely, unlikely = gains_of(goal, BASELINE, [replace(t, feasible=False) for t in known], looked)
     assert likely > unlikely
 
 
 def test_what_others_train_promises_less() -> None:
     known = [trial(0, 50_000, 0.99), trial(1, 40_000, 0.98)]
-    looked = [Point({"size": 20_000}, {"tflite_bytes": 20_000.0})]
+    looked = [Features({"size": 20_000}, {"tflite_bytes": 20_000.0})]
     (alone,) = gains_of(FRONT, BASELINE, known, looked)
     (beside,) = gains_of(FRONT, BASELINE, known, looked, looked)
     assert beside < alone
@@ -239,7 +243,9 @@ def choices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[tuple[Any, A
     ) -> tuple[tuple[Any, Any], _Sizes]:
         asked = _Sizes(wrong or {})
         chooser = Chooser(goal, BASELINE, Toy(first, sizes), _Steps(), asked, 0)
-        entries = [Entry(one.settings, choose._text(one.settings), "", 0, one) for one in trials]
+        entries = [
+            StartedTrial(one.settings, choose._text(one.settings), "", 0, one) for one in trials
+        ]
         return chooser.next(Journal("", entries=entries), left_s), asked
 
     return choosing
@@ -259,9 +265,11 @@ def test_the_smallest_within_the_drop_is_next_where_it_is_likely(choices: Any) -
 def test_bounds_of_drops_are_what_a_limited_drop_is_predicted_from(choices: Any) -> None:
     known = [trial(0, 50_000, 0.99, drop_bound=0.004), trial(1, 20_000, 0.98, drop_bound=0.06)]
     sure = [trial(0, 50_000, 0.99, drop_bound=0.0), trial(1, 20_000, 0.98, drop_bound=0.01)]
-    looked = [Point({"size": 22_000}, {"tflite_bytes": 22_000.0})]
+    looked = [Features({"size": 22_000}, {"tflite_bytes": 22_000.0})]
     (unsafe,) = gains_of(SMALLEST, BASELINE, known, looked)
-    (safe,) = gains_of(SMALLEST, BASELINE, sure, [Point({"size": 18_000}, {"tflite_bytes": 18e3})])
+    (safe,) = gains_of(
+        SMALLEST, BASELINE, sure, [Features({"size": 18_000}, {"tflite_bytes": 18e3})]
+    )
     assert safe / 2_000 > unsafe / 28_000  # per byte that is gained
 
 
