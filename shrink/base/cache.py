@@ -70,7 +70,7 @@ class EntryKind:
 
 
 FAILED_LOGS = "logs"  # of runs that leave one file and no run folder
-KINDS = {
+ENTRY_KINDS = {
     "steps": EntryKind("finished stages", 90, is_large=True),
     "checkpoints": EntryKind("stages whose run was killed", 7, is_large=True),
     "teachers": EntryKind("cached teacher outputs", 7, is_large=True),
@@ -97,7 +97,7 @@ class Entry:
     """Something that is kept.
 
     Attributes:
-        kind: a name of `KINDS`.
+        kind: a name of `ENTRY_KINDS`.
         path: file or folder.
         bytes: of it; files of a finished stage may be those of another entry, too.
         unused_s: seconds since its last use.
@@ -141,7 +141,7 @@ def mark_used(path: Path) -> None:
             os.utime(path)
 
 
-def entries(root: Path, kinds: Collection[str] = tuple(KINDS)) -> list[Entry]:
+def entries(root: Path, kinds: Collection[str] = tuple(ENTRY_KINDS)) -> list[Entry]:
     """Return all entries of these kinds, the longest unused first."""
     found = [
         Entry(kind, path, bytes_of([path]), unused_s(path))
@@ -153,7 +153,7 @@ def entries(root: Path, kinds: Collection[str] = tuple(KINDS)) -> list[Entry]:
 
 def total_bytes(root: Path) -> int:
     """Return what all entries take on the disk, in bytes; what several share counts once."""
-    return bytes_of(root / kind for kind in KINDS)
+    return bytes_of(root / kind for kind in ENTRY_KINDS)
 
 
 def bytes_of(paths: Iterable[Path]) -> int:
@@ -171,13 +171,15 @@ def outdated(root: Path, *, unused_s: float | None = None, most_bytes: int) -> l
 
     Args:
         root: of the cache.
-        unused_s: seconds; by default what `KINDS` says.
+        unused_s: seconds; by default what `ENTRY_KINDS` says.
         most_bytes: what may stay.
     """
     going, counted, total = list[Entry](), set[tuple[int, int]](), 0
     # Small entries stay; of the large ones those that were used last, as long as there is room.
-    for entry in sorted(entries(root), key=lambda one: (KINDS[one.kind].is_large, one.unused_s)):
-        kind = KINDS[entry.kind]
+    for entry in sorted(
+        entries(root), key=lambda one: (ENTRY_KINDS[one.kind].is_large, one.unused_s)
+    ):
+        kind = ENTRY_KINDS[entry.kind]
         if entry.unused_s > (kind.days * _DAY_S if unused_s is None else unused_s):
             going.append(entry)
             continue
@@ -200,7 +202,7 @@ def remove(root: Path, going: Iterable[Entry]) -> int:
 def freed_bytes(root: Path, going: Iterable[Entry]) -> int:
     """Return the bytes that `remove` would free: what other entries share stays."""
     removed = {entry.path for entry in going}
-    paths = [path for kind in KINDS for path in _children(root / kind)]
+    paths = [path for kind in ENTRY_KINDS for path in _children(root / kind)]
     return bytes_of(paths) - bytes_of(path for path in paths if path not in removed)
 
 

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
+from shrink.base.intervals import Bounds
 from shrink.base.metrics import (
     METRICS,
-    Bounds,
     is_known_name,
     metric_of,
     named_after,

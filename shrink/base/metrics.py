@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 from shrink.base.arguments import FUNCTION_SCHEMA, Argument, check_known, mapping_schema
 from shrink.base.errors import hint_for
 from shrink.base.foreign import JsonObject
+from shrink.base.intervals import Bounds
 from shrink.base.losses import ValueKind, kind_of_loss
 
 _REAL: frozenset[ValueKind] = frozenset({"values"})
@@ -26,7 +27,6 @@ _LABELS: frozenset[ValueKind] = _CLASSES | _BINARY
 _BOXES: frozenset[ValueKind] = frozenset({"boxes"})
 
 MetricUnit = Literal["fraction", "none", "per_hour"]
-Bounds: TypeAlias = tuple[float, float]
 Texts: TypeAlias = Mapping[str, str | float]
 
 

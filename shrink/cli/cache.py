@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shrink.base import cache
-from shrink.base.cache import KINDS, CacheKind, CacheSize, Entry, cache_root
+from shrink.base.cache import ENTRY_KINDS, CacheKind, CacheSize, Entry, cache_root
 from shrink.base.console import Console
 from shrink.base.errors import RecipeError, ResourceError, hint_for
 from shrink.base.fields import parse_bytes
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 _UNITS_S = {"h": 3600, "d": 24 * 3600, "w": 7 * 24 * 3600}
-DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only print what would be removed.")]
+DryRemovalFlag = Annotated[
+    bool, typer.Option("--dry-run", help="Only print what would be removed.")
+]
 
 
 def command(name: str, words: Sequence[str]) -> typer.Typer:
@@ -60,7 +62,7 @@ def size(context: typer.Context, json_: JsonFlag = False, quiet: QuietFlag = Fal
             unused_s=round(of_kind[0].unused_s),
             kept_days=about.days,
         )
-        for kind, about in cache.KINDS.items()
+        for kind, about in cache.ENTRY_KINDS.items()
         if (of_kind := [entry for entry in entries if entry.kind == kind])
     )
     size = CacheSize(str(root), cache.total_bytes(root), cache.limit_bytes(root), kinds)
@@ -102,7 +104,7 @@ def prune(
             help="Then remove the least recently used entries until the cache has this size: 5GB.",
         ),
     ] = None,
-    dry_run: DryRunFlag = False,
+    dry_run: DryRemovalFlag = False,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -120,7 +122,7 @@ def prune(
 
 def clear(
     kinds: Annotated[list[str] | None, typer.Argument(metavar="[KIND]...")] = None,
-    dry_run: DryRunFlag = False,
+    dry_run: DryRemovalFlag = False,
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -161,10 +163,10 @@ def _plain(entry: Entry) -> JsonObject:
 def _kinds(named: Sequence[str] | None) -> tuple[str, ...]:
 
     for name in named or ():
-        if name not in KINDS:
-            hint = hint_for(name, KINDS)
+        if name not in ENTRY_KINDS:
+            hint = hint_for(name, ENTRY_KINDS)
             raise RecipeError(f"unknown kind of entry: {name!r}", subject="KIND", hint=hint)
-    return tuple(named or KINDS)
+    return tuple(named or ENTRY_KINDS)
 
 
 def _seconds(age: str) -> float:

@@ -24,7 +24,7 @@ from shrink.contract.usage import lineages_in
 from shrink.recipe.compare_files import compare_folders
 from shrink.recipe.recipe_diff import recipe_changes
 from shrink.report.comparison import (
-    HTML_NAME,
+    COMPARE_HTML,
     render_comparison_markdown,
     render_comparison_terminal,
 )
@@ -129,7 +129,7 @@ def compare(
     elif not quiet:
         render_comparison_terminal(found, console.rich())
     if output is not None and not json_ and not markdown:
-        console.print(str(output / HTML_NAME))
+        console.print(str(output / COMPARE_HTML))
 
 
 def _check_one_form(markdown: bool, json_: bool) -> None:

@@ -20,7 +20,7 @@ from shrink.cli.options import (
     shown_flags,
 )
 
-OutputOption = Annotated[
+SearchOutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output",
@@ -31,7 +31,7 @@ OutputOption = Annotated[
         show_default=False,
     ),
 ]
-SetOption = Annotated[
+SearchSetOption = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
@@ -41,7 +41,7 @@ SetOption = Annotated[
         show_default=False,
     ),
 ]
-JobsOption = Annotated[
+SearchJobsOption = Annotated[
     int,
     typer.Option(
         "--jobs", "-j", metavar="N", min=1, help="Trials in parallel, each in its own process."
@@ -72,9 +72,9 @@ def search(
     *,
     flags: Flags,
     data: DataOption = None,
-    jobs: JobsOption = 1,
-    set_: SetOption = None,
-    output: OutputOption = None,
+    jobs: SearchJobsOption = 1,
+    set_: SearchSetOption = None,
+    output: SearchOutputOption = None,
     force: ForceFlag = False,
     trust_model: TrustFlag = False,
     custom_objects: CustomObjectsOption = None,

@@ -12,7 +12,7 @@ from shrink.contract.record import record
 from shrink.contract.report import Failure
 
 COMPARE_NAME = "compare.json"
-SCHEMA_VERSION = 1
+COMPARE_VERSION = 1
 RowStatus = Literal["passed", "missed", "finished", "failed", "stopped", "not run"]
 
 
@@ -154,7 +154,7 @@ class Comparison:
         best_run: the run folder that measures it on the test split.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = COMPARE_VERSION
     title: str
     sweep: bool = False
     repeat: int | None = None

@@ -11,7 +11,7 @@ from shrink.contract.record import record
 from shrink.contract.report import Figures
 
 SEARCH_NAME = "search.json"
-SCHEMA_VERSION = 1
+SEARCH_VERSION = 1
 TrialStatus = Literal["done", "infeasible", "failed", "stopped"]
 
 
@@ -85,7 +85,7 @@ class Searched:
         time_s: what this search took.
     """
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: int = SEARCH_VERSION
     name: str
     metric: str
     objectives: tuple[str, ...]

@@ -114,14 +114,14 @@ def read_usage(artifact: Path) -> Usage | None:
     Args:
         artifact: a file, or the folder of a SavedModel.
     """
-    for entry in entries(artifact):
+    for entry in record_entries(artifact):
         with contextlib.suppress(ContractError):
             if entry.keys() - _NO_USAGE:
                 return from_plain(Usage, entry)
     return None
 
 
-def entries(artifact: Path) -> Iterator[JsonObject]:
+def record_entries(artifact: Path) -> Iterator[JsonObject]:
     """Yield the entries for the content of an artifact: those beside it, then the cache's."""
     with contextlib.suppress(OSError):
         digest = files.sha256(artifact)
@@ -184,7 +184,7 @@ def record_path(artifact: Path) -> Path:
 
 def record_of(artifact: Path) -> JsonObject:
     """Return what all entries say of an artifact; nothing where there are none."""
-    return _merged(entries(artifact))
+    return _merged(record_entries(artifact))
 
 
 def cached_record(known_as: str) -> JsonObject:

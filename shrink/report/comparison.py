@@ -61,9 +61,9 @@ from shrink.report.slices import compared_slices_table
 if TYPE_CHECKING:
     from rich.console import Console
 
-MARKDOWN_NAME = "compare.md"
-HTML_NAME = "compare.html"
-COMPARE_NAMES = (MARKDOWN_NAME, HTML_NAME, COMPARE_NAME)
+COMPARE_MARKDOWN = "compare.md"
+COMPARE_HTML = "compare.html"
+COMPARE_NAMES = (COMPARE_MARKDOWN, COMPARE_HTML, COMPARE_NAME)
 _TONES: dict[RowStatus, Tone] = {
     "passed": "good",
     "missed": "bad",
@@ -294,7 +294,7 @@ def render_comparison_markdown(found: Comparison) -> str:
 
 def notebook_comparison_html(found: Comparison, folder: Path | None) -> str:
     """Return a comparison's table as a fragment of HTML; `folder` has its page, None without."""
-    path = "" if folder is None else str(folder / HTML_NAME)
+    path = "" if folder is None else str(folder / COMPARE_HTML)
     return page.to_fragment(comparison_page(found, "notebook"), path)
 
 
@@ -312,7 +312,7 @@ def comparison_page(found: Comparison, medium: Medium) -> Page:
         lead=() if medium in ("terminal", "notebook") else found.headline,
         alerts=tuple(Alert("careful", "Warning", text) for text in found.warnings),
         sections=sections_of(_blocks(found, medium)),
-        more=HTML_NAME,
+        more=COMPARE_HTML,
     )
 
 
@@ -375,8 +375,8 @@ def render_comparison(found: Comparison) -> dict[str, str]:
     """
     return {
         COMPARE_NAME: files.json_text(to_plain(found)),
-        MARKDOWN_NAME: render_comparison_markdown(found),
-        HTML_NAME: render_comparison_html(found),
+        COMPARE_MARKDOWN: render_comparison_markdown(found),
+        COMPARE_HTML: render_comparison_html(found),
     }
 
 

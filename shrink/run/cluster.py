@@ -11,7 +11,7 @@ from shrink.base.errors import ResourceError
 
 
 @dataclass(frozen=True)
-class Membership:
+class ClusterPlace:
     """A place among processes that train together.
 
     Attributes:
@@ -30,7 +30,7 @@ class Membership:
         return self.index == 0
 
 
-def membership(environment: Mapping[str, str]) -> Membership | None:
+def membership(environment: Mapping[str, str]) -> ClusterPlace | None:
     """Return this process's place, or None where it is alone.
 
     `TF_CONFIG` (set by a Kubeflow TFJob for each pod) goes before Slurm's variables, which count
@@ -64,7 +64,7 @@ def membership(environment: Mapping[str, str]) -> Membership | None:
                 subject="TF_CONFIG",
                 hint="use Worker replicas, and a Chief if you like",
             )
-        return Membership(len(places), index, _digest([chiefs, workers]))
+        return ClusterPlace(len(places), index, _digest([chiefs, workers]))
     if int(environment.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
         missing = [
             name
@@ -79,7 +79,7 @@ def membership(environment: Mapping[str, str]) -> Membership | None:
             )
         names = [environment["SLURM_JOB_ID"], environment["SLURM_STEP_NODELIST"]]
         tasks = int(environment["SLURM_STEP_NUM_TASKS"])
-        return Membership(tasks, int(environment["SLURM_PROCID"]), _digest(names))
+        return ClusterPlace(tasks, int(environment["SLURM_PROCID"]), _digest(names))
     return None
 
 

@@ -34,7 +34,7 @@ from shrink.report.headline import Continuation
 from shrink.report.model import build_report
 from shrink.report.run_files import RENDERED, render
 from shrink.run.commit import commit_of
-from shrink.run.keys import Described
+from shrink.run.keys import StepDescriptions
 from shrink.run.lineage import Lineage
 from shrink.run.steps import PLAN_NAME
 
@@ -121,7 +121,7 @@ class RunFolder:
         for name in {link.splits for link in lineage.links} & splits.keys():
             self._contents[f"{SPLITS}/{name}.bin"] = splits[name]
 
-    def add_plan(self, described: Described) -> None:
+    def add_plan(self, described: StepDescriptions) -> None:
         """Have `write` keep what each step depends on, for the next preview."""
         self._contents[PLAN_NAME] = files.json_text(described)
 

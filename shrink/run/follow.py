@@ -27,7 +27,7 @@ from shrink.base.foreign import JsonObject
 from shrink.contract.codec import from_plain, to_plain
 from shrink.contract.events import Event, Lost, Tick
 from shrink.contract.job import Place, StepJob
-from shrink.run.cluster import Membership
+from shrink.run.cluster import ClusterPlace
 from shrink.run.process import WorkerDied, attempt
 from shrink.run.runner import Runner
 
@@ -58,7 +58,7 @@ class Order:
     beat: int = 0
 
 
-def cluster_folder(root: Path, place: Membership) -> Path:
+def cluster_folder(root: Path, place: ClusterPlace) -> Path:
     """Return the folder in the store that the machines of a cluster share."""
     return root / "clusters" / place.key
 
@@ -81,7 +81,7 @@ def _worker_file(folder: Path, index: int) -> Path:
 
 
 @contextlib.contextmanager
-def leading(runner: Runner, root: Path, place: Membership | None) -> Iterator[None]:
+def leading(runner: Runner, root: Path, place: ClusterPlace | None) -> Iterator[None]:
     """Let a runner run in here with all workers, or alone where there are none.
 
     Args:
@@ -212,7 +212,7 @@ class Follower:
         console: where progress and warnings are printed.
     """
 
-    def __init__(self, folder: Path, place: Membership, console: Console) -> None:
+    def __init__(self, folder: Path, place: ClusterPlace, console: Console) -> None:
         self._folder, self._place, self._console = folder, place, console
         self._file = _worker_file(folder, place.index)
         self._last = files.read_mapping(_order_file(folder))

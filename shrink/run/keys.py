@@ -85,16 +85,18 @@ def step_keys(plan: Plan, data_fingerprint: str, splits: Splits | None = None) -
     return keys_of(describe_steps(plan, data_fingerprint, splits))
 
 
-Described: TypeAlias = Mapping[str, Mapping[str, object]]
+StepDescriptions: TypeAlias = Mapping[str, Mapping[str, object]]
 """Everything that the outcome of each step depends on, as plain data by the step's name."""
 
 
-def keys_of(described: Described) -> dict[str, str]:
+def keys_of(described: StepDescriptions) -> dict[str, str]:
     """Return the key of every step, by name, of what `describe_steps` returned."""
     return {name: _hash(step) for name, step in described.items()}
 
 
-def describe_steps(plan: Plan, data_fingerprint: str, splits: Splits | None = None) -> Described:
+def describe_steps(
+    plan: Plan, data_fingerprint: str, splits: Splits | None = None
+) -> StepDescriptions:
     """Return everything that each step's outcome depends on, as plain data by the step's name.
 
     The arguments are those of `step_keys`.

@@ -22,7 +22,7 @@ from shrink.contract.examples import SPLITS
 from shrink.contract.record import as_base, record
 from shrink.contract.report import DataSet, Origin
 from shrink.contract.result import HeldOut, StepResult, scores_from_plain
-from shrink.contract.usage import complete_usage, entries, identity
+from shrink.contract.usage import complete_usage, identity, record_entries
 from shrink.data.config import NOT_OF_SPLITS, DataConfig
 from shrink.recipe.plan import BASELINE, Plan, Step
 from shrink.report.headline import Continuation
@@ -422,7 +422,7 @@ def _lineage_of(plan: Plan, store: Store) -> tuple[Lineage | None, dict[str, Pat
 
 def _known(path: Path) -> tuple[Lineage, Path]:
     """Return where a model's file comes from, and the run folder that it may be in."""
-    read = (Lineage.of(entry.get("lineage")) for entry in entries(path))
+    read = (Lineage.of(entry.get("lineage")) for entry in record_entries(path))
     found = [lineage for lineage in reversed([*read]) if lineage is not None]
     # The cache also knows of later runs, but nothing where the file came without its record.
     known = next((one for one in found if one.links), next(iter(found), Lineage(outside=True)))

@@ -74,10 +74,10 @@ from shrink.run.stored_step import entry_key, made_before, measured_on
 from shrink.run.supervisor import (
     Attempt,
     keep_log,
+    planned_job,
     run_recovering,
     with_log,
     with_names_of_the_user,
-    with_plan,
 )
 
 ARTIFACT, SCORES = "artifact", "scores"
@@ -310,7 +310,7 @@ class Runner:
                     job = replace(job, action="measure", made=earlier)
                     plain = self.attempt(job, work, events)
                 else:
-                    job = with_plan(job, work, events, self.workers, state.group_bytes)
+                    job = planned_job(job, work, events, self.workers, state.group_bytes)
                     plain = run_recovering(job, work, events, warn, self.attempt)
             except ShrinkError as error:
                 if (work / LOG_NAME).is_file():

@@ -54,7 +54,7 @@ class Store:
     def __init__(self, root: Path, warn: Callable[[str], None]) -> None:
         self.root = root
         self._warn = warn
-        for name in ("locks", "work", *cache.KINDS):
+        for name in ("locks", "work", *cache.ENTRY_KINDS):
             folder = root / name
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -182,7 +182,7 @@ class Store:
         # Locks of folders are seen by this host alone, that of writers by every machine.
         with contextlib.suppress(OSError, ResourceError), self.alone():
             files.remove_leftovers(self.root / "work")
-            for kind in cache.KINDS:
+            for kind in cache.ENTRY_KINDS:
                 files.remove_leftovers(self.root / kind)
             for step in (self.root / "steps").iterdir():
                 files.remove_leftovers(step)

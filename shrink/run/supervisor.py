@@ -19,7 +19,7 @@ from shrink.run.host_plan import within_host
 from shrink.run.process import LOG_NAME, WorkerDied, attempt, log_to_keep
 
 
-def with_plan(
+def planned_job(
     job: StepJob,
     work: Path,
     on_event: Callable[[Event], None],

@@ -26,7 +26,7 @@ from shrink.contract.model_source import Trust
 from shrink.contract.report import Failure, Report
 from shrink.recipe.matrix import Combination, Variants
 from shrink.recipe.plan import Plan, build_plan
-from shrink.report.comparison import HTML_NAME, check_overwritten, render_comparison
+from shrink.report.comparison import COMPARE_HTML, check_overwritten, render_comparison
 from shrink.report.comparison_rows import RunToCompare, compare_runs
 from shrink.run.cluster import membership
 from shrink.run.options import RunOptions
@@ -339,7 +339,7 @@ def show_sweep(result: SweepResult, output: Path, console: Console) -> None:
         from shrink.report.comparison import render_comparison_terminal
 
         render_comparison_terminal(result.comparison, console.rich())
-        console.print(str(output / HTML_NAME))
+        console.print(str(output / COMPARE_HTML))
     if result.error is not None:
         Console(quiet=console.quiet).error(result.error)
     _tell_ci(result, console)

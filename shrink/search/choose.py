@@ -43,7 +43,7 @@ from shrink.run.stored_step import ARTIFACT, made_before
 from shrink.search.candidates import Candidates
 from shrink.search.goal import (
     SIZE,
-    TOLERANCE,
+    SIZE_TOLERANCE,
     UNTRAINED,
     Goal,
     cost_of,
@@ -377,7 +377,7 @@ def gains_of(
     every = [*(figures for figures, _ in feasible), *(one.figures for one in points)]
     # A little beyond a limit, which a size may equal, or be predicted above.
     ends = [
-        (1 + TOLERANCE) * goal.limits[n]
+        (1 + SIZE_TOLERANCE) * goal.limits[n]
         if goal.limits.get(n)
         else 2 * max(one.get(n) or 0.0 for one in every)
         for n in sizes

@@ -26,7 +26,7 @@ MAX_DROP = "max_drop"
 LATENCIES = (LATENCY, "p90_ms")
 UNTRAINED = (SIZE, ARENA, "macs", "parameters", "arena_estimate_bytes")
 """Figures that are known of a model before it is trained."""
-TOLERANCE = 0.1
+SIZE_TOLERANCE = 0.1
 """Fraction by which training may reduce sizes that are not exact before it."""
 CONFIDENCE = 0.95
 """One-sided, of the bound on a drop."""
@@ -233,7 +233,7 @@ def broken_gates(results: Sequence[GateResult]) -> list[str]:
 
 def tolerance_of(outline: Outline | None) -> float:
     """Return the fraction by which training may still reduce the sizes of an outline."""
-    return 0.0 if outline is None or outline.exact else TOLERANCE
+    return 0.0 if outline is None or outline.exact else SIZE_TOLERANCE
 
 
 def _exceeds(value: float | None, limit: float) -> bool:

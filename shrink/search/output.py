@@ -17,7 +17,7 @@ from shrink.contract.comparison import Comparison
 from shrink.contract.report import Figures
 from shrink.contract.report_file import read_report
 from shrink.contract.search import SEARCH_NAME, Searched, Trial
-from shrink.report.comparison import HTML_NAME, render_comparison
+from shrink.report.comparison import COMPARE_HTML, render_comparison
 from shrink.report.comparison_rows import RunToCompare, compare_runs
 from shrink.search.goal import ARENA, LATENCY, MAX_DROP, SIZE, Goal, cost_of
 from shrink.search.space import settings_text
@@ -239,4 +239,4 @@ def search_lines(searched: Searched, folder: Path, artifact: Path | None = None)
             f"shrink run {folder / searched.best.recipe}",
             str(artifact or folder / searched.best.artifact),
         ]
-    return [*lines, str(folder / HTML_NAME)]
+    return [*lines, str(folder / COMPARE_HTML)]

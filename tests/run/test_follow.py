@@ -16,7 +16,7 @@ from shrink.base.errors import DataError, InternalError, ResourceError
 from shrink.contract.events import Lost, Tick
 from shrink.contract.job import StepJob
 from shrink.run import follow as follow_module
-from shrink.run.cluster import Membership
+from shrink.run.cluster import ClusterPlace
 from shrink.run.follow import Chief, Follower
 from tests.jobs import step_job
 
@@ -31,7 +31,7 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def follower_of(folder: Path, index: int = 1) -> Follower:
-    return Follower(folder, Membership(2, index, "k"), QUIET)
+    return Follower(folder, ClusterPlace(2, index, "k"), QUIET)
 
 
 def follow_in_a_thread(follower: Follower) -> tuple[threading.Thread, list[int]]:
