@@ -277,7 +277,8 @@ class Search:
             store.in_use(),
             store.lock(f"search-{_digest(str(self.folder.resolve()))}", self._wait),
         ):
-            files.remove_leftovers(self.folder)
+            for folder in (self.folder, *(self.folder / TRIALS).glob("*")):
+                files.remove_leftovers(folder)
             if self.options.force and self.config.storage is None:
                 (self.folder / JOURNAL).unlink(missing_ok=True)
             files.make_folder(self._journal.parent)
