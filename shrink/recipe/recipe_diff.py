@@ -7,7 +7,6 @@ from pathlib import PurePath
 
 from shrink.base.foreign import Json, JsonObject
 from shrink.contract.report import Report
-from shrink.recipe.overrides import stage_names
 from shrink.report.content import recipe_of
 from shrink.report.diff import RecipeChange
 
@@ -95,11 +94,14 @@ def _is_default(key: str, texts: Mapping[str, str], recipe: Mapping[str, Json]) 
 
 
 def _stages(entries: list[Json]) -> Iterator[tuple[str, str, Mapping[str, Json]]]:
-    """Yield name, kind and settings of every stage."""
-    for name, entry in zip(stage_names(entries), entries, strict=True):
-        is_full = isinstance(entry, Mapping) and entry
-        kind, settings = next(iter(entry.items())) if is_full else (entry, {})
-        yield name, str(kind), settings if isinstance(settings, Mapping) else {}
+    """Yield name, kind and settings of every stage; one without a name is called as its kind."""
+    seen: dict[str, int] = {}
+    for entry in entries:
+        for kind, value in (entry if isinstance(entry, Mapping) else {}).items():
+            settings = value if isinstance(value, Mapping) else {}
+            seen[kind] = seen.get(kind, 0) + 1
+            number = f"-{seen[kind]}" if seen[kind] > 1 else ""
+            yield str(settings.get("name") or f"{kind}{number}"), str(kind), settings
 
 
 def _defaults(kind: str) -> JsonObject:
