@@ -11,7 +11,7 @@ import tf_keras as keras
 from shrink.tflite.convert import convert
 from shrink.tflite.model import packed, read, unpacked
 from tests.cli.shell import read_report, shrink
-from tests.tflite.test_model import with_old_codes
+from tests.compact.toys import with_old_codes
 
 
 def two_outputs() -> bytes:

@@ -26,7 +26,7 @@ from shrink.contract.compaction import RuntimeEquality
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import packed, read, unpacked
 from tests.compact.runs import allocates, outputs_of
-from tests.compact.toys import Net, chain
+from tests.compact.toys import Net, chain, with_old_codes
 
 
 def wide() -> bytes:
@@ -177,11 +177,7 @@ def test_an_arena_that_cannot_be_met_is_an_error_that_says_what_can() -> None:
 
 @pytest.mark.usefixtures("hasty")
 def test_a_file_with_the_deprecated_operator_codes_alone_is_rewritten() -> None:
-    model = unpacked(wide())
-    for code in model.operatorCodes:
-        code.builtinCode = 0
-    old = packed(model)
-    found = compact(old)
+    found = compact(with_old_codes(wide()))
     assert found.changed
     assert found.arena_after < 0.5 * found.arena_before
     assert outputs_of(found.content) == outputs_of(wide())

@@ -59,6 +59,13 @@ def decode(content: bytes, arena_bytes: int | None = None) -> tuple[Compacted, S
     return found, found.decode
 
 
+def stored(content: bytes, parts: int = 1) -> bytes:
+    """Return a file whose first kernel is stored in so many parts."""
+    graph = read_graph(content)
+    found, _ = kernels(graph)
+    return write_graph(with_decode(graph, found, {found[0].index: parts}))
+
+
 def in_micro(content: bytes) -> list[bytes]:
     """Outputs of TFLite Micro for the inputs of `outputs_of`."""
     rng = np.random.default_rng(3)
@@ -127,9 +134,7 @@ def test_a_small_arena_decodes_a_layer_in_parts(
 
 @pytest.mark.parametrize("parts", [2, 7, 11, 128])
 def test_parts_are_concatenated_ten_at_a_time(pruned: bytes, parts: int) -> None:
-    graph = read_graph(pruned)
-    found, _ = kernels(graph)
-    content = write_graph(with_decode(graph, found, {found[0].index: parts}))
+    content = stored(pruned, parts)
     assert in_micro(content) == outputs_of(pruned)[3]
     joins = [o for o in read(content)[0].operators if o.name == "CONCATENATION"]
     assert all(len(one.inputs) <= 10 for one in joins)
@@ -155,13 +160,10 @@ def test_tables_of_one_to_seven_bits_are_read_by_the_runtime(count: int) -> None
     one_scale = shared((1, 8192), count).reshape(64, 128)
     for weights, scales in ((shared((64, 1050), count), 64), (one_scale, 1)):
         content = layers(weights, scales)
-        graph = read_graph(content)
-        found, _ = kernels(graph)
-        form = found[0].form().form
-        decoded = write_graph(with_decode(graph, found, {found[0].index: 1}))
+        form = kernels(read_graph(content))[0][0].form().form
         assert f"{max(1, (count - 1).bit_length())} bit" in form
         assert form.startswith("one table" if scales == 1 else "a table a channel")
-        assert in_micro(decoded) == outputs_of(content)[3]
+        assert in_micro(stored(content)) == outputs_of(content)[3]
 
 
 def one_table(scales: int) -> bytes:
@@ -172,19 +174,14 @@ def one_table(scales: int) -> bytes:
 
 def test_one_table_for_channels_with_scales_of_their_own_is_read_right() -> None:
     content = one_table(64)
-    graph = read_graph(content)
-    found, _ = kernels(graph)
-    assert found[0].form().form == "one table, 2 bits"
-    decoded = write_graph(with_decode(graph, found, {found[0].index: 1}))
-    assert in_micro(decoded) == outputs_of(content)[3]
+    assert kernels(read_graph(content))[0][0].form().form == "one table, 2 bits"
+    assert in_micro(stored(content)) == outputs_of(content)[3]
 
 
 def test_such_a_table_with_its_length_as_distance_would_be_read_wrong() -> None:
     """What the runtime does with it silently, and why the distance is 0."""
     content = one_table(64)
-    graph = read_graph(content)
-    found, _ = kernels(graph)
-    model = unpacked(write_graph(with_decode(graph, found, {found[0].index: 1})))
+    model = unpacked(stored(content))
     inner = model.subgraphs[0]
     custom = [n for n, code in enumerate(model.operatorCodes) if code.customCode]
     operator = next(one for one in inner.operators if one.opcodeIndex in custom)
@@ -209,19 +206,6 @@ def test_scales_without_zero_points_are_left_alone() -> None:
     found, others = kernels(graph)
     assert [kernel.values.shape for kernel in found] == [(10, 64)]
     assert [graph.tensors[index].shape for index in others] == [(64, 210)]
-
-
-def test_files_with_the_deprecated_operator_code_alone_become_right_ones(pruned: bytes) -> None:
-    model = unpacked(pruned)
-    for code in model.operatorCodes:
-        code.builtinCode = 0  # as converters wrote it before 2021
-    graph = read_graph(packed(model))
-    found, _ = kernels(graph)
-    content = write_graph(with_decode(graph, found, {found[0].index: 1}))
-    assert in_micro(content) == outputs_of(pruned)[3]
-    codes = {(c.builtinCode, c.deprecatedBuiltinCode) for c in unpacked(content).operatorCodes}
-    kinds = schema.BuiltinOperator.FULLY_CONNECTED, schema.BuiltinOperator.CUSTOM
-    assert codes == {(kind, kind) for kind in kinds}
 
 
 def test_constants_of_types_that_nothing_computes_are_passed_over(pruned: bytes) -> None:
@@ -293,19 +277,17 @@ def test_an_arena_that_was_estimated_too_low_is_no_reason_to_store_nothing() -> 
     assert kept.file_bytes < 0.75 * kept.file_bytes_before
 
 
-def test_compact_says_what_became_of_arena_and_flash(pruned: bytes) -> None:
-    found = compact(pruned, arena=60_000, decode=True)
-    assert found.changed
-    assert found.decode is not None
+def test_compact_says_what_became_of_arena_and_flash(
+    whole: tuple[Compacted, StoredKernels],
+) -> None:
+    found: Any = whole[0]
     assert DECODE in found.new_operators
     assert found.arena_after <= 60_000
-    assert found.equality is not None
     assert "LiteRT reference (kernels dense)" in found.equality.runtimes
     assert "TFLite Micro" in found.equality.runtimes
-    kernels = found.details.decode
-    assert kernels is not None
-    assert kernels.file_bytes == len(found.content) < kernels.file_bytes_before
-    assert kernels.layers[0].form == "bit mask"
+    told = found.details.decode
+    assert told.file_bytes == len(found.content) < told.file_bytes_before
+    assert told.layers[0].form == "bit mask"
     assert any("LiteRT does not know TFLM_DECODE" in note for note in found.notes)
 
 

@@ -13,7 +13,7 @@ from shrink.compact.schedule import Tiling
 from shrink.compact.segment import GraphInfo, ImpossibleError, Segment
 from tests.compact.random_tilings import in_tiles, random_tiling
 from tests.compact.runs import allocates, outputs_of
-from tests.compact.toys import Net, chain, random_net, with_old_codes
+from tests.compact.toys import Net, random_net
 
 
 def assert_equal(content: bytes, graph: Graph) -> None:
@@ -46,12 +46,6 @@ def test_inputs_decide_outputs() -> None:
     one, other = random_net(0), random_net(1)
     assert outputs_of(one) != outputs_of(other)
     assert len(set(outputs_of(one)[-1])) == 2
-
-
-@pytest.mark.parametrize("content", [chain(), random_net(0)])
-def test_operators_named_by_the_old_field_alone_run_in_tiles(content: bytes) -> None:
-    graph = in_tiles(GraphInfo(read_graph(with_old_codes(content))), [Tiling(0, 2, (4, 8))])
-    assert_equal(content, graph)
 
 
 def test_two_tilings_run_one_after_the_other() -> None:
@@ -115,15 +109,6 @@ def test_a_transposed_convolution_of_more_rows_than_its_padding_gives_runs_whole
     net = Net((1, 7, 5, 4))
     graph = read_graph(net.file(net.transposed(net.input, 6, 3, 2, 0, more=4)))
     assert GraphInfo(graph).rules == [None]
-
-
-def test_more_than_ten_tiles_are_concatenated_by_tens() -> None:
-    net = Net((1, 26, 4, 2))
-    content = net.file(net.conv(net.input, 4))
-    graph = in_tiles(GraphInfo(read_graph(content)), [Tiling(0, 1, tuple(range(1, 26)))])
-    concatenations = [o for o in graph.operators if o.name == "CONCATENATION"]
-    assert [len(o.inputs) for o in concatenations] == [9, 9, 8, 3]
-    assert_equal(content, graph)
 
 
 def test_more_than_a_hundred_tiles_are_concatenated_by_tens_twice() -> None:

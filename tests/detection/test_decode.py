@@ -75,28 +75,6 @@ def test_grid_counts_distances_from_the_centre_of_a_cell() -> None:
         np.testing.assert_allclose(head.probabilities(read)[0, place], sigmoid(raw[4:]))
 
 
-@pytest.mark.parametrize("coding", ["exp", "squared"])
-def test_yolo_follows_the_papers_equations(coding: Coding) -> None:
-    settings = DecodeConfig(
-        name="yolo", strides=(16,), anchors=(((10.0, 14.0), (23.0, 27.0)),), coding=coding
-    )
-    head = head_of(settings, (32, 48, 3), [(2, 3, 2 * (5 + 3))], 3)
-    raw = RANDOM.normal(size=(2, 2, 3, 16))
-    read = head.read([tf.constant(raw)])
-    t = raw[1, 1, 2, 8:]  # of the cell in row 1 and column 2 the second anchor
-    place = (1 * 3 + 2) * 2 + 1
-    if coding == "exp":
-        centre = (sigmoid(t[:2]) + np.array([2, 1])) * 16
-        size = np.exp(t[2:4]) * [23, 27]
-    else:
-        centre = (2 * sigmoid(t[:2]) - 0.5 + [2, 1]) * 16
-        size = (2 * sigmoid(t[2:4])) ** 2 * [23, 27]
-    expected = [*(centre - size / 2), *(centre + size / 2)]
-    np.testing.assert_allclose(read.boxes[1, place], expected, rtol=0, atol=1e-12)
-    scores = sigmoid(t[4]) * sigmoid(t[5:])
-    np.testing.assert_allclose(head.probabilities(read)[1, place], scores, rtol=0, atol=1e-12)
-
-
 def test_ssd_scales_offsets_by_anchor_and_variance_and_leaves_the_background_out() -> None:
     settings = DecodeConfig(name="ssd", strides=(8,), anchors=(((12.0, 6.0),),), scores="softmax")
     head = head_of(settings, (16, 16, 1), [(4, 4), (4, 3)], 2)

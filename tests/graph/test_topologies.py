@@ -31,13 +31,6 @@ def test_chain_with_batch_norm_and_activation() -> None:
     check(keras.Model(i, head(x)), {"a": 8, "b": 6})
 
 
-def test_residual_add() -> None:
-    i = image()
-    stem = conv(i, "stem")
-    x = L.ReLU()(conv(L.ReLU()(conv(stem, "a", 10)), "b"))
-    check(keras.Model(i, head(L.Add()([stem, x]))), {"stem+b": 8, "a": 10})
-
-
 def test_two_residual_adds_share_one_stream() -> None:
     i = image()
     x = conv(i, "stem")
@@ -96,21 +89,6 @@ def test_add_of_concatenations_cut_at_different_places() -> None:
     check(keras.Model(i, head(L.Add()([left, right]))), expected)
 
 
-def test_concatenation_added_to_one_convolution() -> None:
-    i = image()
-    joined = L.Concatenate()([conv(i, "a", 6), conv(i, "b", 10)])
-    check(keras.Model(i, head(L.Add()([joined, conv(i, "c", 16)]))), {"a+c": 6, "b+c": 10})
-
-
-def test_dense_block() -> None:
-    i = image()
-    x = conv(i, "stem")
-    for name in ("a", "b", "c"):
-        y = conv(L.ReLU()(L.BatchNormalization()(x)), name, 4)
-        x = L.Concatenate()([x, y])
-    check(keras.Model(i, head(x)), {"stem": 8, "a": 4, "b": 4, "c": 4})
-
-
 def test_depthwise() -> None:
     i = image()
     x = L.DepthwiseConv2D(3, name="depthwise")(conv(i, "a"))
@@ -128,15 +106,6 @@ def test_depthwise_on_model_input_is_protected() -> None:
     i = image()
     x = L.DepthwiseConv2D(3, depth_multiplier=4)(i)
     check(keras.Model(i, head(conv(x, "a"))), {"a": 8})
-
-
-def test_inverted_residual() -> None:
-    i = image()
-    x = conv(i, "stem", 6)
-    y = L.ReLU(6.0)(L.BatchNormalization()(conv(x, "expand", 18, 1)))
-    y = L.ReLU(6.0)(L.BatchNormalization()(L.DepthwiseConv2D(3, padding="same")(y)))
-    y = L.BatchNormalization()(conv(y, "project", 6, 1))
-    check(keras.Model(i, head(L.Add()([x, y]))), {"stem+project": 6, "expand": 18})
 
 
 def test_separable() -> None:
@@ -172,14 +141,6 @@ def test_transposed_convolution() -> None:
     check(keras.Model(i, head(x)), {"a": 8, "b": 6})
 
 
-def test_u_net() -> None:
-    i = image()
-    high = L.ReLU()(conv(i, "high"))
-    low = L.ReLU()(conv(L.MaxPooling2D()(high), "low", 10))
-    x = L.Concatenate()([L.Conv2DTranspose(6, 2, strides=2, name="up")(low), high])
-    check(keras.Model(i, conv(x, "out", 2)), {"high": 8, "low": 10, "up": 6})
-
-
 def test_flatten_to_dense() -> None:
     i = image()
     x = L.Flatten()(L.MaxPooling2D()(conv(i, "a")))
@@ -191,12 +152,6 @@ def test_dense_reshaped_to_a_image() -> None:
     i = L.Input((6,))
     x = L.Reshape((4, 4, 5))(L.Dense(80, name="a")(i))
     check(keras.Model(i, head(conv(x, "b"))), {"a": 5, "b": 8})
-
-
-def test_flatten_and_reshape_back() -> None:
-    i = image()
-    x = L.Reshape((8, 8, 6))(L.Flatten()(conv(i, "a", 6)))
-    check(keras.Model(i, head(L.BatchNormalization()(x))), {"a": 6})
 
 
 def test_reshape_that_merges_height_and_width() -> None:

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 import tf_keras as keras
 
 from tests.graph.equivalence import check
+from tests.graph.test_topologies import conv, head, image
 
 L = keras.layers
-
-
-def image(channels: int = 3, side: int = 8) -> Any:
-    return L.Input((side, side, channels), name="picture")
-
-
-def conv(x: Any, name: str, filters: int = 8, kernel: int = 3, **settings: Any) -> Any:
-    return L.Conv2D(filters, kernel, padding="same", name=name, **settings)(x)
-
-
-def head(x: Any, units: int = 5, name: str = "head") -> Any:
-    return L.Dense(units, name=name)(L.GlobalAveragePooling2D()(x))
 
 
 def test_shared_convolution() -> None:
@@ -44,15 +31,6 @@ def test_shared_layer_of_differently_joined_inputs() -> None:
     shared = L.Conv2D(5, 1, name="shared")
     x = L.Add()([shared(L.Concatenate()([a, b])), shared(L.Concatenate()([b, a]))])
     check(keras.Model(i, head(x)), {"a+b": 6, "shared": 5})
-
-
-def test_several_inputs_and_outputs() -> None:
-    seen, numbers = image(), L.Input((4,), name="numbers")
-    x = L.Flatten()(conv(seen, "a"))
-    y = L.Dense(6, activation="relu", name="b")(numbers)
-    z = L.Dense(9, activation="tanh", name="c")(L.Concatenate()([x, y]))
-    model = keras.Model([seen, numbers], [L.Dense(3)(z), L.Dense(2)(y)])
-    check(model, {"a": 8, "b": 6, "c": 9})
 
 
 def test_output_in_the_middle_is_protected() -> None:
@@ -178,13 +156,6 @@ def test_operator_with_a_constant_per_channel_is_protected() -> None:
     i = image()
     x = conv(i, "a", 4) * tf.constant([1.0, 2.0, 3.0, 4.0])
     check(keras.Model(i, head(conv(x, "b", 6))), {"b": 6})
-
-
-def test_hard_swish_of_operators() -> None:
-    i = image()
-    x = conv(i, "a")
-    x = L.Multiply()([x, L.ReLU(6.0)(x + 3.0) * (1.0 / 6.0)])
-    check(keras.Model(i, head(x)), {"a": 8})
 
 
 def test_unknown_image_size() -> None:

@@ -77,13 +77,6 @@ def test_unfreeze_opens_the_layers_of_kernels_in_a_frozen_base() -> None:
     assert unfreeze(whole, kernels) == []
 
 
-def test_polynomial_follows_the_published_equation() -> None:
-    schedule = polynomial(0.8, last_update=10)
-    for step in range(15):
-        expected = 0.8 + (0.0 - 0.8) * (1 - min(step, 10) / 10) ** 3
-        assert float(schedule(tf.constant(step))) == pytest.approx(expected, abs=1e-6)
-
-
 def test_schedules_tell_how_many_weights_of_a_large_kernel() -> None:
     # float32 holds 0.7 as 0.69999999, and numbers of this size in steps of 1.
     size = 12_000_001
@@ -93,19 +86,6 @@ def test_schedules_tell_how_many_weights_of_a_large_kernel() -> None:
 
 def test_ramp_updates_is_at_least_one() -> None:
     assert [ramp_updates(0.0, 100), ramp_updates(0.5, 100), ramp_updates(0.6, 1)] == [1, 50, 1]
-
-
-def test_masks_follow_the_schedule_once_per_update() -> None:
-    kernel = tf.Variable(np.random.default_rng(1).normal(size=(20, 10)).astype(np.float32))
-    masks = Masks([kernel], polynomial(0.5, last_update=4), last_update=4, frequency=2)
-    strategy = tf.distribute.get_strategy()
-    fractions = []
-    for step in range(1, 7):
-        kernel.assign_add(tf.random.stateless_normal(kernel.shape, (step, 0)) * 0.01)
-        masks(strategy, tf.constant(step))
-        fractions.append(float(np.mean(kernel.numpy() == 0)))
-    # Chosen at updates 2 and 4 only: 0.5 * (1 - (1 - 2/4)^3) = 0.4375 of 200 weights, rounded.
-    assert fractions == [0.0, 0.44, 0.44, 0.5, 0.5, 0.5]
 
 
 def test_frozen_masks_keep_zeros_where_they_are() -> None:

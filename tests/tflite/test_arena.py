@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras as keras
-import tflite_micro
 
 from shrink.base.errors import StageError
 from shrink.tflite import convert
@@ -17,6 +16,7 @@ from shrink.tflite.interpreter import load
 from shrink.tflite.memory import planned_bytes
 from shrink.tflite.model import read
 from shrink.tflite.runtime import smallest_arena
+from tests.compact.runs import allocates
 from tests.stages.quantize.toys import float_cnn, images
 from tests.tflite.toys import samples, small_cnn, to_float32
 
@@ -31,15 +31,6 @@ def int8(tmp_path_factory: pytest.TempPathFactory) -> Path:
         convert.convert(model, "static_int8", samples(model, 5), "int8", "int8").content
     )
     return path
-
-
-def allocates(content: bytes, size: int) -> bool:
-    """Tell whether TFLite Micro itself takes a model in an arena of this size."""
-    try:
-        tflite_micro.runtime.Interpreter.from_bytes(content, arena_size=size)
-    except RuntimeError:
-        return False
-    return True
 
 
 def test_arena_bytes_is_the_smallest_arena_in_which_tflite_micro_allocates(int8: Path) -> None:

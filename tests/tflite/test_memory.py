@@ -149,18 +149,6 @@ def test_check_plan_knows_which_operators_may_write_in_place() -> None:
         assert "writes" in refusal(graph, {0: 0, end: 4})
 
 
-def test_check_plan_follows_copies() -> None:
-    net = Net(4)
-    flat = net.add("RESHAPE", [0], 16)
-    end = net.add("CONV_2D", [flat], 1, 4, 4)
-    graph = net.graph(end, flat)
-    checked(graph, {0: 0, flat: 0, end: 16})
-    assert "writes" in refusal(graph, {0: 0, flat: 32, end: 32})
-    assert "writes" in refusal(graph, {0: 0, flat: 8, end: 32})
-    net.operators[1] = Operator("CONV_2D", False, (0,), (end,))
-    assert "overwritten" in refusal(net.graph(end, flat), {0: 0, flat: 32, end: 32})
-
-
 def test_check_plan_keeps_inputs_and_outputs_apart() -> None:
     net = Net(2, 2)
     end = net.add("ADD", [0, 1], 1, 2, 4)

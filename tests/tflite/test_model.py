@@ -12,6 +12,7 @@ from shrink.tflite.convert import convert
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import drop_unread_tensors, normalized, packed, read, unpacked
 from shrink.tflite.sparse import with_sparse_constants
+from tests.compact.toys import with_old_codes
 from tests.tflite.test_sparse import images, mostly_zeros
 from tests.tflite.toys import small_cnn
 
@@ -19,14 +20,6 @@ from tests.tflite.toys import small_cnn
 def builtin_codes(content: bytes) -> list[int]:
     root = schema.Model.GetRootAs(content, 0)
     return [root.OperatorCodes(i).BuiltinCode() for i in range(root.OperatorCodesLength())]
-
-
-def with_old_codes(content: bytes) -> bytes:
-    """As converters wrote before 2021: operators in the deprecated field alone."""
-    model = unpacked(content)
-    for code in model.operatorCodes:
-        code.builtinCode = 0
-    return packed(model)
 
 
 def test_normalized_copies_codes_that_stand_in_the_old_field_alone() -> None:

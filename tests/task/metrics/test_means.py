@@ -27,12 +27,6 @@ def mean(key: str, outputs: Any, targets: Any, **settings: Any) -> float:
     return pool([sums(np.asarray(outputs), np.asarray(targets), key, **settings)]).value
 
 
-@pytest.mark.parametrize("k", [1, 2, 4])
-def test_top_k_equals_scikit_learn(k: int) -> None:
-    expected = sk.top_k_accuracy_score(LABELS, LOGITS, k=k)
-    assert mean(f"top_k_{k}", LOGITS, LABELS, from_logits=True) == pytest.approx(expected, abs=1e-9)
-
-
 def test_log_loss_equals_scikit_learn() -> None:
     expected = sk.log_loss(LABELS, PROBABILITIES)
     assert mean("log_loss", PROBABILITIES, LABELS) == pytest.approx(expected, abs=1e-9)
