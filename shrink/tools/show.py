@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from shrink.base.cache import CacheSize, Entry
 
 _MOST_LAYERS = 12
+_MOST_BARS, _BARS = 60, "▁▂▃▄▅▆▇█"
 _MOST_SAME = 3
 _DAY_S = 24 * 3600
 
@@ -51,9 +52,16 @@ def show_profile(result: Profile, console: Console) -> None:
         console.print(f"too small for the allocator to count: batch size {', '.join(uncounted)}")
     if result.step:
         peak = max(result.step, key=lambda moment: moment.alive_bytes)
+        each = -(-len(result.step) // _MOST_BARS)
+        highest = [
+            max(moment.alive_bytes for moment in result.step[start : start + each])
+            for start in range(0, len(result.step), each)
+        ]
+        bars = (_BARS[(len(_BARS) - 1) * one // max(peak.alive_bytes, 1)] for one in highest)
+        console.print(f"outputs and their gradients over a step, by shapes:\n  {''.join(bars)}")
         console.print(
-            f"outputs and their gradients, by shapes: {_bytes(peak.alive_bytes)} in the "
-            f"{peak.phase} pass of {peak.layer}, which these layers hold:"
+            f"most in the {peak.phase} pass of {peak.layer}: {_bytes(peak.alive_bytes)}, which "
+            "these layers hold:"
         )
     layers = [
         (

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import tf_keras as keras
+import io
 
+import tf_keras as keras
+from rich.console import Console
+
+from shrink.contract.findings import Profile, StepMoment
 from shrink.tools.profile import step_memory
+from shrink.tools.show import show_profile
 
 L = keras.layers
 
@@ -36,3 +41,36 @@ def test_step_memory_counts_a_gradient_from_its_last_reader_on() -> None:
     layers, moments = step_memory(model, 1)
     assert [m.alive_bytes // 4 for m in moments] == [100, 101, 102, 104, 202, 200]
     assert [(row.name, row.peak_bytes // 4) for row in layers][:2] == [("wide", 200), ("narrow", 2)]
+
+
+def test_the_step_is_plotted_with_the_layer_at_its_peak() -> None:
+    def shown(alive: list[int]) -> list[str]:
+        moments = [
+            StepMoment(layer=f"layer{n}", phase="backward", alive_bytes=kilobytes * 1000)
+            for n, kilobytes in enumerate(alive)
+        ]
+        found = Profile(
+            model="m",
+            batch_size=1,
+            training_peak_bytes=None,
+            training_peak_predicted_bytes=None,
+            largest_batch_size=None,
+            memory_limit_bytes=None,
+            training_host_peak_bytes=1,
+            curve=(),
+            split=None,
+            layers=(),
+            step=tuple(moments),
+            devices=("CPU:0",),
+            trace=(),
+            notes=(),
+        )
+        stream = io.StringIO()
+        show_profile(found, Console(file=stream, width=100))
+        return stream.getvalue().splitlines()
+
+    lines = shown([0, 250, 500, 1000])
+    assert "  ▁▂▄█" in lines
+    assert any("backward pass of layer3: 1.00 MB" in line for line in lines)
+    # More than 60 moments share bars; each shows the most of its own.
+    assert "  " + "▁" * 49 + "█" in shown([*[1] * 99, 1000])
