@@ -15,7 +15,7 @@ import tf_keras as keras
 
 from shrink.data.pipeline import training_batches
 from shrink.engine.config import OptimizerConfig, TrainingConfig
-from shrink.engine.devices import open_devices
+from shrink.engine.devices import distribute_batches, open_devices
 from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_step
@@ -107,12 +107,13 @@ def trained(
     setup, examples = _setup(architecture, batch_size, memory_limit, replicas, precision)
     blocks = _fragments(setup.devices.device_names[0], held_bytes)
     share = -(-batch_size // replicas)
-    plan = BatchPlan(replicas, share, min(micro_batch_size, share), never_empty=True)
+    plan = BatchPlan(steps, share, min(micro_batch_size, share), never_empty=True)
 
     def batches(step: int) -> Any:
-        return training_batches(
+        read = training_batches(
             examples, global_batch_size=batch_size, seed=0, first_step=step, last_step=steps
         )
+        return distribute_batches(read, setup.devices)
 
     trainer = build_trainer(
         setup,
