@@ -2,8 +2,10 @@
 
 The first training makes about 600 updates, under the teacher if there is one. Each further training
 makes as many updates as all before it, with a new learning rate schedule and on labels alone,
-because a teacher holds back a model that trains for long. The length depends on updates, never on
-time, so a slow machine gets the same model. docs/prune.md says what it costs.
+because a teacher holds back a model that trains for long. Of a classifier the loss has to fall by
+what one wrong answer adds: a model whose answers are all right and certain is finished. The length
+depends on updates, never on time, so a slow machine gets the same model. docs/prune.md says what it
+costs.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 import tf_keras as keras
 
+from shrink.base.losses import loss_of
+from shrink.base.types import Spec, Specs
 from shrink.contract.choices import Choice, Option
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import broadcast_from_chief
@@ -23,6 +27,7 @@ from shrink.pruning.masks import Masks
 from shrink.stages.context import StageContext
 from shrink.stages.prune.choice import validation_losses
 from shrink.stages.prune.config import PruneConfig
+from shrink.task.task import Task
 
 FIRST_UPDATES, FEWEST_EPOCHS, MOST_EPOCHS = 600, 5, 20
 """Updates of the first training, and the bounds of its epochs."""
@@ -55,7 +60,8 @@ def prolong(
     """Continue to train a model in place; return the record of all trainings, and the choice.
 
     The last training is the first that does not lower the mean loss on validation examples by the
-    standard error of the paired differences. If it raises the loss, the earlier weights are kept.
+    standard error of the paired differences and by `least_fall`; none begins where the loss is
+    smaller than that. If the last raises the loss, the earlier weights are kept.
 
     Args:
         record: of the first training.
@@ -66,13 +72,14 @@ def prolong(
     for mask in masks:
         if isinstance(mask, Masks):
             mask.settles_after = 0
-    training, objective = training or context.training, context.task(model).objective()
-    records = [record]
+    training, task = training or context.training, context.task(model)
+    objective, records = task.objective(), [record]
     if len(context.dataset.validation) < 2:
         why = "there are no validation examples to measure whether more helps"
         return record, (Choice(key="epochs", value=str(epochs), why=why),)
     per_epoch, losses = updates_per_epoch(context), validation_losses(model, objective, context)
     options = [_option(records, per_epoch, losses)]
+    least = least_fall(task, context.dataset.reference.target_spec, len(losses))
     while True:
         total = sum(record.epochs for record in records)
         if records[-1].epochs < epochs:
@@ -81,6 +88,13 @@ def prolong(
         if 2 * total * per_epoch > MOST_UPDATES:
             why = f"twice as many would exceed {MOST_UPDATES:,} updates"
             break
+        # All workers follow the chief: their own figures may differ in the last digit.
+        if broadcast_from_chief(context.devices, losses.mean() < least):
+            why = (
+                f"the loss on validation examples is {losses.mean():.2g}, and one wrong answer "
+                f"adds at least {least:.2g}"
+            )
+            break
         before, epochs = model.get_weights(), total
         further = training.model_copy(update={"seed": training.seed + len(records)})
         records.append(context.train(model, objective, epochs, masks, training=further))
@@ -88,21 +102,40 @@ def prolong(
         options.append(_option(records, per_epoch, after))
         falls = losses - after
         fall, error = float(falls.mean()), float(falls.std(ddof=1)) / math.sqrt(len(falls))
-        # All workers follow the chief: their own figures may differ in the last digit.
         if better := broadcast_from_chief(context.devices, fall > 0):
             losses = after
         else:
             model.set_weights(before)
-        if not broadcast_from_chief(context.devices, fall > error):
+        if not broadcast_from_chief(context.devices, fall > max(error, least)):
+            limit = "standard error" if error >= least else "one wrong answer adds at least"
             kept = "" if better else ", so the weights before them were kept"
             why = (
                 f"the last {epochs * per_epoch:,} changed the loss on validation examples by "
-                f"{-fall:+.2g} (standard error {error:.2g}){kept}"
+                f"{-fall:+.2g} ({limit} {max(error, least):.2g}){kept}"
             )
             break
     record = joined(records)
     value = f"{record.epochs} ({record.epochs * per_epoch:,} updates)"
     return record, (Choice(key="epochs", value=value, why=why, options=tuple(options)),)
+
+
+def least_fall(task: Task, target: Specs, count: int) -> float:
+    """Return what one wrong answer adds at least to the mean loss of `count` examples.
+
+    The class that a wrong answer prefers to the right one has at least its probability, so that
+    the right one has 1/2 at most and the example's cross-entropy is ln 2 at least. 0 for other
+    losses, and where an example has several answers.
+    """
+    if len(task.losses) > 1 or not isinstance(target, Spec):
+        return 0.0
+    answers = {
+        "sparse_categorical_crossentropy": target.shape,
+        "binary_crossentropy": target.shape,
+        "categorical_crossentropy": target.shape[:-1],
+    }
+    if math.prod(answers.get(loss_of(task.losses[0]).name, (0,))) != 1:
+        return 0.0
+    return task.loss_weights[0] * math.log(2) / count
 
 
 def _option(records: Sequence[TrainingRecord], per_epoch: int, losses: np.ndarray) -> Option:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 import tf_keras as keras
 
 from shrink.base.progress import Progress
+from shrink.base.types import Spec
 from shrink.engine.config import TrainingConfig
 from shrink.engine.record import TrainingRecord
 from shrink.engine.resume import Cadence
@@ -49,6 +51,8 @@ def tuned(
     examples: int = 6400,
     validation: int = 100,
     patience: int = 10**6,
+    loss: str = "mean_squared_error",
+    spread: float = SPREAD,
 ) -> Any:
     """Fine-tune a toy whose mean loss after each training is `curve`; return what happened."""
     model, trainings = Toy(), list[tuple[int, int]]()
@@ -65,15 +69,19 @@ def tuned(
 
     def losses(*_: object) -> np.ndarray:
         count = len(trainings)
-        return curve[count - 1] + SPREAD * (count % 2) * np.repeat([-1.0, 1.0], 50)
+        return curve[count - 1] + spread * (count % 2) * np.repeat([-1.0, 1.0], 50)
 
     patch.setattr(length, "validation_losses", losses)
     context: Any = SimpleNamespace(
-        dataset=SimpleNamespace(train=range(examples), validation=range(validation)),
+        dataset=SimpleNamespace(
+            train=range(examples),
+            validation=range(validation),
+            reference=SimpleNamespace(target_spec=Spec((), np.dtype(np.int64))),
+        ),
         training=TrainingConfig(seed=5),
         devices=SimpleNamespace(workers=1),
         train=train,
-        task=lambda _: SimpleNamespace(objective=lambda: None),
+        task=lambda _: SimpleNamespace(objective=lambda: None, losses=(loss,), loss_weights=(1.0,)),
     )
     epochs = length.first_epochs(PruneConfig(), context)
     toy: Any = model
@@ -114,6 +122,43 @@ def test_training_doubles_while_the_loss_falls_by_its_standard_error(
     assert why in found.choice.why
     measured = [option.figures["validation_loss"] for option in found.choice.options]
     np.testing.assert_allclose(measured, curve, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("curve", "trainings", "why"),
+    [
+        # ln 2 / 100 is 0.0069: falls of 0.1 and 0.006, then no more than 0.006 is left to fall.
+        ([0.2, 0.1, 0.094, 0.09], 3, "by -0.006 (one wrong answer adds at least 0.0069)"),
+        ([0.2, 0.006, 0.0], 2, "examples is 0.006, and one wrong answer adds at least 0.0069"),
+        ([0.006, 0.0], 1, "examples is 0.006, and one wrong answer adds at least 0.0069"),
+    ],
+)
+def test_training_ends_where_less_than_a_wrong_answer_is_gained(
+    curve: list[float], trainings: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = tuned(curve, monkeypatch, loss="sparse_categorical_crossentropy", spread=0.001)
+    assert len(found.trainings) == trainings
+    assert why in found.choice.why
+
+
+@pytest.mark.parametrize(
+    ("losses", "shape", "least"),
+    [
+        (("sparse_categorical_crossentropy",), (), math.log(2) / 50),
+        (("binary_crossentropy",), (1,), math.log(2) / 50),
+        (("categorical_crossentropy",), (10,), math.log(2) / 50),
+        (("sparse_categorical_crossentropy",), (8, 8), 0.0),  # an answer for each pixel
+        (("binary_crossentropy",), (4,), 0.0),  # four answers
+        (("mean_squared_error",), (1,), 0.0),
+        (("binary_crossentropy", "mean_squared_error"), (1,), 0.0),
+    ],
+)
+def test_the_least_fall_is_what_a_wrong_answer_adds(
+    losses: tuple[str, ...], shape: tuple[int, ...], least: float
+) -> None:
+    task: Any = SimpleNamespace(losses=losses, loss_weights=(1.0,) * len(losses))
+    found = length.least_fall(task, Spec(shape, np.dtype(np.float32)), 50)
+    assert found == pytest.approx(least, rel=1e-12)
 
 
 @pytest.mark.parametrize(
