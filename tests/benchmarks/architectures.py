@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 import tf_keras as keras
+
+from shrink.base.types import Spec
 
 layers = keras.layers
 CLASSES = 10
@@ -104,8 +106,8 @@ def two_tower() -> Any:
 
 
 ARCHITECTURES: dict[str, Callable[[], Any]] = {
-    build.__name__: build
-    for build in (
+    make.__name__: make
+    for make in (
         conv,
         depthwise,
         residual,
@@ -121,18 +123,34 @@ ARCHITECTURES: dict[str, Callable[[], Any]] = {
 REGRESSIONS = ("autoencoder",)
 
 
+def _application(name: str) -> Callable[[], Any]:
+    """Return what builds a network of `keras.applications` for images of 64×64."""
+    return lambda: getattr(keras.applications, name)(
+        input_shape=(64, 64, 3), weights=None, classes=CLASSES, classifier_activation=None
+    )
+
+
+APPLICATIONS = {name: _application(name) for name in ("MobileNetV2", "ResNet50", "DenseNet121")}
+"""Networks of a realistic size."""
+
+
+def build(name: str) -> Any:
+    """Return a network by its name."""
+    return (ARCHITECTURES | APPLICATIONS)[name]()
+
+
 def specs(name: str, model: Any) -> tuple[Any, Any]:
-    """Return the specifications of one example's input and target."""
-    inputs = tuple(tf.TensorSpec(t.shape[1:], _stored(t)) for t in model.inputs)
-    target = tf.TensorSpec((), tf.int64)
+    """Return the `Spec` of one example's input, or a tuple of them, and of its target."""
+    inputs = tuple(Spec(tuple(t.shape[1:]), _stored(t)) for t in model.inputs)
+    target = Spec((), np.dtype(np.int64))
     if name in REGRESSIONS:
-        target = tf.TensorSpec(model.outputs[0].shape[1:], tf.float32)
+        target = Spec(tuple(model.outputs[0].shape[1:]), np.dtype(np.float32))
     return (inputs[0] if len(inputs) == 1 else inputs), target
 
 
-def _stored(tensor: Any) -> Any:
+def _stored(tensor: Any) -> np.dtype[Any]:
     """Return the dtype that data sets have for an input: images are bytes."""
-    return tf.uint8 if tensor.shape[3:] == (3,) else tensor.dtype
+    return np.dtype(np.uint8 if tensor.shape[3:] == (3,) else tensor.dtype.as_numpy_dtype)
 
 
 def loss_of(name: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.types import Spec
 from shrink.data.pipeline import training_batches
 from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import distribute_batches, open_devices
@@ -21,12 +22,13 @@ from shrink.engine.objective import SupervisedObjective
 from shrink.engine.plan_training import plan_step
 from shrink.engine.planner import BatchPlan
 from shrink.engine.probe import TrainingStep, ZeroExamples
+from shrink.engine.recompute import recomputed
 from shrink.engine.recovery import Retries
 from shrink.engine.small_tensors_watch import SmallTensorsWatch
 from shrink.engine.trainer import build_trainer
 from shrink.measure.memory import nvml_note
 from shrink.measure.training_peak import TrainingPeak
-from tests.benchmarks.architectures import ARCHITECTURES, CLASSES, loss_of, specs
+from tests.benchmarks.architectures import CLASSES, build, loss_of, specs
 from tests.benchmarks.planning import StepClock
 
 _HOLE = 1 << 20
@@ -38,13 +40,14 @@ class RandomExamples(ZeroExamples):
     def arrays(self, indices: np.ndarray) -> tuple[Any, Any]:
         """Return a batch of them as arrays."""
 
-        def drawn(spec: tf.TensorSpec) -> np.ndarray:
+        def drawn(spec: Spec) -> np.ndarray:
             random = [np.random.default_rng(int(index)) for index in indices]
-            if spec.dtype.is_integer:
+            rows: list[np.ndarray]
+            if spec.dtype.kind in "iu":
                 rows = [one.integers(0, CLASSES, spec.shape) for one in random]
             else:
                 rows = [one.random(spec.shape) for one in random]
-            return np.stack(rows).astype(spec.dtype.as_numpy_dtype)
+            return np.stack(rows).astype(spec.dtype)
 
         return tf.nest.map_structure(drawn, (self.input_spec, self.target_spec))
 
@@ -83,6 +86,7 @@ def trained(
     memory_limit: int | None = None,
     replicas: int = 1,
     precision: str = "float32",
+    recompute: str = "off",
     steps: int = 6,
     held_bytes: int = 0,
     weights: str | None = None,
@@ -92,19 +96,20 @@ def trained(
     The first step is measured by itself: libraries try their work spaces in it.
 
     Args:
-        architecture: a key of `ARCHITECTURES`.
+        architecture: a name that `build` knows.
         batch_size: examples of an update, over all replicas.
         micro_batch_size: examples per forward pass and replica.
         memory_limit: bytes of each logical GPU.
         replicas: logical devices that train together.
         precision: a policy of Keras.
+        recompute: `off` or `auto`.
         steps: updates.
         held_bytes: of the device that others hold, in blocks of 1 MiB with holes of the same size
             between them.
         weights: a .npz file to write the weights to.
     """
     tf.config.experimental.enable_tensor_float_32_execution(False)
-    setup, examples = _setup(architecture, batch_size, memory_limit, replicas, precision)
+    setup, examples = _setup(architecture, batch_size, memory_limit, replicas, precision, recompute)
     blocks = _fragments(setup.devices.device_names[0], held_bytes)
     share = -(-batch_size // replicas)
     plan = BatchPlan(steps, share, min(micro_batch_size, share), never_empty=True)
@@ -126,9 +131,10 @@ def trained(
     clock = StepClock()
     first = _FirstStep(memory)
     watch = SmallTensorsWatch(memory.small, lambda: 0)
-    history = trainer.fit(
-        batches(0), epochs=1, steps_per_epoch=steps, verbose=0, callbacks=[watch, clock, first]
-    )
+    with recomputed(setup.model, recompute, trainer.seeds):
+        history = trainer.fit(
+            batches(0), epochs=1, steps_per_epoch=steps, verbose=0, callbacks=[watch, clock, first]
+        )
     if weights is not None:
         np.savez(Path(weights), *setup.model.get_weights())
     step = trainer.recovering_step
@@ -174,7 +180,8 @@ def fitted(architecture: str, batch_size: int, steps: int = 20) -> dict[str, Any
     memory = TrainingPeak(setup.devices.device_names)
     memory.reset()
     clock = StepClock()
-    model.fit(data, steps_per_epoch=steps, verbose=0, callbacks=[clock])
+    watch = SmallTensorsWatch(memory.small, lambda: 0)
+    model.fit(data, steps_per_epoch=steps, verbose=0, callbacks=[watch, clock])
     return {
         "peak": memory.parts().total,
         "examples_per_s": batch_size / statistics.median(clock.step_s[1:]),
@@ -182,19 +189,25 @@ def fitted(architecture: str, batch_size: int, steps: int = 20) -> dict[str, Any
 
 
 def _setup(
-    architecture: str, batch_size: int, limit: int | None, replicas: int, precision: str
+    architecture: str,
+    batch_size: int,
+    limit: int | None,
+    replicas: int,
+    precision: str,
+    recompute: str = "off",
 ) -> tuple[TrainingSetup, RandomExamples]:
     config = TrainingConfig(
         global_batch_size=batch_size,
         replicas=replicas,
         memory_limit=limit,
         precision=precision,  # type: ignore[arg-type]
+        recompute=recompute,  # type: ignore[arg-type]
         optimizer=OptimizerConfig(name="adam"),
     )
     opened = open_devices(config)
     keras.utils.set_random_seed(0)
     with opened.scope():
-        model = ARCHITECTURES[architecture]()
+        model = build(architecture)
     objective = SupervisedObjective(loss_of(architecture), from_logits=True)
     examples = RandomExamples(*specs(architecture, model), batch_size)
     return TrainingSetup(model, objective, config, opened), examples

@@ -1,4 +1,4 @@
-"""Training of some steps in a fresh process, and how long each takes."""
+"""Training of some steps in a fresh process, how long each takes, and the planner's predictions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.planner import BatchPlan
-from shrink.engine.probe import ZeroExamples
+from shrink.engine.planner import BatchPlan, predict
+from shrink.engine.probe import TrainingStep, ZeroExamples
 from shrink.engine.recovery import Retries
 from shrink.engine.small_tensors_watch import SmallTensorsWatch
 from shrink.engine.trainer import build_trainer
 from shrink.measure.training_peak import TrainingPeak
-from tests.benchmarks.architectures import ARCHITECTURES, loss_of, specs
+from tests.benchmarks.architectures import build, loss_of, specs
 
 STEPS = 8
 
@@ -77,6 +77,15 @@ def train(
     return [memory.parts().total, undisturbed]
 
 
+def predicted(architecture: str, optimizer: str) -> list[tuple[int, int, int]]:
+    """Return micro-batch size, predicted and measured peak of one process, in batches of 512."""
+    config, devices, model, examples = _setup(architecture, optimizer, 512, 4_000_000_000)
+    objective = SupervisedObjective(loss_of(architecture), from_logits=True)
+    step = TrainingStep(TrainingSetup(model, objective, config, devices), examples)
+    probed = {size: step.looped_peak(size) for size in (8, 16, 32, 64, 128, 256)}
+    return [(size, predict(probed, size) or 0, probed[size]) for size in (32, 64, 128, 256)]
+
+
 def _setup(
     architecture: str, optimizer: str, batch_size: int, memory_limit: int | None
 ) -> tuple[TrainingConfig, Devices, Any, ZeroExamples]:
@@ -88,5 +97,5 @@ def _setup(
     devices = open_devices(config)
     keras.utils.set_random_seed(0)
     with devices.scope():
-        model = ARCHITECTURES[architecture]()
+        model = build(architecture)
     return config, devices, model, ZeroExamples(*specs(architecture, model), batch_size)

@@ -9,9 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
+from shrink.data.pipeline import training_batches
 from tests.benchmarks import gpu
+from tests.benchmarks.architectures import build, specs
 from tests.benchmarks.gpu import Bench, Row
+from tests.benchmarks.gpu_scenarios import RandomExamples
 
 NO_CARD = {"tensorflow": "2.21.0", "cuda": "12.5.1", "cudnn": "9", "gpus": []}
 
@@ -44,6 +48,15 @@ def test_checks_are_met_on_a_gpu(check: Callable[[Bench], list[Row]], bench: Ben
 def test_checks_are_rehearsed_on_a_cpu(check: Callable[[Bench], list[Row]]) -> None:
     rows = check(Bench(seconds=1800, cpu=True))
     assert [row for row in rows if row.is_met is False] == []
+
+
+@pytest.mark.parametrize("name", ["conv", "two_tower", "autoencoder"])
+def test_the_checks_read_their_examples(name: str) -> None:
+    model = build(name)
+    examples = RandomExamples(*specs(name, model), 4)
+    batches = training_batches(examples, global_batch_size=4, seed=0, first_step=0, last_step=1)
+    ((x, _),) = batches
+    assert [output.shape[0] for output in tf.nest.flatten(model(x))] == [4] * len(model.outputs)
 
 
 def test_without_a_card_there_are_no_figures(

@@ -171,7 +171,7 @@ def test_the_least_fall_is_what_a_wrong_answer_adds(
     ],
 )
 def test_limits_of_the_first_training(
-    settings: dict[str, int], epochs: int, why: str | None, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, Any], epochs: int, why: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = tuned([1.0, 1.0], monkeypatch, **settings)
     assert found.trainings[0] == (epochs, 5)
