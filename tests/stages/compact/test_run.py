@@ -17,20 +17,18 @@ from tests.compact.toys import Net, with_float_borders
 from tests.jobs import context_of
 
 
+def compacted(folder: Path, content: bytes, **settings: Any) -> Any:
+    (folder / "model.tflite").write_bytes(content)
+    context = context_of(folder, kind="compact", inputs={"model": folder / "model.tflite"})
+    return run(CompactConfig.model_validate(settings), context)
+
+
 def test_run_gives_a_smaller_arena_and_says_what_it_took(tmp_path: Path) -> None:
-    (tmp_path / "model.tflite").write_bytes(wide())
-    context = context_of(tmp_path, kind="compact", inputs={"model": tmp_path / "model.tflite"})
-    result = run(CompactConfig(), context)
-    assert result.tflite is not None
-    assert result.details is not None
+    result = compacted(tmp_path, wide())
     found = result.details.compact
-    assert found is not None
     assert found.changed
-    assert found.arena_before is not None
-    assert found.arena_after is not None
     assert found.arena_after < 0.5 * found.arena_before
     assert found.new_operators == ("CONCATENATION", "SLICE")
-    assert found.equality is not None
     assert found.equality.different == ()
     assert result.notes[0].startswith(f"the arena fell from {found.arena_before:,}")
     assert result.notes[1] == "the firmware must register CONCATENATION, SLICE"
@@ -39,21 +37,13 @@ def test_run_gives_a_smaller_arena_and_says_what_it_took(tmp_path: Path) -> None
 def test_run_hands_on_what_it_cannot_improve(tmp_path: Path) -> None:
     net = Net((1, 2, 2, 4))
     content = net.file(net.conv(net.input, 4, (1, 1)))
-    (tmp_path / "model.tflite").write_bytes(content)
-    context = context_of(tmp_path, kind="compact", inputs={"model": tmp_path / "model.tflite"})
-    result = run(CompactConfig(), context)
+    result = compacted(tmp_path, content)
     assert result.tflite == content
-    assert result.details is not None
-    assert result.details.compact is not None
     assert "unchanged" in result.notes[0]
 
 
 def test_run_makes_borders_int8_and_says_their_scale(tmp_path: Path) -> None:
-    (tmp_path / "model.tflite").write_bytes(with_float_borders())
-    context = context_of(tmp_path, kind="compact", inputs={"model": tmp_path / "model.tflite"})
-    result = run(CompactConfig(int8_io=True), context)
-    assert result.details is not None
-    assert result.details.compact is not None
+    result = compacted(tmp_path, with_float_borders(), int8_io=True)
     border = result.details.compact.borders[0]
     assert (border.side, border.given_type, border.zero_point) == ("input", "float32", -5)
     assert border.scale == pytest.approx(0.37)
@@ -68,13 +58,9 @@ def test_an_arena_and_a_share_of_work_are_not_both_given() -> None:
 def test_run_places_a_file_in_a_delegate_and_counts_what_stays(tmp_path: Path) -> None:
     net = Net((1, 8, 8, 4))
     content = net.file(net.pool(net.conv(net.input, 4), 2, 2, True, 1))
-    (tmp_path / "model.tflite").write_bytes(content)
-    context = context_of(tmp_path, kind="compact", inputs={"model": tmp_path / "model.tflite"})
-    result = run(CompactConfig(target="xnnpack"), context)
+    result = compacted(tmp_path, content, target="xnnpack")
     assert result.tflite == content
     assert (result.cpu_operators, result.not_run) == (1, "")
-    assert result.details is not None
-    assert result.details.placement is not None
     assert result.details.placement.on_cpu[0].kind == "AVERAGE_POOL_2D"
 
 

@@ -98,13 +98,10 @@ def test_pruned_detector_learns_from_the_unpruned_one_through_its_concatenation(
         **{"method": "channels", "macs": 0.6, "importance": "l2", "allocation": "uniform"},
         **{"epochs": 1, "teacher": "self", "alpha": 0.0},
     }
-    pruned = prune(PruneConfig.model_validate(config), context(folder, tmp_path, "prune"))
-    assert pruned.model is not None
-    assert pruned.training is not None
+    pruned: Any = prune(PruneConfig.model_validate(config), context(folder, tmp_path, "prune"))
     assert [tuple(one.shape[1:]) for one in pruned.model.outputs] == [(6, 6, 15), (3, 3, 15)]
     assert pruned.model.count_params() < two_levels(12).count_params()
     assert np.isfinite(pruned.training.history["loss"]).all()
-    assert pruned.details is not None
     (choice,) = (one for one in pruned.details.choices if one.key == "temperature")
     assert choice.value == "1"
     assert choice.sentence in pruned.notes
@@ -138,8 +135,7 @@ def test_pruned_detector_follows_the_unpruned_one_unsoftened(
     x = tf.cast(x, tf.float32)
     with fine_tuning(student, find_groups(teacher), config, around) as (learning, objective):
         loss = objective.loss(tf.constant(y), learning(x), objective.targets(x))
-    decoder = around.task(student).detector
-    assert decoder is not None
+    decoder: Any = around.task(student).detector
     wanted, other = (decoder.teacher_losses(student(x), teacher(x), t) for t in (temperature, 2.5))
     np.testing.assert_allclose(loss, wanted, rtol=1e-5)
     assert not np.allclose(loss, other, rtol=1e-3)

@@ -47,14 +47,6 @@ def test_loss_is_the_same_when_the_teacher_was_asked_before() -> None:
     )
 
 
-def test_loss_weighs_several_outputs() -> None:
-    distillation_loss = DistillationLoss(alpha=0.0, output_weights=(1.0, 3.0))
-    objective = DistillationObjective(None, HARD, distillation_loss, outputs=2)
-    loss = objective.loss((LABELS, LABELS), [STUDENT, TEACHER], TeacherOutputs((TEACHER, STUDENT)))
-    expected = softened_kl(STUDENT, TEACHER, 4.0) + 3 * softened_kl(TEACHER, STUDENT, 4.0)
-    np.testing.assert_allclose(loss, expected, rtol=1e-5)
-
-
 def test_loss_weighs_the_teacher_as_the_labels_of_each_output() -> None:
     losses = ("sparse_categorical_crossentropy", "mean_squared_error")
     loss = distillation_loss_of(DistillConfig(temperature=3.0), losses, "distill", (2.0, 0.5))
@@ -78,19 +70,6 @@ def test_loss_weighs_the_teacher_as_the_labels_of_each_output() -> None:
         w * (0.1 * a + 0.9 * b) for w, a, b in zip((2.0, 0.5), of_labels, soft, strict=True)
     )
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_loss_compares_each_output_by_its_own_loss() -> None:
-    values, others = (tf.constant(x, tf.float32) for x in RANDOM.normal(size=(2, 6, 3)))
-    hard = SupervisedObjective(
-        ("sparse_categorical_crossentropy", "mean_squared_error"), (True, True)
-    )
-    distillation_loss = DistillationLoss(loss=("kl", "output_mse"), alpha=0.0)
-    objective = DistillationObjective(None, hard, distillation_loss, outputs=2)
-    loss = objective.loss((LABELS, values), [STUDENT, values], TeacherOutputs((TEACHER, others)))
-    squared = tf.reduce_mean((values - others) ** 2, axis=-1)
-    expected = softened_kl(STUDENT, TEACHER, 4.0) + squared
-    np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
 def test_loss_adds_features_that_follow_the_outputs() -> None:
