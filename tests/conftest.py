@@ -34,9 +34,11 @@ LONGEST_FIRST = (
     "run/test_kill.py",
     "engine/test_microbatch.py",
     "engine/test_cross_replica.py",
+    "cli/test_record.py",
+    "cli/test_without_tensorflow.py",
     "api/test_verbs.py",
     "search/test_session.py",
-    "cli/test_compact_decode.py",
+    "compact/test_mutants.py",
     "cli/test_verbs.py",  # waits for the run that test_run makes, too
     "stages/test_settings_in_pairs.py",
     "engine/test_planner.py",
@@ -47,6 +49,8 @@ LONGEST_FIRST = (
     "test_wheel.py",
     "tflite/test_convert.py",
     "engine/test_fit.py",
+    "task/test_detection_recipe.py",
+    "report/test_shape.py",
 )
 """Files that take seven seconds or more: started last, one would run alone at the end."""
 
@@ -70,7 +74,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Leave what is imported out of every later collection: it was a quarter of the time."""
+    from tests import runtimes
+
     counts.install()
+    runtimes.install()
     gc.enable()
     gc.collect()
     gc.freeze()

@@ -12,10 +12,12 @@ import gc
 import importlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +25,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from tests import counts
+from tests import counts, runtimes
 
 ROOT = Path(__file__).resolve().parents[1]
 _CRASHED = 70
@@ -58,10 +60,21 @@ def run_together(
     env: Mapping[str, str],
     *,
     measured: Collection[str] = (),
+    **more: int,
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Run several commands at the same time; see `run`."""
+    """Run several commands at the same time; see `run`.
+
+    Args:
+        commands: their words.
+        cwd: where to run them.
+        env: the whole environment.
+        measured: of `MEASURED`, what to measure of artifacts.
+        more: `file_bytes`, which no file may exceed; `interrupt`, a signal for each command once
+            it has trained for an epoch.
+    """
     words = [[*map(str, arguments)] for arguments in commands]
-    ended = _children([{"arguments": each, "measured": [*measured]} for each in words], cwd, env)
+    told = {"measured": [*measured], **more}
+    ended = _children([{"arguments": each, **told} for each in words], cwd, env)
     return [
         subprocess.CompletedProcess(arguments, *each)
         for arguments, each in zip(words, ended, strict=True)
@@ -225,6 +238,8 @@ def _serve() -> None:
     os.fsync = lambda fd: None
     vars(inference)["LEAST_S"] = 0.0
     counts.install()
+    runtimes.install()
+    runtimes.server()  # for all forks
     # Workers are forks already: of the command that asks for them.
     commands: Any = process
     commands.preload = lambda: None
@@ -240,10 +255,16 @@ def _serve() -> None:
 
 
 def _child(job: Mapping[str, Any]) -> int:
-    """Start a job; return its process id."""
+    """Start a job, and interrupt it where it says so; return its process id."""
     child = os.fork()
     if not child:
         _work(job)
+    if (number := job.get("interrupt")) is not None:
+        printed, deadline = Path(job["printed"]) / "err", time.monotonic() + 120
+        while not printed.exists() or b"epoch " not in printed.read_bytes():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        os.kill(child, number)
     return child
 
 
@@ -256,6 +277,8 @@ def _work(job: Mapping[str, Any]) -> NoReturn:
             _become(job["env"], out.fileno(), err.fileno())
         places = [place for place in job["env"].get("PYTHONPATH", "").split(os.pathsep) if place]
         sys.path[:0] = [place for place in places if place not in sys.path]
+        if (most := job.get("file_bytes")) is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         _leave_out(set(MEASURED).difference(job["measured"]))
         if "function" in job:
             function = getattr(importlib.import_module(job["module"]), job["function"])

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forks
 from tests.cli.shell import command, environment, read_report, shrink
 from tests.cli.toy import RECIPE, write_toy
 
@@ -107,9 +108,9 @@ def test_run_needs_no_home(toy: Toy) -> None:
 
 
 def test_run_refuses_a_store_that_cannot_be_written(toy: Toy) -> None:
+    words = ("run", "toy.yaml", "--output", "unstored")
     for place in ("/proc/shrink", "toy.yaml"):
-        done = toy.shell(f"SHRINK_CACHE_DIR={place} $SHRINK run toy.yaml --output unstored")
-        assert done.returncode == 5
+        done = shrink(*words, cwd=toy.folder, store=Path(place), expect=5)
         assert "the cache cannot be written to" in done.stderr
         assert "SHRINK_CACHE_DIR" in done.stderr
         assert not (toy.folder / "unstored").exists()
@@ -132,9 +133,9 @@ def test_run_keeps_another_recipes_run_without_force(toy: Toy) -> None:
 
 
 def test_two_runs_into_one_folder_leave_one_whole_run(toy: Toy) -> None:
-    runs = [start(toy, "run", "toy.yaml", "--output", "both") for _ in range(2)]
-    said = [run.communicate()[1] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], said
+    words = ("run", "toy.yaml", "--output", "both")
+    runs = forks.run_together([words, words], toy.folder, environment(toy.store))
+    assert [run.returncode for run in runs] == [0, 0], runs
     assert read_report(toy.folder / "both")["passed"] is True
     assert contents(toy.folder / "both").keys() == contents(toy.folder / "out").keys()
 
@@ -142,7 +143,15 @@ def test_two_runs_into_one_folder_leave_one_whole_run(toy: Toy) -> None:
 def test_a_full_disk_is_named_and_the_last_run_stays_whole(toy: Toy) -> None:
     before = contents(toy.folder / "out")
     # The limit is one on each file: the worker's job is the first that does not fit.
-    done = limited(toy, 200, *ARGUMENTS, "--set", "train.epochs=2")
+    done = subprocess.run(
+        command(*ARGUMENTS, "--set", "train.epochs=2"),
+        cwd=toy.folder,
+        env=environment(toy.store, {"PYTHONDONTWRITEBYTECODE": "1"}),
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200)),
+    )
     assert done.returncode == 5, done.stderr
     assert "cannot write: File too large" in done.stderr
     assert "free some space" in done.stderr
@@ -156,7 +165,9 @@ def test_a_full_disk_is_named_and_the_last_run_stays_whole(toy: Toy) -> None:
 def test_a_full_disk_in_a_stage_is_a_failed_stage(toy: Toy) -> None:
     # The model's file is a megabyte, the report's files are not.
     large = ("--set", "model=toy.py:build_large")
-    done = limited(toy, 200_000, "run", "toy.yaml", "--output", "tight", *large)
+    words = ("run", "toy.yaml", "--output", "tight", *large)
+    env = environment(toy.store)
+    (done,) = forks.run_together([words], toy.folder, env, file_bytes=200_000)
     assert done.returncode == 5, done.stderr
     assert "cannot write: File too large" in done.stderr
     assert "Traceback" not in done.stderr
@@ -180,25 +191,30 @@ def test_a_store_without_room_is_named(toy: Toy) -> None:
     assert "SHRINK_CACHE_DIR" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("number", "exit_code", "word"),
-    [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted")],
-)
-def test_a_signal_ends_the_run_and_all_its_processes(
-    toy: Toy, number: signal.Signals, exit_code: int, word: str
-) -> None:
-    name = f"signal-{exit_code}"
-    arguments = ("run", "toy.yaml", "--output", name, "--set", "train.epochs=100000")
-    run = start(toy, *arguments)
+ENDLESS = ("run", "toy.yaml", "--set", "train.epochs=100000", "--output")
+
+
+def test_a_signal_ends_the_run_and_all_its_processes(toy: Toy) -> None:
+    run = start(toy, *ENDLESS, "terminated")
     wait_until_training(run)
     assert len(processes_of(toy)) >= 2
-    run.send_signal(number)
+    run.terminate()
     _, stderr = run.communicate(timeout=30)
-    assert run.returncode == exit_code
+    check_interrupted(toy, "terminated", 143, run.returncode, stderr)
+    assert processes_of(toy) == []
+
+
+def test_an_interrupt_has_an_exit_code_of_its_own(toy: Toy) -> None:
+    words, env = (*ENDLESS, "interrupted"), environment(toy.store)
+    (run,) = forks.run_together([words], toy.folder, env, interrupt=signal.SIGINT)
+    check_interrupted(toy, "interrupted", 130, run.returncode, run.stderr)
+
+
+def check_interrupted(toy: Toy, word: str, exit_code: int, found: int, stderr: str) -> None:
+    assert found == exit_code
     assert f"{word}; run the same command again" in stderr
     assert "Traceback" not in stderr
-    assert processes_of(toy) == []
-    report = read_report(toy.folder / name)
+    report = read_report(toy.folder / word)
     assert report["passed"] is False
     assert report["stages"][0]["error"]["exit_code"] == exit_code
     shrink(*ARGUMENTS, cwd=toy.folder, store=toy.store)
@@ -227,19 +243,6 @@ def start(toy: Toy, *arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
-
-
-def limited(toy: Toy, file_bytes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `shrink` where no file may be larger than `file_bytes`."""
-    return subprocess.run(
-        command(*arguments),
-        cwd=toy.folder,
-        env=environment(toy.store, {"PYTHONDONTWRITEBYTECODE": "1"}),
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes)),
     )
 
 

@@ -27,7 +27,7 @@ def test_shrink_completes_commands_and_flags(
         "COMP_WORDS": typed,
         "COMP_CWORD": str(typed.count(" ")),
     }
-    done = shrink(cwd=tmp_path, store=tmp_path / "store", env=asked, fresh=True)
+    done = shrink(cwd=tmp_path, store=tmp_path / "store", env=asked)
     assert done.stdout.split() == expected
 
 
@@ -38,5 +38,5 @@ def test_zsh_and_fish_complete_flags_and_recipe_files(tmp_path: Path) -> None:
         ("shrink run digits-mi", "digits-mine.yaml"),
     ):
         asked = {"_SHRINK_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": typed}
-        done = shrink(cwd=tmp_path, store=tmp_path / "store", env=asked, fresh=True)
+        done = shrink(cwd=tmp_path, store=tmp_path / "store", env=asked)
         assert expected in done.stdout

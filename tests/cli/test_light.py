@@ -11,6 +11,7 @@ import pytest
 
 from shrink.base.files import write_json
 from shrink.recipe.bundle import bundled_root
+from tests.cli.shell import shrink
 from tests.report.toys import report
 
 HEAVY = ("tensorflow", "tf_keras", "keras", "ai_edge_litert", "sklearn", "numpy", "tflite_micro")
@@ -80,13 +81,9 @@ def test_commands_that_check_no_recipe_load_no_pydantic(
 def test_commands_take_quiet_and_json(command: str, tmp_path: Path) -> None:
     write_json(tmp_path / "report.json", report())
     of = {"validate": [RECIPE], "report": ["."]}.get(command, [])
-    for flags in (["--json"], ["--quiet"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "shrink", command, *of, *flags],
-            capture_output=True,
-            cwd=tmp_path,
-            check=True,
-        )
-        if "--json" in flags:
-            json.loads(done.stdout)
-        assert done.stderr == b""
+    as_json, quiet = (
+        shrink(command, *of, flag, cwd=tmp_path, store=tmp_path / "store")
+        for flag in ("--json", "--quiet")
+    )
+    json.loads(as_json.stdout)
+    assert as_json.stderr == quiet.stderr == ""

@@ -13,6 +13,7 @@ from shrink.measure.inference import measure_inference
 from shrink.tflite.arena import arena_of, predict_in_micro
 from shrink.tflite.runtime import guard_artifact
 from shrink.tflite.suitability import check_runs
+from tests import runtimes
 from tests.tflite.toys import small_cnn, to_float32
 
 HEAVY = ("tensorflow", "tf_keras", "keras", "ai_edge_quantizer", "sklearn", "scipy")
@@ -49,6 +50,7 @@ X = np.ones((2, 8, 8, 1), np.float32)
 def test_a_child_loads_nothing_heavy(
     tried: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(runtimes, "server", lambda: None)  # a process of its own for each
     path, noted = tmp_path / "model.tflite", tmp_path / "noted"
     path.write_bytes(to_float32(small_cnn()))
     (tmp_path / "sitecustomize.py").write_text(_NOTING)
