@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,42 +22,55 @@ def call(function: str, folder: Path, store: Path, **keys: Any) -> Any:
     )
 
 
-def toy(function: str, folder: Path, store: Path) -> Any:
-    call("save_toy", folder, store)
-    return call(function, folder, store)
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model and its data, which tests copy."""
+    folder = tmp_path_factory.mktemp("saved")
+    call("save_toy", folder, folder / "store")
+    return folder
 
 
-def test_python_and_the_command_line_leave_the_same_bytes(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    call("save_toy", tmp_path, store)
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    for name in ("toy.keras", "toy.npz"):
+        shutil.copyfile(saved / name, tmp_path / name)
+    return tmp_path
+
+
+def toy(function: str, folder: Path) -> Any:
+    return call(function, folder, folder / "store")
+
+
+def test_python_and_the_command_line_leave_the_same_bytes(folder: Path) -> None:
+    store = folder / "store"
     flags = ("--scheme", "static_wi8_ai8", "--calibration-samples", "20", "--output", "cli")
-    shrink("quantize", "toy.keras", "--data", "toy.npz", *flags, cwd=tmp_path, store=store)
+    shrink("quantize", "toy.keras", "--data", "toy.npz", *flags, cwd=folder, store=store)
     keys = {"scheme": "static_wi8_ai8", "calibration_samples": 20}
-    same = call("quantize_file", tmp_path, store, **keys, output="api")
-    fresh = call("quantize_file", tmp_path, tmp_path / "another", **keys, output="fresh")
-    report = json.loads((tmp_path / "cli" / "report.json").read_text(encoding="utf-8"))
+    same = call("quantize_file", folder, store, **keys, output="api")
+    fresh = call("quantize_file", folder, folder / "another", **keys, output="fresh")
+    report = json.loads((folder / "cli" / "report.json").read_text(encoding="utf-8"))
     assert same["statuses"] == ["cached", "cached"]
     assert fresh["statuses"] == ["done", "done"]
     assert same["recipe"] == report["recipe"]["sha256"]
     assert same["metrics"] == report["stages"][-1]["metrics"]
     artifact = report["stages"][-1]["artifact"]
     assert same["artifact"] == f"api/{artifact}"
-    digests = [sha256(tmp_path / place / artifact) for place in ("cli", "api", "fresh")]
+    digests = [sha256(folder / place / artifact) for place in ("cli", "api", "fresh")]
     assert digests == [report["stages"][-1]["sha256"]] * 3
-    one = call("quantize_file", tmp_path, store, scheme="float16", output="one.tflite")
-    assert one["artifact"] == str(tmp_path / "one.tflite")
-    assert (tmp_path / "one.tflite").is_file()
+    one = call("quantize_file", folder, store, scheme="float16", output="one.tflite")
+    assert one["artifact"] == str(folder / "one.tflite")
+    assert (folder / "one.tflite").is_file()
 
 
-def test_models_and_arrays_in_memory_are_known_again(tmp_path: Path) -> None:
-    pruned, quantized, again, shown = toy("chain", tmp_path, tmp_path / "store")
+def test_models_and_arrays_in_memory_are_known_again(folder: Path) -> None:
+    pruned, quantized, again, shown = toy("chain", folder)
     assert pruned["statuses"] == ["done", "done"]
     assert again["statuses"] == ["cached", "cached"]
     assert again["artifact"] == "again/artifacts/01-prune.keras"
     assert pruned["folder"] == "runs/prune-toy"
     assert quantized["artifact"] == "q/artifacts/01-quantize.tflite"
     assert quantized["figures"]["accuracy"] == quantized["metrics"]["accuracy"]
-    assert quantized["figures"]["tflite_bytes"] == (tmp_path / quantized["artifact"]).stat().st_size
+    assert quantized["figures"]["tflite_bytes"] == (folder / quantized["artifact"]).stat().st_size
     assert shown["stdout"] == ""
     assert "[2/2] prune: done in" in shown["stderr"]
     assert "warning: " in shown["stderr"]
@@ -78,8 +92,8 @@ def test_keras_3_and_data_sets_are_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_runs_are_compared(tmp_path: Path) -> None:
-    side = toy("compared", tmp_path, tmp_path / "store")
+def test_runs_are_compared(folder: Path) -> None:
+    side = toy("compared", folder)
     assert side["rows"] == ["baseline", "quantize"]
     assert side["runs"] == ["page/../runs/evaluate-toy", "page/../runs/quantize-toy"]
     assert side["loaded"] == "evaluate-toy"
@@ -89,8 +103,8 @@ def test_runs_are_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_recipes_run_and_are_swept_from_memory(tmp_path: Path) -> None:
-    run, settings, folders, code = toy("recipes", tmp_path, tmp_path / "store")
+def test_recipes_run_and_are_swept_from_memory(folder: Path) -> None:
+    run, settings, folders, code = toy("recipes", folder)
     assert (run["passed"], run["exit_code"]) == (False, 1)
     assert run["artifact"] == "runs/memory/artifacts/01-prune.keras"
     assert settings == [{"prune.sparsity": "0.7"}, {"prune.sparsity": "0.8"}]
@@ -117,36 +131,35 @@ MISTAKES = [
 ]
 
 
-def test_mistakes_are_typed_errors_that_speak_of_keywords(tmp_path: Path) -> None:
-    told = toy("failures", tmp_path, tmp_path / "store")
+def test_mistakes_are_typed_errors_that_speak_of_keywords(folder: Path) -> None:
+    told = toy("failures", folder)
     assert len(told) == len(MISTAKES)
-    for (name, code, text, folder), expected in zip(told, MISTAKES, strict=True):
+    for (name, code, text, kept), expected in zip(told, MISTAKES, strict=True):
         assert (name, code) == expected[:2], text
         assert expected[2] in text
         assert "--" not in text.replace("`shrink prune --help`", "")
-        assert (folder is not None) == (name == "StageError")
+        assert (kept is not None) == (name == "StageError")
 
 
-def test_ctrl_c_ends_the_call_and_gives_the_signal_back(tmp_path: Path) -> None:
-    told = toy("interrupted", tmp_path, tmp_path / "store")
+def test_ctrl_c_ends_the_call_and_gives_the_signal_back(folder: Path) -> None:
+    told = toy("interrupted", folder)
     assert told == ["interrupted; the same call continues", "Interrupted", "True"]
 
 
 @pytest.mark.slow
-def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
+def test_a_script_needs_no_main_guard(folder: Path) -> None:
     import os
     import subprocess
     import sys
 
-    call("save_toy", tmp_path, tmp_path / "store")
     code = (
         "import shrink; run = shrink.quantize('toy.keras', data='toy.npz', scheme='float16');"
         "print(run.artifact)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={**os.environ, "SHRINK_CACHE_DIR": str(tmp_path / "store")},
+        cwd=folder,
+        env={**os.environ, "SHRINK_CACHE_DIR": str(folder / "store")},
         capture_output=True,
         text=True,
         check=True,

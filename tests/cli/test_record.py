@@ -251,7 +251,7 @@ def record(folder: Path) -> dict[str, Any]:
     return entry
 
 
-OFTEN = ("images", "csv", "series", "text")
+OFTEN = ("images", "series", "text")
 NAMES = [n if n in OFTEN else pytest.param(n, marks=pytest.mark.slow) for n in SECTIONS]
 
 
