@@ -13,8 +13,6 @@ import argparse
 import functools
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -44,7 +42,7 @@ def main() -> None:
             _fingerprint_table(images)
             _membership_table(images)
         if arguments.repeats:
-            _speed_table(images, arguments.repeats, Path(folder))
+            _speed_table(images, arguments.repeats)
 
 
 def _memory_table(images: Path, counts: list[int], folder: Path) -> None:
@@ -67,14 +65,10 @@ def _listed(images: Path, count: int, folder: Path) -> Path:
     return target
 
 
-def _speed_table(images: Path, repeats: int, folder: Path) -> None:
-    packed = folder / "packed"
-    command = ("data", "pack", str(images), "--output", str(packed), "--quiet")
-    subprocess.run([sys.executable, "-m", "shrink", *command], check=True)
+def _speed_table(images: Path, repeats: int) -> None:
     ways: dict[str, Callable[[], dict[str, Any]]] = {
         "image_dataset_from_directory": functools.partial(apart, _keras, path=str(images)),
         "shrink, images": functools.partial(apart, _stream, path=str(images), source="images"),
-        "shrink, packed": functools.partial(apart, _stream, path=str(packed), source="tfrecord"),
     }
     found = by_turns(ways, repeats)
     speeds = {name: [run["per_s"] for run in runs] for name, runs in found.items()}
@@ -137,13 +131,7 @@ def _membership(path: str) -> dict[str, Any]:
     return {"examples": counted, **dict(zip(steps, np.diff(times).tolist(), strict=True))}
 
 
-def _stream(
-    path: str,
-    source: str,
-    batches: int | None = None,
-    batch: int = _BATCH,
-    features: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+def _stream(path: str, source: str, batches: int | None = None) -> dict[str, Any]:
     """Read shuffled batches as training does."""
     import tensorflow as tf
 
@@ -153,11 +141,11 @@ def _stream(
 
     list(tf.data.Dataset.range(3).map(lambda i: tf.image.resize(tf.ones((8, 8, 3)), (4, 4))))
     before = _high_water_mb()
-    config = DataConfig.model_validate({"source": source, "path": path, "features": features})
+    config = DataConfig.model_validate({"source": source, "path": path})
     train = open_dataset(config, 0).train
-    steps = min(batches or 1 << 40, -(-len(train) // batch))
+    steps = min(batches or 1 << 40, -(-len(train) // _BATCH))
     dataset = training_batches(
-        train, global_batch_size=batch, seed=0, first_step=0, last_step=steps
+        train, global_batch_size=_BATCH, seed=0, first_step=0, last_step=steps
     )
     found = _timed(dataset)
     size = sum(int(np.prod(s.shape[1:])) * s.dtype.size for s in dataset.element_spec)
