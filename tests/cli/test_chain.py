@@ -89,28 +89,6 @@ def test_evaluate_elsewhere_tests_what_the_record_says(chain: Path, tmp_path: Pa
     assert "trained-examples-left-out" in {one["code"] for one in mixed["warnings"]}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("verb", "flags"),
-    [
-        ("train", ("--seed", "3", "--epochs", "1")),
-        ("quantize", ("--seed", "3")),
-        ("prune", ("--seed", "11", "--epochs", "1")),
-        ("evaluate", ()),
-    ],
-)
-@pytest.mark.parametrize("model", ["a", "copy.keras"])
-def test_verbs_stay_at_chance_on_labels_that_mean_nothing(
-    chain: Path, verb: str, flags: tuple[str, ...], model: str
-) -> None:
-    (chain / "copy.keras").write_bytes((chain / "a" / "artifacts" / "00-train.keras").read_bytes())
-    output = chain / f"{verb}-{model}"
-    flags = (*flags, "--data", "noise.npz", "--output", str(output))
-    shrink(verb, model, *flags, cwd=chain, store=chain / "store")
-    for one in read_report(output)["stages"]:
-        assert one["metrics"]["accuracy"] < 0.45
-
-
 def test_the_same_test_examples_in_another_file_compare(chain: Path, tmp_path: Path) -> None:
     def command(*words: str) -> str:
         return shrink(*words, cwd=tmp_path, store=tmp_path / "store").stdout

@@ -97,17 +97,6 @@ def test_verbs_chain_through_run_folders(finished: FinishedRun, tmp_path: Path) 
     assert before["parameters"] - before["nonzero_parameters"] >= round(0.3 * kernels) - 4
 
 
-def test_evaluate_repeats_the_figures_of_the_run(finished: FinishedRun, tmp_path: Path) -> None:
-    done = shrink(
-        "evaluate", "out", "--data", "digits", "--output", tmp_path / "e", "--json",
-        cwd=finished.cwd, store=finished.store,
-    )  # fmt: skip
-    evaluated = json.loads(done.stdout)["stages"][0]
-    last = stage(read_report(finished.folder), "quantize")
-    assert evaluated["metrics"]["accuracy"] == last["metrics"]["accuracy"]
-    assert evaluated["size"]["file_bytes"] == last["size"]["file_bytes"]
-
-
 def test_profile_measures_one_batch_size_and_traces_it(
     finished: FinishedRun, tmp_path: Path
 ) -> None:

@@ -237,11 +237,3 @@ def test_packages_are_not_asked_for_shrinks_own_sources(monkeypatch: pytest.Monk
     monkeypatch.setattr(importlib.metadata, "entry_points", refuse)
     fingerprint(DataConfig(source="digits"))
     DataConfig(source="npz", path="a.npz")
-
-
-def test_a_source_that_nobody_adds_is_refused(tmp_path: Path) -> None:
-    recipe = write_toy(tmp_path, RECIPE.replace("rows,", "npy,"))
-    done = shrink("validate", recipe, cwd=tmp_path, store=tmp_path, expect=2, fresh=True)
-    assert "toy.yaml:4:8: source: must be 'digits', " in done.stderr
-    assert "'python' or 'none', not 'npy'" in done.stderr
-    assert "did you mean npz?" in done.stderr

@@ -389,18 +389,11 @@ def test_build_plan_tells_no_other_stage_of_compaction() -> None:
 DETECTOR: dict[str, Any] = {"decode": {"name": "grid", "strides": [8]}}
 
 
-@pytest.mark.parametrize(
-    ("stage", "more", "words"),
-    [
-        ({"distill": {"epochs": 1, "student": "build.py:build", "loss": "kl"}}, {}, "loss kl is"),
-    ],
-)
-def test_build_plan_refuses_what_a_detector_cannot_have(
-    stage: dict[str, Any], more: dict[str, Any], words: str
-) -> None:
-    plan(TRAIN, stage, **more)
-    with pytest.raises(RecipeError, match=words) as caught:
-        plan(TRAIN, stage, task=DETECTOR, **more)
+def test_build_plan_refuses_what_a_detector_cannot_have() -> None:
+    stage = {"distill": {"epochs": 1, "student": "build.py:build", "loss": "kl"}}
+    plan(TRAIN, stage)
+    with pytest.raises(RecipeError, match="loss kl is") as caught:
+        plan(TRAIN, stage, task=DETECTOR)
     assert caught.value.exit_code == 2
 
 

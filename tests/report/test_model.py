@@ -188,19 +188,6 @@ def test_build_report_keeps_cached_measurements_apart() -> None:
     assert stage["size"]["tflite_bytes"] == 100_000
 
 
-def test_build_report_has_no_stages_when_there_are_no_outcomes() -> None:
-    built = build_report(
-        recipe_name="r",
-        recipe_sha256="0",
-        baseline="train",
-        environment={},
-        outcomes=[],
-        gates={},
-        finals=[],
-    )
-    assert built["stages"] == built["gates"] == []
-
-
 @pytest.mark.parametrize("as_folder", [True, False])
 def test_read_report_returns_what_was_built(tmp_path: Path, as_folder: bool) -> None:
     built = report(failing(), {"accuracy_drop": 0.02})

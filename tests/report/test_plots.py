@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 
 from shrink.base.figures import PICTURE
 from shrink.contract.result import StageOutcome
-from shrink.report.comparison_rows import FrontPoint, front_points
 from shrink.report.svg import Plot
 from tests.report.plain import (
     bar_groups,
@@ -19,29 +18,6 @@ from tests.report.plain import (
     tradeoff_plot,
 )
 from tests.report.toys import outcome, outcomes, report, with_result
-
-
-def candidate(name: str, size: float, score: float) -> FrontPoint:
-    return FrontPoint(name, name, size, score, score, score)
-
-
-def front(points: list[FrontPoint], metric: str = "accuracy") -> list[str]:
-    return [point.name for point in front_points(points, "tflite_bytes", metric)]
-
-
-def test_pareto_front_leaves_out_what_another_beats() -> None:
-    points = [candidate("a", 10, 0.9), candidate("b", 5, 0.8), candidate("c", 7, 0.7)]
-    assert front(points) == ["b", "a"]
-
-
-def test_pareto_front_turns_round_when_smaller_is_better() -> None:
-    points = [candidate("a", 10, 0.9), candidate("b", 5, 0.8), candidate("c", 7, 0.7)]
-    assert front(points, "loss") == ["b", "c"]
-
-
-def test_pareto_front_keeps_equals_and_drops_the_larger_of_equal_scores() -> None:
-    points = [candidate("a", 5, 0.9), candidate("b", 5, 0.9), candidate("c", 6, 0.9)]
-    assert front(points) == ["a", "b"]
 
 
 def test_tradeoff_plot_marks_the_front_and_draws_intervals() -> None:

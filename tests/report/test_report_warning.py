@@ -9,7 +9,6 @@ from tests.report.plain import (
     build_report,
     render_html,
     render_markdown,
-    shape_problem,
 )
 
 GUESSING = ReportWarning("baseline-at-chance", "no better than guessing", "check data.normalize")
@@ -53,10 +52,3 @@ def test_renderings_show_warnings_with_stage_and_hint() -> None:
         assert "no better than guessing" in text
         assert "check data.normalize" in text
         assert "the test examples may have been trained on" in text
-
-
-def test_shape_problem_names_a_warning_that_is_none() -> None:
-    assert (
-        shape_problem({**_report(), "warnings": ["boo"]})
-        == "warnings[0]: an object is wanted, not 'boo'"
-    )

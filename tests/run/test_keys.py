@@ -111,18 +111,15 @@ def _ids(changes: list[Change]) -> list[str]:
     return [str(change) for change in changes]
 
 
-@pytest.mark.parametrize("change", _OF_TRAINING, ids=_ids(_OF_TRAINING))
-def test_keys_of_what_trains_nothing_do_not_depend_on_training(model: Path, change: Change) -> None:
-    for stage in _NOT_TRAINING.items():
-        assert _keys(_plan(model, stage, training=change)) == _keys(_plan(model, stage))
+_OF_FEEDING = [*({"training": one} for one in _OF_TRAINING), *({"data": one} for one in _OF_DATA)]
 
 
-@pytest.mark.parametrize("change", _OF_DATA, ids=_ids(_OF_DATA))
-def test_keys_of_what_trains_nothing_do_not_depend_on_how_training_is_fed(
+@pytest.mark.parametrize("change", _OF_FEEDING, ids=_ids(_OF_FEEDING))
+def test_keys_of_what_trains_nothing_do_not_depend_on_how_training_is_done(
     model: Path, change: Change
 ) -> None:
     for stage in _NOT_TRAINING.items():
-        assert _keys(_plan(model, stage, data=change)) == _keys(_plan(model, stage))
+        assert _keys(_plan(model, stage, **change)) == _keys(_plan(model, stage))
 
 
 @pytest.mark.parametrize("change", _OF_TRAINING, ids=_ids(_OF_TRAINING))
