@@ -115,7 +115,7 @@ def compare(replicas: int, cases: list[dict[str, Any]]) -> list[dict[str, float]
     """Return for each case how far the engine is from one big batch, and from no training.
 
     A case has optimizer, micro_batch_size, and if it wants batch_size, count, outputs, weighted,
-    keras_shares, epochs, floatx and pooled.
+    keras_shares, epochs and pooled.
     """
     devices = open_devices(TrainingConfig(replicas=replicas))
     return [_compare(devices, **case) for case in cases]
@@ -132,11 +132,10 @@ def _compare(
     weighted: bool = False,
     keras_shares: bool = False,
     epochs: int = 2,
-    floatx: str = "float64",
     pooled: bool = False,
 ) -> dict[str, float]:
-    keras.backend.set_floatx(floatx)
-    keras.mixed_precision.set_global_policy(floatx)
+    keras.backend.set_floatx("float64")
+    keras.mixed_precision.set_global_policy("float64")
     keras.utils.set_random_seed(1)
     data = examples(count, outputs=outputs, weighted=weighted)
     reference = small_model(outputs, pooled=pooled)

@@ -47,19 +47,13 @@ def _squares(y: Any, outputs: Any) -> Any:
 def _cases(folder: Path) -> dict[str, tuple[Any, Reference]]:
     own = folder / "own.py"
     own.write_text(OWN)
-    one_hot = np.eye(WIDTH)[NUMBERS]
     losses = keras.losses
     return {
         "sparse_categorical_crossentropy(ignore_class=2)": (
             NUMBERS,
             losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=2),
         ),
-        "categorical_focal_crossentropy(gamma=3)": (
-            one_hot,
-            losses.CategoricalFocalCrossentropy(gamma=3.0, from_logits=True),
-        ),
         "huber(delta=0.5)": (REAL, losses.Huber(0.5)),
-        "hinge": (YES, losses.Hinge()),
         "cosine_similarity": (REAL, losses.CosineSimilarity()),
         "dice(of=labels)": (YES, _dice),
         f"{own}:squares(of=values)": (REAL, _squares),

@@ -205,16 +205,6 @@ def test_prune_meets_macs_by_the_count_of_the_file(
     assert any(f"macs: {before:,} to {left:,}" in note for note in result.notes)
 
 
-@pytest.mark.slow
-def test_prune_says_how_few_macs_are_possible(tmp_path: Path) -> None:
-    path = _saved(_with_wrapped(), tmp_path)
-    least = prune(path, tmp_path, ratio=0.999)
-    possible = f"{_tflite_macs(least.model):,} are left"
-    with pytest.raises(StageError, match=possible) as caught:
-        prune(path, tmp_path, macs=0.01)
-    assert caught.value.exit_code == 4
-
-
 def test_prune_says_so_where_a_budget_is_met_already(model_path: Path, tmp_path: Path) -> None:
     with pytest.raises(StageError, match="there is nothing to prune"):
         prune(model_path, tmp_path, file_bytes=10**6)

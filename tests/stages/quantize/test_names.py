@@ -160,21 +160,6 @@ def test_every_scheme_feeds_by_name(tmp_path: Path, config: dict[str, Any]) -> N
     _check(run(QuantizeConfig.model_validate(config), context), names, model)
 
 
-@pytest.mark.slow
-def test_renaming_the_inputs_changes_no_figure(tmp_path: Path) -> None:
-    """Metamorphic: the same weights under other names give the same outputs to the bit."""
-    outputs = []
-    for number, names in enumerate([("a", "b"), ("b", "a"), ("m", "m_2")]):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        model = _model(names, WIDTHS["same"])
-        context = _context(folder, names, model)
-        (folder / "q.tflite").write_bytes(run(QuantizeConfig(), context).tflite or b"")
-        found = evaluate_artifact(folder / "q.tflite", context.dataset.test, context.task(model))
-        outputs.append(found.metrics)
-    assert outputs[0] == outputs[1] == outputs[2]
-
-
 def test_arrays_of_the_models_names_may_stand_in_any_order(tmp_path: Path) -> None:
     names = ("z", "a")
     model = _model(names, WIDTHS["same"], "two")
