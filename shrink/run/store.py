@@ -183,9 +183,9 @@ class Store:
         with contextlib.suppress(OSError, ResourceError), self.alone():
             files.remove_leftovers(self.root / "work")
             for kind in cache.ENTRY_KINDS:
-                files.remove_leftovers(self.root / kind)
+                for folder in (self.root / kind, *(self.root / kind).glob("*/")):
+                    files.remove_leftovers(folder)
             for step in (self.root / "steps").iterdir():
-                files.remove_leftovers(step)
                 if not self.contains(step.name):
                     cache.remove_path(step)
             for checkpoints in (self.root / "checkpoints").iterdir():

@@ -109,13 +109,16 @@ def test_sweep_removes_a_step_that_was_never_finished(store: Store) -> None:
 def test_sweep_removes_dead_work_and_keeps_live_work(store: Store) -> None:
     dead = store.root / "work" / f"{files.TEMPORARY_PREFIX}dead"
     dead.mkdir()
-    torn = add(store).with_name(f"{files.TEMPORARY_PREFIX}x")
-    torn.mkdir()
+    torn = [
+        folder / f"{files.TEMPORARY_PREFIX}x"
+        for folder in (add(store).parent, store.root / "inputs" / "abc", store.root / "timings")
+    ]
+    for one in torn:
+        one.mkdir(parents=True)
     with store.work_folder() as live:
         store.sweep()
         assert live.is_dir()
-    assert not dead.exists()
-    assert not torn.exists()
+    assert not any(one.exists() for one in (dead, *torn))
     assert list((store.root / "work").iterdir()) == []
 
 
