@@ -247,6 +247,11 @@ def sha256(path: Path) -> str:
         return found
 
 
+def json_sha256(value: object) -> str:
+    """Return the SHA-256, in hex, of plain data, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 _LARGE_BYTES = 1 << 22
 _SETTLED_NS = 2_000_000_000
 """A clock of files may tick so slowly that two writes within a tick leave the same times."""

@@ -7,7 +7,6 @@ before or the one after.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -80,7 +79,7 @@ class CheckpointFolder:
         digest = files.sha256(unnamed)
         unnamed.rename(self.path / f"{digest}{_SUFFIX}")
         body = {"version": _VERSION, "sha256": digest, "arrays": described, "content": content}
-        manifest = {**body, "digest": _digest(body)}
+        manifest = {**body, "digest": files.json_sha256(body)}
         files.write_text(self.path / _MANIFEST, json.dumps(manifest, indent=1))
         for path in self.path.glob(f"*{_SUFFIX}"):
             if path.stem != digest:
@@ -96,7 +95,7 @@ class CheckpointFolder:
         try:
             entry = json.loads(manifest.read_text(encoding="utf-8"))
             digest = entry.pop("digest")
-            if entry["version"] != _VERSION or digest != _digest(entry):
+            if entry["version"] != _VERSION or digest != files.json_sha256(entry):
                 raise ValueError(f"{_MANIFEST} was changed")
             stored = self.path / f"{entry['sha256']}{_SUFFIX}"
             if files.sha256(stored) != entry["sha256"]:
@@ -126,10 +125,6 @@ class StoredArrays(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self._described)
-
-
-def _digest(body: JsonObject) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
 class TrainingState:

@@ -5,7 +5,6 @@ Add an importance as a function and one line in the registry.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -195,7 +194,7 @@ def cached_curves(
         identity: everything that decides the curves, plain data.
         measure: how to find them out.
     """
-    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    key = files.json_sha256(identity)
     path = folder / f"{key}.json"
     known = _read(path, key)
     if known is not None:
@@ -203,14 +202,14 @@ def cached_curves(
         return known, True
     curves = list(measure())
     body = [asdict(curve) for curve in curves]
-    files.write_json(path, {"key": key, "digest": _digest(body), "curves": body})
+    files.write_json(path, {"key": key, "digest": files.json_sha256(body), "curves": body})
     return curves, False
 
 
 def _read(path: Path, key: str) -> list[Curve] | None:
     try:
         entry = json.loads(path.read_text(encoding="utf-8"))
-        if entry["key"] != key or entry["digest"] != _digest(entry["curves"]):
+        if entry["key"] != key or entry["digest"] != files.json_sha256(entry["curves"]):
             return None
         return [
             Curve(one["layers"], one["channels"], tuple(one["ratios"]), tuple(one["losses"]))
@@ -218,7 +217,3 @@ def _read(path: Path, key: str) -> list[Curve] | None:
         ]
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _digest(body: object) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from shrink.base import files
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.losses import DETECTION
 from shrink.contract.details import Task
@@ -128,7 +127,7 @@ def recipe_sha256(plan: Plan) -> str:
             section[key] = Path(section[key]).name
         elif isinstance(section.get(key), list):
             section[key] = [Path(name).name for name in section[key]]
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+    return files.json_sha256(value)
 
 
 def _make_absolute(settings: JsonObject, step: Step) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from shrink.base import files
 from shrink.base.errors import ResourceError
 
 
@@ -64,7 +64,7 @@ def membership(environment: Mapping[str, str]) -> ClusterPlace | None:
                 subject="TF_CONFIG",
                 hint="use Worker replicas, and a Chief if you like",
             )
-        return ClusterPlace(len(places), index, _digest([chiefs, workers]))
+        return ClusterPlace(len(places), index, files.json_sha256([chiefs, workers])[:32])
     if int(environment.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
         missing = [
             name
@@ -79,9 +79,5 @@ def membership(environment: Mapping[str, str]) -> ClusterPlace | None:
             )
         names = [environment["SLURM_JOB_ID"], environment["SLURM_STEP_NODELIST"]]
         tasks = int(environment["SLURM_STEP_NUM_TASKS"])
-        return ClusterPlace(tasks, int(environment["SLURM_PROCID"]), _digest(names))
+        return ClusterPlace(tasks, int(environment["SLURM_PROCID"]), files.json_sha256(names)[:32])
     return None
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:32]

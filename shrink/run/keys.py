@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +89,7 @@ StepDescriptions: TypeAlias = Mapping[str, Mapping[str, object]]
 
 def keys_of(described: StepDescriptions) -> dict[str, str]:
     """Return the key of every step, by name, of what `describe_steps` returned."""
-    return {name: _hash(step) for name, step in described.items()}
+    return {name: files.json_sha256(step) for name, step in described.items()}
 
 
 def describe_steps(
@@ -139,7 +137,7 @@ def describe_steps(
             ],
             "versions": versions(),
         }
-        keys[step.name] = _hash(described[step.name])
+        keys[step.name] = files.json_sha256(described[step.name])
     return described
 
 
@@ -189,7 +187,3 @@ def _source(source: Source, keys: Mapping[str, str], read: _Read) -> object:
         "function": reference.function,
         "arguments": dict(source.arguments),
     }
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

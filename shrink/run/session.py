@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -83,7 +81,7 @@ def free_name(plan: Plan, runs: Path = RUNS) -> str:
         longer = f"{name}-{ours[-1].rpartition(':')[2]}"
         if _identity_in(runs / longer) in (None, ours):
             return longer
-    return f"{name}-{hashlib.sha256(json.dumps(ours).encode()).hexdigest()[:6]}"
+    return f"{name}-{files.json_sha256(ours)[:6]}"
 
 
 def _identity(recipe: Mapping[str, Json]) -> tuple[str, ...]:

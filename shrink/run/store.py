@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import shutil
@@ -217,4 +216,4 @@ def _link(source: Path, target: Path) -> None:
 
 def _digest(entry: Mapping[str, Json]) -> str:
     body = {key: value for key, value in entry.items() if key != "digest"}
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    return files.json_sha256(body)

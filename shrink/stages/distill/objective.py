@@ -13,6 +13,7 @@ import tf_keras as keras
 from shrink.base.losses import DETECTION, kind_of_loss, takes_logits
 from shrink.base.types import Tensors
 from shrink.contract.choices import Choice
+from shrink.data.examples import single
 from shrink.distillation.losses import FEATURE_LOSSES, SOFT_LOSSES, Case, squared_error
 from shrink.engine.losses import at_least_float32, masked, per_example
 from shrink.engine.microbatch import cast_inputs
@@ -105,7 +106,7 @@ class DistillationObjective(Objective):
         if isinstance(y, DistillationTargets) and self._decode is not None:
             targets = self._decode(y.cached)
         labels, flat, count = _labels(y), tf.nest.flatten(outputs), self._outputs
-        hard = self._hard.loss(labels, _plain(flat[:count]), None)
+        hard = self._hard.loss(labels, single(tuple(flat[:count])), None)
         alpha = self._distillation_loss.alpha
         soft = self._soft(labels, flat[:count], targets.outputs)
         total = alpha * hard + (1 - alpha) * tf.cast(soft, hard.dtype)
@@ -140,7 +141,7 @@ class DistillationObjective(Objective):
 
     def _own(self, outputs: Tensors) -> Tensors:
         """Return the model's outputs without the features that follow them."""
-        return _plain(tf.nest.flatten(outputs)[: self._outputs])
+        return single(tuple(tf.nest.flatten(outputs)[: self._outputs]))
 
     def _soft(
         self, labels: Tensors, outputs: Sequence[tf.Tensor], teacher_outputs: Sequence[tf.Tensor]
@@ -171,10 +172,6 @@ class DistillationObjective(Objective):
 
 def _labels(y: Tensors) -> Tensors:
     return y.labels if isinstance(y, DistillationTargets) else y
-
-
-def _plain(outputs: list[tf.Tensor]) -> Tensors:
-    return outputs[0] if len(outputs) == 1 else outputs
 
 
 Teach = Callable[[Tensors], TeacherOutputs]
