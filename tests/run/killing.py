@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -184,7 +185,8 @@ def kill_everywhere(root: str, sparsity: str, before: str, every: int) -> dict[s
         every: only each so-manieth change.
 
     Returns:
-        `changes` of an undisturbed run; the most stages that one had to compute twice, `lost`.
+        `changes`, of which an undisturbed run has fewer; `lost`, the most stages that one run had
+        to compute twice.
     """
     template = Path(root, "template")
     template.mkdir()
@@ -247,29 +249,23 @@ def _kill_each(
     check: Callable[[Path, Path], int],
     every: int,
 ) -> dict[str, int]:
-    reference = template.with_name("reference")
+    reference, lost = template.with_name("reference"), 0
     shutil.copytree(template, reference)
-
-    def counted() -> int:
-        changes = kill_at(reference, 0)
-        code = run(reference)
-        template.with_name("changes").write_text(str(changes()), encoding="utf-8")
-        return code
-
-    assert _in_fork(reference, counted) == 0
-    changes, lost = int(template.with_name("changes").read_text("utf-8")), 0
+    assert _in_fork(reference, lambda: run(reference)) == 0
 
     def killed(folder: Path, number: int) -> int:
         kill_at(folder, number)
         return run(folder)
 
-    for number in range(1, changes + 1, every):
+    for number in itertools.count(1, every):
         folder = template.with_name(str(number))
         shutil.copytree(template, folder)
         ended = _in_fork(folder, functools.partial(killed, folder, number))
+        if ended == 0:  # before so many changes
+            return {"changes": number, "lost": lost}
         assert ended == -signal.SIGKILL, number
         _check_reports(folder)
         assert _in_fork(folder, functools.partial(run, folder)) == 0, number
         lost = max(lost, check(folder, reference))
         shutil.rmtree(folder)
-    return {"changes": changes, "lost": lost}
+    raise AssertionError("without end")
