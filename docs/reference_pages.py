@@ -36,8 +36,8 @@ _ADVICE = {
     "that it names.",
     "InternalError": "Run again with `SHRINK_DEBUG=1` and report it with what `shrink doctor` "
     "prints.",
-    "Interrupted": "The same command goes on where it was.",
-    "Terminated": "The same command goes on where it was.",
+    "Interrupted": "The same command goes on from its last checkpoint.",
+    "Terminated": "The same command goes on from its last checkpoint.",
 }
 
 

@@ -613,7 +613,8 @@ class DataConfig(Config):
             if getattr(self, key) is not None and key not in source.keys:
                 takers = sources_with(lambda one, key=key: key in one.keys)  # type: ignore[misc]
                 raise ValueError(
-                    f"{key} belongs to source: {' and '.join(takers)}, not to {self.source}"
+                    f"{key} belongs to source: {' and '.join(takers)}, not to {self.source}; a "
+                    f"YAML file names the source: data: {{source: {takers[0]}, path: ...}}"
                 )
         if self.slices:
             columns = sources_with(lambda one: one.has_columns)

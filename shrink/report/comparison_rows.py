@@ -223,13 +223,18 @@ def front_points(points: Sequence[FrontPoint], x: str, y: str) -> list[FrontPoin
     return sorted((p for p in points if not beaten(p)), key=lambda p: -sign_x * p.x)
 
 
+_TIMING_NOISE = 0.1
+"""Latencies that differ by less are taken as equal."""
+
+
 def _fronts(rows: Sequence[AnyRow], metric: str | None, kept: Set[str]) -> Iterator[Front]:
     """Yield the front of the metric against each cost in which rows differ, of those to keep."""
     for cost in COSTS if metric is not None else ():
         points = points_of(rows, cost, str(metric))
         values = [point.x for point in points]
         able = [point for point in points if point.name in kept]
-        if able and len(points) > 1 and not math.isclose(min(values), max(values), rel_tol=1e-9):
+        same = _TIMING_NOISE if cost == "p50_ms" else 1e-9
+        if able and len(points) > 1 and not math.isclose(min(values), max(values), rel_tol=same):
             on_front = front_points(able, cost, str(metric))
             yield Front(x=cost, y=str(metric), rows=tuple(point.name for point in on_front))
 

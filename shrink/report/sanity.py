@@ -72,6 +72,7 @@ def sanity_warnings(
     for stage in complete.values():
         warnings += _larger(stage, complete.get(previous.get(stage.name) or ""))
         warnings += _lost_outputs(stage)
+        warnings += _over_limit(stage)
     return warnings
 
 
@@ -333,8 +334,10 @@ def _large_drop(stage: Stage, base: Stage, metric: Figure) -> list[ReportWarning
         return []
     amount = f" by {100 * lost:.2f} points" if metric.unit == "fraction" else ""
     guessing = ""
-    if chance is not None and hardly_better(metric, after, chance, *_interval(stage, metric.name)):
-        guessing = f", which is no better than guessing ({_text(metric, chance)})"
+    limits = _interval(stage, metric.name)
+    if chance is not None and hardly_better(metric, after, chance, *limits):
+        word = _how_much(metric, after, chance, *limits)
+        guessing = f", which is {word} better than guessing ({_text(metric, chance)})"
     verb = "fell" if metric.larger_is_better else "rose"
     gate = f"{metric.name}_{'drop' if metric.larger_is_better else 'rise'}"
     limit = "0.02" if metric.unit == "fraction" else f"{before / 10:.2g}"
@@ -362,6 +365,20 @@ def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
             f"the file is larger than what it was made from: {sizes}",
             "keep the model as it was (zeros that a sparse file leaves out are stored again), or "
             "try another scheme: dynamic_wi8_afp32 adds no scales of activations",
+            stage.name,
+        )
+
+
+def _over_limit(stage: Stage) -> Iterator[ReportWarning]:
+    """Yield a warning where training took more memory than it was allowed."""
+    limit = stage.training.memory_limit_bytes if stage.training else None
+    peak = stage.figure("training_peak_bytes")
+    if limit and peak and peak > limit:
+        yield ReportWarning(
+            "over-memory-limit",
+            f"training took {format_value(peak, 'bytes')}, more than training.memory_limit "
+            f"({format_value(limit, 'bytes')})",
+            "set training.memory_limit lower by the difference",
             stage.name,
         )
 

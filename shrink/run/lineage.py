@@ -72,7 +72,7 @@ def describe_splits(splits: Splits, held_out: HeldOut) -> tuple[ReportWarning | 
         return ReportWarning(LEFT_OUT, message, _HINT), None
     if splits.lineage.outside:
         return _unknown(
-            "the model was already trained, and shrink does not know on which examples", held_out
+            "shrink does not know which examples the model was trained on, if any", held_out
         )
     if splits.earlier and not held_out.comparable:
         return _unknown(
@@ -158,7 +158,7 @@ class LineOrigin(Origin):
     """The baseline that a line of runs begins with.
 
     Attributes:
-        artifact: SHA-256 of the artifact.
+        artifact: `identity` of the artifact.
         scores: name of the file with its scores, as `Store.keep` has kept it.
         tested_on: what decides its test examples, and their order.
         test_examples: hash of them, whatever their order.
@@ -368,7 +368,7 @@ def _origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: Stored
     return LineOrigin(
         run=plan.recipe.name,
         stage=plan.baseline.name,
-        artifact=stored.files["artifact"].stem,
+        artifact=identity(stored.files["artifact"]),
         scores=stored.files["scores"].name,
         tested_on=test_identity(plan, splits, data_fingerprint, result.data.classes),
         test_examples=result.splits.test_examples,
@@ -394,7 +394,7 @@ def chain_of(plan: Plan, splits: Splits, data: DataSet, store: Store) -> Continu
     origin = None if splits.lineage is None else splits.lineage.origin
     if origin is None or reference is None or not reference.trained:
         return None
-    if files.sha256(reference.path) == origin.artifact:
+    if identity(reference.path) == origin.artifact:
         return None
     fingerprint = str(data.fingerprint)
     paired = origin.tested_on == test_identity(plan, splits, fingerprint, data.classes)

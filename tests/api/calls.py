@@ -114,7 +114,7 @@ def real(folder: str) -> list[dict[str, Any]]:
     splits, model = _splits(folder), _built(keras)
     data = {name: tf.data.Dataset.from_tensor_slices(p).batch(7) for name, p in splits.items()}
     run = shrink.distill(model, {"width": 0.5}, data, epochs=1, quiet=True)
-    other = shrink.evaluate(model, splits, quiet=True)
+    other = shrink.quantize(model, splits, scheme="float16", quiet=True)
     return [_told(run), _told(other)]
 
 

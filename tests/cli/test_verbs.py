@@ -62,7 +62,7 @@ def test_distill_takes_models_or_a_width(finished: FinishedRun, tmp_path: Path) 
 def test_distill_cuts_the_student_from_a_model_file(finished: FinishedRun, tmp_path: Path) -> None:
     shrink(
         "distill", "--teacher", "out/artifacts/00-train.keras", "--student",
-        "width=0.5,inherit=true", "--data", "digits", "--epochs", "2", "--control", "true",
+        "width=0.5,inherit=true", "--data", "digits", "--epochs", "2", "--control",
         "--output", tmp_path / "cut", cwd=finished.cwd, store=finished.store,
     )  # fmt: skip
     report = read_report(tmp_path / "cut")

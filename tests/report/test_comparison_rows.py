@@ -42,7 +42,7 @@ from shrink.report.scatter import compared_plot
 from shrink.report.slices import compared_slices_table
 from tests.report.page import Page
 from tests.report.plain import markup
-from tests.report.toys import failure, outcome, report
+from tests.report.toys import failure, outcome, report, with_result
 
 SWEEP = Comparison(rows=(), title="digits", sweep=True)
 
@@ -75,6 +75,18 @@ def test_compare_runs_has_a_row_for_each_run_with_its_own_differences() -> None:
     assert change is not None
     assert change.value == pytest.approx(0.95 - 0.98)
     assert found.metric == "accuracy"
+
+
+@pytest.mark.parametrize(("p50_ms", "expected"), [(0.23, False), (0.2, True)])
+def test_latencies_within_the_noise_of_timing_make_no_front(p50_ms: float, expected: bool) -> None:
+    latency = {"p50_ms": p50_ms, "p90_ms": 0.5, "threads": 1}  # the other's are 0.25 ms
+    fast = with_result(outcome("train", 97, 100_000, None), latency=latency)
+    runs = [
+        replace(run(name, 97, 100_000), report=report_of(report([stage], finals=("train",))))
+        for name, stage in (("0.5", outcome("train", 98, 100_000, None)), ("0.7", fast))
+    ]
+    fronts = {front.x for front in compare_runs(runs, SWEEP).fronts}
+    assert ("p50_ms" in fronts) is expected
 
 
 def test_trials_that_break_a_limit_are_on_no_front_and_say_so() -> None:

@@ -224,6 +224,22 @@ def test_a_large_drop_is_a_warning_unless_a_gate_looks_at_it() -> None:
     assert codes(stages, {"accuracy": 0.5}) == []
 
 
+def test_a_result_above_chance_is_not_called_chance() -> None:
+    guess = {**GUESS, "value": 0.1}
+    stages = [
+        with_result(outcome("train", 98, 1000, None), guess=guess), outcome("s90", 24, 900, "train")
+    ]  # fmt: skip
+    (warning,) = found(stages)
+    assert "which is hardly better than guessing (10.0 %)" in warning.message
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(39_999_999, True), (40_000_000, False)])
+def test_a_training_above_its_memory_limit_is_a_warning(limit: int, expected: bool) -> None:
+    training = {"replicas": 1, "epochs": 2, "memory_limit_bytes": limit}
+    stage = with_result(guessed(outcome("train", 98, 1000, None)), training=training)
+    assert codes([stage]) == ([("over-memory-limit", "train")] if expected else [])
+
+
 def test_a_large_drop_is_of_a_result_not_of_a_stage_on_the_way() -> None:
     base = guessed(outcome("train", 98, 1000, None))
     pruned, tuned = outcome("prune", 40, 500, "train"), outcome("distill", 97, 500, "prune")

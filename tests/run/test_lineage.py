@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +17,11 @@ from rich.console import Console
 from shrink.base.errors import MAY_HAVE_BEEN_TRAINED_ON, StageError
 from shrink.contract.codec import to_plain
 from shrink.contract.job import StepJob
+from shrink.contract.report import DataSet
 from shrink.contract.result import HeldOut, SharedExamples, StepResult
-from shrink.contract.usage import METADATA_NAME, record_of, write_record
+from shrink.contract.usage import METADATA_NAME, identity, record_of, write_record
 from shrink.data.config import DataConfig
+from shrink.model.reference import parse_model_reference
 from shrink.run.lineage import (
     LEFT_OUT,
     Lineage,
@@ -25,11 +29,13 @@ from shrink.run.lineage import (
     Link,
     SplitIdentity,
     Splits,
+    chain_of,
     describe_data,
     describe_shared,
     describe_splits,
     named_code,
 )
+from shrink.run.store import Store
 from tests.report.plain import headlines, render_report
 from tests.report.toys import outcomes, with_result
 from tests.run.fake_worker import FakeWorker, run, statuses
@@ -221,6 +227,20 @@ def test_run_takes_a_damaged_lineage_for_none(tmp_path: Path, first: Path, text:
 def _measured(accuracy: float, size: int) -> dict[str, Any]:
     metrics = {"metrics": {"accuracy": accuracy}, "examples": 4}
     return {"size": {"tflite_bytes": size}, **metrics}
+
+
+def test_a_copy_of_the_first_baseline_goes_on_from_nothing(tmp_path: Path) -> None:
+    copies = [tmp_path / f"{year}.keras" for year in (1990, 2020)]
+    for path in copies:  # saved at another time, so that the bytes differ
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in ("config.json", "model.weights.h5"):
+                archive.writestr(zipfile.ZipInfo(name, (int(path.stem), 1, 1, 0, 0, 0)), "{}")
+    reference = parse_model_reference(str(copies[1]), tmp_path)
+    inputs = {"model": SimpleNamespace(reference=reference)}
+    plan: Any = SimpleNamespace(baseline=SimpleNamespace(inputs=inputs))
+    origin = LineOrigin(artifact=identity(copies[0]))
+    splits, store = Splits(0, lineage=Lineage(origin=origin)), Store(tmp_path, print)
+    assert chain_of(plan, splits, DataSet(), store) is None
 
 
 def test_report_compares_with_the_baseline_of_the_first_run(tmp_path: Path) -> None:
