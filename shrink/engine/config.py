@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -76,6 +76,13 @@ class OptimizerConfig(Config):
 
 class TrainingConfig(Config):
     """How every training stage trains: batch, devices, precision, optimizer, seed."""
+
+    meant_by: ClassVar[dict[str, dict[str, str]]] = {
+        "precision": {
+            **dict.fromkeys(("float16", "fp16", "half"), "mixed_float16"),
+            **dict.fromkeys(("bfloat16", "bf16"), "mixed_bfloat16"),
+        }
+    }
 
     global_batch_size: Count = 64
     """Examples per optimizer update, whatever the hardware."""

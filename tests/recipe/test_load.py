@@ -126,6 +126,7 @@ def test_load_recipe_applies_overrides(recipe: Path, override: str, read: object
         ("train=5", ["names a stage", "train.KEY=VALUE", "name a key"]),
         ("stages.0.epochs=1", ["by the stage's name", "train.KEY=VALUE"]),
         ("training.optimizer.learning_rate=.nan", ["learning_rate=.nan", "not a number"]),
+        ("training.precision=float16", ["did you mean mixed_float16?"]),
         ("training.memory_limit=2", ["2 bytes", "1MB", "did you mean 2GB?"]),
         ("training.host_memory_limit=512", ["512 bytes", "did you mean 512MB?"]),
     ],
