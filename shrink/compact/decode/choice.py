@@ -142,8 +142,8 @@ def _why_none(options: Sequence[Sequence[_Option]], size: int, limit: int | None
         )
     if limit is None:
         return (
-            f"storing kernels saves less than {FLASH_OF_ARENA} bytes of flash for each byte of "
-            "arena that it takes: set --arena-bytes (arena_bytes in a recipe) to allow more arena"
+            f"storing kernels needs more arena, and saves less than {FLASH_OF_ARENA} times as much "
+            "flash: set --arena-bytes (arena_bytes in a recipe) to allow more arena"
         )
     return "storing kernels does not fit the arena: allow a larger one"
 

@@ -93,7 +93,7 @@ class QuantizeConfig(StageConfig):
     int8 is static_wi8_ai8, int16x8 static_wi8_ai16, dynamic dynamic_wi8_afp32, weight_only
     weight_only_wi8_afp32, fp16 float16 and fp32 float32."""
     accuracy_drop: Fraction | None = None
-    """mixed: the accuracy that may be lost on the validation split, at the smallest size."""
+    """mixed: how much accuracy may fall on the validation split; the smallest such file is made."""
     metric_drop: Annotated[float, Field(ge=0)] | None = None
     """mixed: how much worse the task's main metric may be on the validation split, in its own unit,
     at the smallest size; instead of an anomaly metric, the next one or the loss."""

@@ -59,9 +59,9 @@ def with_best_scales(
     allowed = allowed_loss_db(fine["file_bytes"], coarse["file_bytes"])
     least_db = fine.get("snr_db", math.inf) - allowed
     if coarse["file_bytes"] < fine["file_bytes"] and coarse.get("snr_db", math.inf) >= least_db:
-        why = f"for these bytes up to {allowed:.1f} dB may be lost"
+        why = f"the file is smaller, and less than {allowed:.1f} dB of precision is lost"
         return per_tensor, (Choice(key="dense_scales", value="tensor", why=why, options=options),)
-    why = f"one for each layer costs more than {allowed:.1f} dB"
+    why = f"one scale for each layer loses more than {allowed:.1f} dB of precision"
     return per_channel, (Choice(key="dense_scales", value="channel", why=why, options=options),)
 
 
