@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
@@ -40,3 +41,13 @@ def everything(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return inputs and targets of all splits, one after the other."""
     x, y = zip(*(all_of(getattr(dataset, split)) for split in SPLITS), strict=True)
     return np.concatenate(x), np.concatenate(y)
+
+
+def as_parquet(path: Path, rows: Any) -> Path:
+    """Write a Parquet file of rows, or of columns by name; skip the test without pyarrow."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    build = pyarrow.table if isinstance(rows, dict) else pyarrow.Table.from_pylist
+    parquet.write_table(build(rows), path)
+    return path

@@ -22,6 +22,7 @@ from shrink.data.opening import open_dataset
 from shrink.data.views import View
 from shrink.run.execute import _test_examples
 from tests.data.images import write_folders, write_image
+from tests.data.opened import as_parquet
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(200, 5)).astype(np.float32)
@@ -229,12 +230,8 @@ def _as_csv(folder: Path) -> dict[str, Any]:
 
 
 def _as_parquet(folder: Path) -> dict[str, Any]:
-    import pyarrow
-    from pyarrow import parquet
-
     rows = _table(lambda row: {"a": float(X[row, 0]), "b": float(X[row, 1])})
-    parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "a.parquet")
-    return {"source": "csv", "path": str(folder / "a.parquet")}
+    return {"source": "csv", "path": str(as_parquet(folder / "a.parquet", rows))}
 
 
 def _as_text(folder: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from shrink.data.folders import named_classes
 from shrink.data.opening import open_dataset_for
 from shrink.engine.class_weights import class_weights_of
 from shrink.recipe.data_reference import parse_data_reference
-from tests.data.opened import SPLITS, all_of, configured, opened
+from tests.data.opened import SPLITS, all_of, as_parquet, configured, opened
 
 ROWS = 40
 
@@ -227,14 +227,6 @@ def test_named_classes_gives_stored_labels_no_other_class(
             named_classes(names, 2, wanted, "records")
     else:
         assert named_classes(names, 2, wanted, "records") == found
-
-
-def as_parquet(path: Path, columns: dict[str, Any]) -> Path:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    parquet.write_table(pyarrow.table(columns), path)
-    return path
 
 
 def test_open_dataset_reads_from_parquet_what_csv_says_too(tmp_path: Path) -> None:

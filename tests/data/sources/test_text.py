@@ -17,7 +17,7 @@ from shrink.data.opening import open_dataset
 from shrink.data.slices import slicings_of
 from shrink.recipe.bundle import bundled_root
 from shrink.recipe.data_reference import parse_data_reference
-from tests.data.opened import all_of, configured, opened
+from tests.data.opened import all_of, as_parquet, configured, opened
 
 WORDS = ("on", "off")
 
@@ -46,12 +46,8 @@ def as_json_lines(folder: Path) -> Path:
     return folder / "t.jsonl"
 
 
-def as_parquet(folder: Path) -> Path:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    parquet.write_table(pyarrow.Table.from_pylist(rows()), folder / "t.parquet")
-    return folder / "t.parquet"
+def as_parquet_file(folder: Path) -> Path:
+    return as_parquet(folder / "t.parquet", rows())
 
 
 def as_folder(folder: Path) -> Path:
@@ -78,7 +74,7 @@ def test_a_column_to_slice_by_is_refused_of_a_folder_which_has_none(tmp_path: Pa
         opened("text", as_folder(tmp_path), tokens={"length": 8}, slices=["room"])
 
 
-@pytest.mark.parametrize("write", [as_csv, as_json_lines, as_parquet, as_folder])
+@pytest.mark.parametrize("write", [as_csv, as_json_lines, as_parquet_file, as_folder])
 def test_open_source_reads_the_same_from_every_form(tmp_path: Path, write: Any) -> None:
     dataset = opened("text", write(tmp_path), tokens={"length": 8})
     assert dataset.class_names == ("off", "on")
