@@ -14,8 +14,6 @@ from shrink.engine.microbatch import TrainingSetup
 from shrink.engine.objective import SupervisedObjective
 from shrink.engine.planner import BatchPlan, predict
 from shrink.engine.probe import TrainingStep, ZeroExamples
-from shrink.engine.recovery import Retries
-from shrink.engine.small_tensors_watch import SmallTensorsWatch
 from shrink.engine.trainer import build_trainer
 from shrink.measure.training_peak import TrainingPeak
 from tests.benchmarks.architectures import build, loss_of, specs
@@ -44,37 +42,24 @@ def train(
     batch_size: int,
     memory_limit: int | None,
     micro_batch_size: int,
-    recovers: bool = True,
-) -> Any:
-    """Return the peak of training in bytes, and whether no step ran out of memory.
-
-    Unless it `recovers`, a step that runs out of memory is an error.
-    """
+) -> int | None:
+    """Return the allocator's peak of training in bytes; out of memory is an error."""
     config, devices, model, examples = _setup(architecture, optimizer, batch_size, memory_limit)
 
-    def batches_from(step: int) -> Any:
-        return training_batches(
-            examples, global_batch_size=batch_size, seed=0, first_step=step, last_step=STEPS
-        )
-
-    def replay(step: int) -> Any:
-        return iter(batches_from(step))
-
+    batches = training_batches(
+        examples, global_batch_size=batch_size, seed=0, first_step=0, last_step=STEPS
+    )
     trainer = build_trainer(
         TrainingSetup(
             model, SupervisedObjective(loss_of(architecture), from_logits=True), config, devices
         ),
         BatchPlan(1, batch_size, micro_batch_size, never_empty=True),
         total_updates=STEPS,
-        retries=Retries(replay if recovers else None),
     )
     memory = TrainingPeak(devices.device_names)
     memory.reset()
-    watch = SmallTensorsWatch(memory.small, lambda: 0)
-    trainer.fit(batches_from(0), epochs=1, steps_per_epoch=STEPS, verbose=0, callbacks=[watch])
-    recovering = trainer.recovering_step
-    undisturbed = recovering is not None and not recovering.events
-    return [memory.parts().total, undisturbed]
+    trainer.fit(batches, epochs=1, steps_per_epoch=STEPS, verbose=0)
+    return memory.parts().allocator
 
 
 def predicted(architecture: str, optimizer: str) -> list[tuple[int, int, int]]:
