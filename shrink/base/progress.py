@@ -31,7 +31,7 @@ class Progress:
         epochs: of the run.
         step: that was made last.
         steps: of an epoch.
-        examples_per_s: None before the second step.
+        examples_per_s: in this epoch so far; None before the second step.
         metrics: of the epoch so far, with the loss.
         epoch_end: whether the epoch is complete; metrics of the validation split are there then.
         continued: whether nothing was trained yet, and the step is a checkpoint's.

@@ -93,12 +93,14 @@ class ProgressCallback(keras.callbacks.Callback):
         self._steps = steps
         self._every_step = every_step
         self._epoch = 0
+        self._before_epoch = (0, 0.0)
         self._built = False
         self._reported_at = -math.inf
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         """Start the timer, unless the first step has yet to build the graph."""
         self._epoch = epoch
+        self._before_epoch = self.throughput.examples, self.throughput.seconds
         if self._built:
             self.throughput.start()
 
@@ -136,13 +138,17 @@ class ProgressCallback(keras.callbacks.Callback):
 
     def _report(self, step: int, logs: Logs, *, epoch_end: bool = False) -> None:
         self._reported_at = time.monotonic()
+        examples, seconds = self._before_epoch
+        seconds = self.throughput.seconds - seconds
         self._on_progress(
             Progress(
                 epoch=self._epoch + 1,
                 epochs=self._epochs,
                 step=step,
                 steps=self._steps,
-                examples_per_s=self.throughput.examples_per_s,
+                examples_per_s=(
+                    (self.throughput.examples - examples) / seconds if seconds > 0 else None
+                ),
                 metrics={name: float(value) for name, value in logs.items()},
                 epoch_end=epoch_end,
             )

@@ -1,4 +1,4 @@
-"""An end to training that no longer gets better."""
+"""The speed of an epoch, and an end to training that no longer gets better."""
 
 from __future__ import annotations
 
@@ -8,7 +8,26 @@ from typing import Any
 import pytest
 import tf_keras as keras
 
-from shrink.engine.progress import BestEpoch, first_settled_epoch
+from shrink.base.progress import Progress
+from shrink.engine.progress import BestEpoch, ProgressCallback, first_settled_epoch
+
+
+def test_each_epoch_has_its_own_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The first step builds the graph: 10 examples in a second, then 20 examples in one.
+    clock = iter([1.0, 2.0, 10.0, 10.5, 11.0])
+    monkeypatch.setattr("shrink.engine.progress.time.perf_counter", lambda: next(clock))
+    reports: list[Progress] = []
+    callback = ProgressCallback(
+        reports.append, stage="", epochs=2, examples=20, batch_size=10, steps=2, every_step=True
+    )
+    callback.set_model(SimpleNamespace(trainable_variables=[]))
+    for epoch in range(2):
+        callback.on_epoch_begin(epoch)
+        for step in range(2):
+            callback.on_train_batch_end(step, {"loss": 1.0})
+        callback.on_epoch_end(epoch, {"loss": 1.0})
+    assert [one.examples_per_s for one in reports if one.epoch_end] == [10.0, 20.0]
+    assert callback.throughput.examples_per_s == 15.0
 
 
 def best_epoch(history: dict[str, list[float]], **settings: Any) -> BestEpoch:
