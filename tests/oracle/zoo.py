@@ -155,11 +155,11 @@ def _stages(row: Row) -> list[dict[str, Any]]:
 
 _SAMPLE = """
 softmax_op         images   float32               one       evaluate rnn  uint8   none   shared one map    arguments
-softmax_concat     csv      dynamic_wi8_afp32     one       prune    none uint8   none   nested one map    plain
-sigmoid_activation hdf5     static_wi8_ai16       two-alike quantize none float64 none   flat   one map    arguments
+softmax_concat     csv      dynamic_wi8_afp32     one       train    none uint8   none   nested one map    plain
+sigmoid_activation hdf5     static_wi8_ai16       two-alike distill  none float64 none   flat   one map    arguments
 sigmoid_op         tfrecord weight_only_wi8_afp32 two-ab    channels none int64   pooled flat   one vector plain
-logits             npz      static_wi8_ai8        three     distill  lstm float32 none   nested two vector plain
-linear             python   float16               two-za    train    gru  uint8   steps  flat   one vector plain
+logits             npz      static_wi8_ai8        three     quantize lstm float32 none   nested two vector plain
+linear             python   float16               two-za    prune    gru  uint8   steps  flat   one vector plain
 """  # noqa: E501  a table
 
 
