@@ -146,7 +146,7 @@ def _read(path: Path) -> bytes:
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             names = [file.stem for file in path.parent.glob("*.yaml")]
             near = did_you_mean(path.stem, names)  # every ending is alike
-            listing = "`shrink recipes` lists those that come with shrink"
+            listing = "`shrink recipes` lists bundled recipes, `shrink init` writes a first one"
             hint = f"did you mean {path.parent / near}.yaml? {listing}" if near else listing
             raise RecipeError("no such recipe", subject=path, hint=hint) from error
         reason = (isinstance(error, OSError) and error.strerror) or str(error)

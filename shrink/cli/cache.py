@@ -108,7 +108,7 @@ def prune(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Remove what was not used for long, then what is too much; without options as runs do."""
+    """Remove old entries, then the least recently used ones; without options as runs do."""
 
     root = cache_root()
     try:

@@ -158,8 +158,7 @@ ModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A .keras or .h5 file, a SavedModel, a run folder, or file.py:function; of "
-        "quantize, evaluate and compact also a .tflite file.",
+        help="A .keras or .h5 file, a SavedModel, a run folder, or file.py:function.",
     ),
 ]
 AnyModelArgument = Annotated[
@@ -175,7 +174,8 @@ DataOption = Annotated[
         "--data",
         metavar="D",
         help="A source (digits), a folder of images, an .npz, .h5 or .csv file, or a YAML file "
-        "with a data: section. A run folder brings its own; some schemes of quantize need none.",
+        "with a data: section. Not needed if MODEL is a run folder, or if the stage needs no "
+        "examples.",
         show_default=False,
     ),
 ]

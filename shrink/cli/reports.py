@@ -127,7 +127,8 @@ def compare(
     elif markdown:
         console.print(render_comparison_markdown(found).rstrip())
     elif not quiet:
-        render_comparison_terminal(found, console.rich())
+        more = "with --output DIR" if output is None else f"in {COMPARE_HTML}"
+        render_comparison_terminal(found, console.rich(), more)
     if output is not None and not json_ and not markdown:
         console.print(str(output / COMPARE_HTML))
 

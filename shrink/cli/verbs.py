@@ -81,6 +81,7 @@ def command(name: str, words: Sequence[str]) -> Callable[..., None]:
         "distill": _distill,
         "compact": _compact,
         "evaluate": _evaluate,
+        "quantize": _quantize,
     }
     function = special.get(name) or functools.partial(_verb, name)
     return with_flags(function, flags, shown_flags(name, words), _Common)
@@ -194,6 +195,10 @@ def _refuse_what_needs_a_run(sections: Sections, common: _Common) -> None:
 
 def _verb(kind: str, model: ModelArgument, *, common: _Common, flags: Flags) -> None:
     _run(kind, model, _split(kind, flags), common)
+
+
+def _quantize(model: AnyModelArgument, *, common: _Common, flags: Flags) -> None:
+    _verb("quantize", model, common=common, flags=flags)
 
 
 def _split(kind: str, flags: Flags) -> Sections:

@@ -12,6 +12,8 @@ from shrink.base.errors import InputError
 from shrink.contract.codec import ContractError, from_plain
 from shrink.contract.report import SCHEMA_VERSION, Report
 
+_NAME_RUN = "name the folder of a finished run"
+
 
 def report_of(document: Mapping[str, object]) -> Report:
     """Return the report that a document of JSON is.
@@ -34,15 +36,13 @@ def read_report(path: Path) -> Report:
             file.read_text(encoding="utf-8"), parse_float=_finite, parse_constant=_finite
         )
     except FileNotFoundError as error:
-        raise InputError(
-            "there is no report here", subject=file, hint="name the folder of a finished run"
-        ) from error
+        raise InputError("there is no report here", subject=file, hint=_NAME_RUN) from error
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}", subject=file) from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"is not JSON: {error}", subject=file) from error
+        raise InputError(f"is not JSON: {error}", subject=file, hint=_NAME_RUN) from error
     if not isinstance(document, dict) or "schema_version" not in document:
-        raise InputError("is not a report of shrink", subject=file)
+        raise InputError("is not a report of shrink", subject=file, hint=_NAME_RUN)
     if document["schema_version"] != SCHEMA_VERSION:
         raise InputError(
             f"has schema version {document['schema_version']!r}, and this shrink reads "

@@ -218,9 +218,9 @@ class FeatureConfig(Config):
     type: Literal["int64", "float32", "raw", "picture"]
     """int64 and float32 lists; raw: the bytes of an array; picture: a JPEG, PNG, BMP or GIF."""
     shape: Annotated[tuple[NonNegative, ...], Field(strict=False)] = ()
-    """Shape of one example's array; of images height, width, channels."""
+    """Shape of one example's array; for images height, width, channels."""
     dtype: StoredDtype | None = None
-    """Of raw bytes, little-endian."""
+    """raw: the dtype of the bytes, little-endian."""
 
     @model_validator(mode="after")
     def _check(self) -> FeatureConfig:
@@ -235,11 +235,11 @@ class AugmentConfig(Config):
     """Random changes to training images, decided by seed, epoch and example alone."""
 
     flip: Literal["horizontal", "vertical", "both"] | None = None
-    """Mirror every second image, by chance; both: each way on its own."""
+    """Mirror half of the images at random; both: in each direction independently."""
     crop: Count | None = None
     """Shift by up to this many pixels each way, as padding with zeros and cropping does."""
     rotate: Annotated[float, Field(gt=0, le=180)] | None = None
-    """Turn by up to this many degrees either way; bilinear, zeros beyond the edges."""
+    """Rotate by up to this many degrees either way; bilinear, zeros beyond the edges."""
     brightness: Fraction | None = None
     """Add up to this fraction of the range of values (255 for integers, 1 for floats)."""
     contrast: Fraction | None = None
@@ -247,11 +247,11 @@ class AugmentConfig(Config):
     saturation: Fraction | None = None
     """Scale the distance from gray by 1 plus or minus up to this; colour images only."""
     hue: Annotated[float, Field(gt=0, le=0.5)] | None = None
-    """Turn the hue by up to this fraction of a full turn; colour images only."""
+    """Shift the hue by up to this fraction of a full turn; colour images only."""
     cutout: Count | None = None
     """Set a square of this side to zero, centred anywhere (DeVries & Taylor 2017)."""
     mixup: Positive | None = None
-    """Mix each example with another of its batch, in proportions from Beta(a, a) of this a;
+    """Mix each example with another of its batch, in proportions from Beta(a, a) with this a;
     labels become probabilities (Zhang et al. 2018)."""
     function: Annotated[str, Field(pattern=r"\.py:[A-Za-z_]\w*$")] | None = None
     """`file.py:function`, called with each image as it is stored, (height, width, channels), and a
@@ -279,33 +279,34 @@ class AudioConfig(Config):
     """log_mel: logarithms of energies in mel bands; mfcc: their cosine transform; waveform: the
     samples themselves."""
     sample_rate: Count = 16_000
-    """Of the clips, Hz; a file of another rate is refused, or brought to it with `resample`."""
+    """Sample rate of the clips, Hz; a file with another rate is refused, or resampled with
+    `resample`."""
     seconds: Positive = 1.0
-    """Length of a clip: a shorter one is continued with zeros, of a longer one the rest is left
-    out."""
+    """Length of a clip: shorter clips are padded with zeros, longer ones are cut."""
     resample: bool = False
-    """Whether files of another rate are resampled (polyphase filter, Kaiser window)."""
+    """Resample files that have another rate (polyphase filter, Kaiser window)."""
     channel: Literal["mean"] | NonNegative | None = None
-    """Of several channels: their mean, or one by its number; by default such files are refused."""
+    """Files with several channels: take their mean, or the channel of this number; by default
+    such files are refused."""
     window_ms: Positive = 30.0
     """Length of a frame (Hann window), ms."""
     stride_ms: Positive = 20.0
-    """From the start of a frame to that of the next, ms."""
+    """Time between the starts of two frames, ms."""
     fft_size: Count | None = None
-    """Samples of the Fourier transform; by default the next power of two of a frame."""
+    """Length of the Fourier transform, samples; by default the smallest power of two that holds
+    a frame."""
     bands: Count = 40
-    """Triangular mel bands."""
+    """Number of triangular mel bands."""
     low_hz: Annotated[float, Field(ge=0)] = 20.0
-    """Where the lowest band begins, Hz."""
+    """Lower edge of the lowest band, Hz."""
     high_hz: Positive | None = None
-    """Where the highest band ends, Hz; by default half the sample rate."""
+    """Upper edge of the highest band, Hz; by default half the sample rate."""
     log_offset: Positive = 1e-6
     """Added to an energy before its logarithm."""
     coefficients: Count = 10
-    """Of features mfcc: how many coefficients are kept, the first among them."""
+    """mfcc: number of coefficients to keep, from the first."""
     flatten: bool = False
-    """Whether an example is one row of numbers, frame after frame, in place of (frames, bands,
-    1)."""
+    """Make each example one row of numbers, frame after frame, instead of (frames, bands, 1)."""
 
     @property
     def clip_samples(self) -> int:
@@ -374,14 +375,15 @@ class SeriesConfig(Config):
     window: Count = 48
     """Rows of the input."""
     horizon: Count = 1
-    """Rows behind the window that are predicted."""
+    """Rows after the window to predict."""
     stride: Count = 1
-    """Rows from the start of a window to that of the next."""
+    """Rows between the starts of two windows."""
     group: str | None = None
-    """Column of a CSV file that tells several series apart; the rows of each stand together."""
+    """Column of a CSV file that tells several series apart; the rows of a series must be
+    contiguous."""
     time: str | None = None
-    """Column of a CSV file that has to rise from row to row of a series: numbers, or text such as
-    2024-05-01T10:00 that sorts by time."""
+    """Column of a CSV file that must rise from row to row of a series: numbers, or text that
+    sorts by time, such as 2024-05-01T10:00."""
 
     @property
     def rows(self) -> int:
@@ -401,25 +403,24 @@ class TokensConfig(Config):
     """
 
     length: Count = 32
-    """Ids of an example: longer texts lose their end, shorter ones are padded behind."""
+    """Ids per example: longer texts are cut, shorter ones padded at the end."""
     lower: bool = True
-    """Whether letters become small ones first."""
+    """Lowercase the text first."""
     split: Literal["words", "whitespace", "characters"] = "words"
-    """words: runs of letters, digits and underscores, and every other sign that is no space, on its
-    own; whitespace: what stands between spaces; characters: each character, any white
-    space as a space."""
+    """words: runs of letters, digits and underscores, and each other sign alone; whitespace:
+    split at white space; characters: each character, any white space as a space."""
     vocabulary: Annotated[str, Field(min_length=1)] | None = None
-    """A text file, UTF-8, with a token on each line, whose number from 0 is its id; relative to the
-    recipe. By default it is learned from the training split."""
+    """A UTF-8 text file with a token on each line; its line number, from 0, is its id. Relative
+    to the recipe. By default the vocabulary is learned from the training split."""
     size: Annotated[int, Field(ge=3)] = 10_000
-    """Of a learned vocabulary: the most tokens, padding and unknown ones included; the most
-    frequent stay."""
+    """Learned vocabulary: the most tokens, padding and unknown included; the most frequent are
+    kept."""
     min_count: Count = 1
-    """Of a learned vocabulary: how often the training split must have a token."""
+    """Learned vocabulary: how often the training split must contain a token."""
     padding: Token = "[PAD]"
-    """The token behind the end of a text; id 0 of a learned vocabulary."""
+    """The token that pads a text; id 0 of a learned vocabulary."""
     unknown: Token = "[UNK]"
-    """The token for what the vocabulary lacks; id 1 of a learned vocabulary."""
+    """The token for all that the vocabulary lacks; id 1 of a learned vocabulary."""
 
     @model_validator(mode="after")
     def _check(self) -> TokensConfig:
@@ -507,7 +508,7 @@ class NormalizeConfig(Config):
     """`x * scale + offset` before the model sees the input."""
 
     scale: Annotated[Positive, BeforeValidator(parse_quotient)] = 1.0
-    """Factor; a quotient such as 1/255 will do."""
+    """Factor; a quotient such as 1/255 is accepted."""
     offset: Annotated[float, BeforeValidator(parse_quotient)] = 0.0
     """Added after the factor."""
 
@@ -529,58 +530,58 @@ class DataConfig(Config):
     path: str | None = None
     """The file or folder, or `file.py:function` for source python; relative to the recipe."""
     inputs: Names | None = None
-    """Names of the input arrays: those of the model's inputs in any order, or others in the model's
-    order; by default x, of source tfds what the data set itself names."""
+    """Names of the input arrays: the model's input names in any order, or other names in the
+    order of the model's inputs; by default x (source tfds: the data set's own)."""
     targets: Names | None = None
-    """Names of the target arrays: those of the model's outputs in any order, or others in the
-    model's order; by default y, of source tfds what the data set itself names."""
+    """Names of the target arrays: the model's output names in any order, or other names in the
+    order of the model's outputs; by default y (source tfds: the data set's own)."""
     classes: Names | None = None
-    """Names of the classes by label, in the order of the model's outputs; by default folders of
-    images and words in a CSV file are sorted by name. If labels are whole numbers, this only
-    names them."""
+    """Names of the classes in the order of the model's outputs; by default folder names and
+    words are sorted. If labels are integers, this only names them."""
     features: Annotated[dict[str, FeatureConfig], Field(min_length=1)] | None = None
-    """What the features of TFRecord files hold; by default as their manifest says."""
+    """Sources tfrecord and lmdb: type and shape of each feature of a record."""
     image_size: Annotated[tuple[Count, Count], Field(strict=False)] | None = None
-    """Height and width to which images are resized; by default they must all be of one size."""
+    """Height and width to which images are resized; by default all images must have one size."""
     channels: Literal[1, 3] | None = None
-    """Channels of the images; by default those of the first one."""
+    """Channels of the images; by default those of the first image."""
     audio: AudioConfig | None = None
-    """Of source audio: how clips become inputs; by default log-mel energies of a second at 16 kHz.
-    Of source python: the same where the function gives clips, (samples,) from -1 to 1 each."""
+    """Source audio: how clips become inputs; by default log-mel energies of one second at 16
+    kHz. Source python: the same, if the function returns clips, (samples,) from -1 to 1."""
     series: SeriesConfig | None = None
-    """Of source series: how windows are cut."""
+    """Source series: how windows are cut."""
     tokens: TokensConfig | None = None
-    """Of source text: how a text becomes ids."""
+    """Source text: how a text becomes ids."""
     level: NonNegative = 0
-    """Of source tiles: the level of the pyramid, 0 is the finest."""
+    """Source tiles: level of the pyramid; 0 is the finest."""
     depends: Names | None = None
-    """Of source python: what the function reads unseen (by C or C++, over the network): files and
-    folders relative to its file, environment variables as $NAME. A change of them is new data."""
+    """Source python: more files and folders that the function reads (relative to its file), and
+    environment variables as $NAME. If they change, the data is generated again. Files read by
+    Python's `open` are tracked automatically."""
     validation_split: OpenFraction = 0.1
-    """Fraction taken for validation, by the seed and stratified, where no such split is given."""
+    """Fraction drawn for validation by the seed, stratified, if the data has no such split."""
     test_split: Annotated[float, Field(gt=0, le=1)] = 0.2
-    """Fraction taken for the test split, by the seed and stratified, where none is given. 1 is for
-    recipes that only evaluate, as `shrink evaluate` does: the test split is tested; without one the
-    validation split, else all examples; and of data that the model was trained on by shrink, the
-    test split of that run."""
+    """Fraction drawn for testing by the seed, stratified, if the data has no such split. 1 is
+    for recipes without stages and tests as `shrink evaluate` does: the test split, else the
+    validation split, else all examples; or, if shrink trained the model on this data, the test
+    split of that run."""
     target: Literal["label", "input", "none"] = "label"
     """input: the model is trained to reproduce its input (autoencoder). none: the examples have no
     labels; `quantize` calibrates on them, and no metric is measured."""
     normalize: NormalizeConfig | None = None
-    """None: images 0-255 and arrays as stored, cast to the model's input dtype."""
+    """By default images (0 to 255) and arrays stay as stored, cast to the model's input dtype."""
     cache: Literal["none", "validation", "auto", "memory", "disk"] = "validation"
-    """Where decoded examples of train and validation are kept for the next epoch; auto: in memory
-    where a split takes up to 200 MB; validation: that one alone, as with auto; disk: in the cache
-    folder, for the next stage too."""
+    """Decoded examples to keep for the next epoch; auto: training and validation split, each if
+    it takes up to 200 MB of memory; validation: the validation split alone; memory: both; disk:
+    both, in the cache folder, for later stages too."""
     on_bad_example: Literal["fail", "skip"] = "fail"
-    """What to do about images that cannot be decoded; skip: leave them out, up to the limit."""
+    """Images that cannot be decoded; fail: stop; skip: leave them out, up to the limit."""
     bad_examples_limit: Fraction = 0.001
     """The largest fraction of examples that on_bad_example: skip may leave out."""
     augment: AugmentConfig | None = None
     """Random changes to the examples of the train split; none by default."""
     overlap: Literal["report", "leave_out"] = "report"
-    """What to do about test and validation examples that are training examples too, by their inputs
-    as stored: a warning, or they are left out of test and validation."""
+    """Test and validation examples that are training examples too (equal stored inputs);
+    report: warn; leave_out: leave them out of test and validation."""
     slices: Slices | None = None
     """How the report divides the test examples, besides their classes: the name of a column or
     array, `file.py:function`, or a mapping."""

@@ -232,6 +232,7 @@ def named_classes(
         raise DataError(
             f"data.classes has {len(wanted)} names, and the labels go up to {count - 1}",
             subject=path,
+            hint="name every class, or relabel (subtract 1 if labels start at 1)",
         )
     # Labels that the data stores keep their numbers: names in another order would mislabel them.
     moved = any(name in wanted and list(wanted).index(name) != i for i, name in enumerate(names))

@@ -25,21 +25,22 @@ class SliceConfig(Config):
     """
 
     name: Annotated[str, Field(min_length=1, pattern=r"^[^\n,:=]+$")] | None = None
-    """What it is called in the report; by default the column's or the function's name."""
+    """Name in the report; by default that of the column or function."""
     column: Annotated[str, Field(min_length=1)] | None = None
-    """A column of the CSV file, an array of the .npz or HDF5 file, or a key of the mapping that a
-    Python function gives as input: a value for each example."""
+    """A column of the CSV file, an array of the .npz or HDF5 file, or a key of the mapping that
+    a Python function returns as input: a value for each example."""
     folder: int | None = None
-    """Of files: the folder of this level below data.path; 1 is the first, -1 the file's own."""
+    """Sources of files: the folder at this level below data.path; 1 is the first, -1 the folder
+    that holds the file."""
     pattern: Annotated[str, Field(min_length=1)] | None = None
-    """Of files: a regular expression that is looked for in the path below data.path; the slice is
-    its first group, or all that it matches."""
+    """Sources of files: a regular expression that is searched in the path below data.path; the
+    slice is its first group, or the whole match."""
     function: Annotated[str, Field(pattern=r"\.py:[A-Za-z_]\w*$")] | None = None
-    """`file.py:function`, which gets inputs and targets of some examples, and returns a text or a
+    """`file.py:function`, called with inputs and targets of some examples; returns a text or a
     number for each."""
     edges: Annotated[tuple[float, ...], Field(strict=False, min_length=1)] | None = None
-    """Where numbers are divided, in ascending order; by default, of more than 12 different numbers,
-    at the quartiles of the test examples."""
+    """Numbers: where to divide them, ascending; by default more than 12 different numbers are
+    divided at the quartiles of the test examples."""
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -146,10 +146,10 @@ def column_values(path: Path, name: str, column: Array, count: int) -> Array:
         values = values[:, 0]
     if values.ndim != 1 or len(values) != count or values.dtype.kind not in "USbiuf":
         raise DataError(
-            f"{name} of shape {values.shape} and type {values.dtype} has not one text or number "
-            f"for each of {count} examples",
+            f"{name} must hold one text or number for each of {count} examples; its shape is "
+            f"{values.shape}, its type {values.dtype}",
             subject=path,
-            hint="data.slices names arrays of shape (n,)",
+            hint="store an array of shape (n,); one-hot rows must be numbers, not texts",
         )
     return np.char.decode(values, "utf-8") if values.dtype.kind == "S" else values
 

@@ -34,49 +34,50 @@ class DetectionLossConfig(Config):
     """
 
     gamma: Annotated[float, Field(ge=0)] = 2.0
-    """Of the focal loss of sigmoid scores (Lin et al. 2017); 0: binary cross-entropy."""
+    """Exponent of the focal loss of sigmoid scores (Lin et al. 2017); 0: binary cross-entropy."""
     alpha: Fraction = 0.25
-    """Weight of candidates that answer for a box in the focal loss, 1 - alpha that of others."""
+    """Focal loss: weight of candidates that are assigned to a box; the others have 1 - alpha."""
     box: Literal["giou", "l1"] = "giou"
-    """Of boxes: 1 - generalised intersection over union (Rezatofighi et al. 2019), or the mean
-    distance of edges, in sizes of the cell or anchor."""
+    """Loss of boxes: 1 - generalised intersection over union (Rezatofighi et al. 2019), or the
+    mean distance of edges, in sizes of the cell or anchor."""
     box_weight: Positive = 2.0
-    """Factor of the boxes' part."""
+    """Weight of the loss of boxes."""
 
 
 class DecodeConfig(Config):
     """How outputs become boxes; the same for every stage, on the host. Lengths are pixels."""
 
     name: Annotated[str, WithJsonSchema(_NAMES)]
-    """boxes: the model itself decodes, [4 numbers, probabilities] for each candidate. grid: an
-    output (h, w, 4 + classes) a stride, distances from the cell's centre to the edges as
-    softplus(t) strides, and logits (FCOS). yolo: an output (h, w, anchors * (5 + classes)) a
+    """boxes: the model decodes by itself, [4 numbers, probabilities] per candidate. grid: an
+    output (h, w, 4 + classes) per stride, distances from the cell's centre to the edges as
+    softplus(t) strides, and logits (FCOS). yolo: an output (h, w, anchors * (5 + classes)) per
     stride, with objectness. ssd: offsets (a, 4) in anchors, and logits (a, classes). Or
-    `file.py:function` from outputs to detections, as docs/detection.md says."""
+    `file.py:function` from outputs to detections (docs/detection.md)."""
     strides: Annotated[tuple[Count, ...], Field(strict=False)] = ()
-    """Pixels between cells, for each output or level, the finest first; of boxes only training
-    needs them."""
+    """Pixels between cells, for each output or level, the finest first; `boxes` needs them only
+    for training."""
     anchors: Annotated[tuple[Anchors, ...], Field(strict=False)] = ()
-    """[width, height] of each cell's anchors, a list for each stride; of yolo and ssd."""
+    """yolo and ssd: [width, height] of each cell's anchors, a list for each stride."""
     box_format: Literal["xyxy", "xywh"] = "xyxy"
-    """Of boxes: left, top, right, bottom; or centre, width and height."""
+    """boxes: left, top, right, bottom; or centre, width and height."""
     units: Literal["pixels", "fraction"] = "pixels"
-    """Of boxes: pixels of the model's input, or fractions of its width and height."""
+    """boxes: pixels of the model's input, or fractions of its width and height."""
     coding: Literal["exp", "squared"] = "exp"
-    """Of yolo: sizes are exp(t) anchors (YOLOv3), or (2 sigmoid(t))^2 anchors (YOLOv5)."""
+    """yolo: sizes are exp(t) anchors (YOLOv3), or (2 sigmoid(t))^2 anchors (YOLOv5)."""
     variances: Annotated[tuple[Positive, Positive], Field(strict=False)] = (0.1, 0.2)
-    """Of ssd: factors of offsets and of the logarithms of sizes."""
+    """ssd: factors of offsets and of the logarithms of sizes."""
     scores: Literal["sigmoid", "softmax"] = "sigmoid"
-    """softmax: one class more, the first, is the background; of ssd and boxes."""
+    """ssd and boxes; softmax: one more class, the first, is the background."""
     score_threshold: Fraction = 0.05
-    """Candidates below it are dropped; mean average precision wants it low."""
+    """Candidates with lower scores are dropped; mean average precision needs a low threshold."""
     nms_iou: Fraction = 0.5
-    """Of two boxes of a class that overlap more, the one of the lower score is dropped."""
+    """Of two boxes of a class that overlap more than this, the one with the lower score is
+    dropped."""
     max_detections: Count = 100
-    """Of a picture, those of the highest scores; COCO's metrics take 100 at the most."""
+    """Detections per picture, those with the highest scores; COCO's metrics use at most 100."""
     loss: DetectionLossConfig | Annotated[str, WithJsonSchema(_FUNCTION)] = DetectionLossConfig()
-    """What training minimises, in place of `task.loss`; beside a function as name it is
-    `file.py:function` of boxes and outputs, too, without which such a model is not trained."""
+    """Loss of training, in place of `task.loss`. If `name` is a function, this is a
+    `file.py:function` of boxes and outputs; without it such a model cannot be trained."""
 
     @classmethod
     def __get_pydantic_json_schema__(

@@ -39,15 +39,15 @@ class OptimizerConfig(Config):
     warmup: Fraction = 0.0
     """Fraction of the updates over which the learning rate rises linearly from 0."""
     momentum: Fraction | None = None
-    """sgd, rmsprop."""
+    """Momentum of sgd and rmsprop."""
     nesterov: bool | None = None
-    """sgd."""
+    """Nesterov momentum of sgd."""
     beta_1: Fraction | None = None
-    """adam, adamw, nadam, adamax, lion."""
+    """Decay of the first moment of adam, adamw, nadam, adamax, lion."""
     beta_2: Fraction | None = None
-    """adam, adamw, nadam, adamax, lion."""
+    """Decay of the second moment of adam, adamw, nadam, adamax, lion."""
     epsilon: Positive | None = None
-    """adam, adamw, nadam, adamax, rmsprop, adagrad."""
+    """Added to the denominator of adam, adamw, nadam, adamax, rmsprop, adagrad."""
     weight_decay: float | None = Field(default=None, ge=0)
     """Decoupled weight decay per update, times the learning rate (Loshchilov & Hutter 2019)."""
     clipnorm: Positive | None = None
@@ -87,11 +87,12 @@ class TrainingConfig(Config):
     global_batch_size: Count = 64
     """Examples per optimizer update, whatever the hardware."""
     replicas: Literal["auto"] | Count = "auto"
-    """Model replicas: auto is the number of GPUs, 1 without one; more are logical devices."""
+    """Model replicas; auto: one per GPU, or one. More replicas than GPUs share devices."""
     micro_batch_size: Literal["auto"] | Count = "auto"
     """Examples per forward pass and replica; smaller ones accumulate to the same gradient."""
     memory_limit: MemoryBytes | None = None
-    """Memory per device; on a CPU of all replicas together, and operations run one by one."""
+    """Memory limit of each device; on a CPU of all replicas together, and operations run one by
+    one."""
     host_memory_limit: MemoryBytes | None = None
     """Memory of a stage's whole process; by default nine tenths of what the control group has
     left. A stage that needs more is refused before it starts."""
@@ -100,17 +101,19 @@ class TrainingConfig(Config):
     optimizer: OptimizerConfig = OptimizerConfig()
     """The optimizer of every stage; a stage's own `training:` overrides it."""
     batch_norm: BatchNormMode = "per_micro_batch"
-    """Batch normalisation statistics: of each micro-batch, the stored ones unchanged, or those of
-    all replicas' micro-batches together (synchronized)."""
+    """Statistics of batch normalisation; per_micro_batch: of each micro-batch; frozen: the
+    stored ones; synchronized: of the micro-batches of all replicas together."""
     recompute: Literal["off", "auto"] | Count = "off"
-    """Approximate number of segments to recompute; auto: the number that holds least memory."""
+    """Compute activations again in the backward pass, in about this many segments; auto: as
+    many as need the least memory."""
     class_weights: ClassWeights | None = None
-    """Factor of the loss by class, {cat: 2} or {"3": 2}; balanced: rare classes count more."""
+    """Factor of the loss by class, {cat: 2} or {"3": 2}; balanced: inversely proportional to
+    the class's frequency."""
     restore_best: bool = False
-    """True: keep the weights of the epoch that was best on the validation split."""
+    """Keep the weights of the epoch that was best on the validation split."""
     patience: Count | None = None
-    """End after this many epochs without a better one on the validation split, and keep the best
-    weights."""
+    """Stop after this many epochs without improvement on the validation split, and keep the
+    best weights."""
     seed: NonNegative = 0
     """Decides splits, shuffling, initial weights and dropout."""
 

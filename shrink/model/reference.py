@@ -54,6 +54,9 @@ _OTHERS = {
     ),
     ".onnx": "convert it to TFLite with onnx2tf, which shrink quantizes and compacts, or rebuild "
     "it in Keras",
+    ".ckpt": "load the checkpoint into its model and save that: in Keras by "
+    "model.save('model.keras'), in PyTorch by litert_torch.convert(model, inputs).export("
+    "'model.tflite')",
     ".pb": "give the folder of the SavedModel; a frozen graph has to be exported as one",
 }
 """What to do with models of other frameworks, by suffix."""

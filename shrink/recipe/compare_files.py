@@ -127,8 +127,10 @@ def _check_output(output: Path | None, named: Sequence[_Named]) -> None:
         return
     if len(named) == 1 and named[0].path.resolve() == output.resolve():
         return
+    if all(row.run.startswith("..") for row in there.rows):
+        return  # a page about a sweep elsewhere
     raise RecipeError(
-        f"the folder holds a sweep of {there.title!r}, which its compare.json is the list of",
+        f"the folder holds the runs of the sweep {there.title!r}; its compare.json lists them",
         subject=output,
         hint="choose another folder with --output",
     )

@@ -40,8 +40,9 @@ class Recipe(Config):
     custom_objects: Annotated[str, Field(pattern=r"\.py$")] | None = None
     """A Python file whose classes and functions the model files name; its code runs."""
     depends: Names | None = None
-    """What the recipe's Python code reads unseen (by C or C++, over the network): files and folders
-    relative to the recipe, environment variables as $NAME. A change computes the stages anew."""
+    """More files and folders that the recipe's Python code reads (relative to the recipe), and
+    environment variables as $NAME. If they change, the stages are computed again. Files read by
+    Python's `open` are tracked automatically."""
     data: DataConfig
     """The examples."""
     task: TaskConfig = TaskConfig()

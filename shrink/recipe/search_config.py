@@ -64,9 +64,9 @@ class Range(Config):
     high: float | int
     """The largest value."""
     step: Positive | None = None
-    """Distance between values; by default 1 where both ends are whole numbers, else none."""
+    """Distance between values; by default 1 if both ends are integers, else continuous."""
     log: bool = False
-    """Draw from the logarithm: as many small values as large ones."""
+    """Sample uniformly in the logarithm of the value."""
 
     @model_validator(mode="after")
     def _check(self) -> Range:
@@ -90,7 +90,8 @@ class Constraints(Config):
     arena_bytes: Annotated[Bytes | None, CalledAs("ram")] = None
     """The largest tensor arena in TFLite Micro: 40KB; schemes that it cannot run are left out."""
     p50_ms: Annotated[Milliseconds | None, CalledAs("latency")] = None
-    """The longest inference: 5ms, on this host, or as `search.latency.command` measures it."""
+    """The longest inference, such as 5ms: on this host, or as `search.latency.command` measures
+    it."""
     max_drop: Annotated[float, Field(ge=0)] | None = None
     """How much the main metric may lose against the baseline: 0.01 is one percentage point. The
     best trial is then the smallest file within it; without it, the most accurate one."""
@@ -106,8 +107,8 @@ class LatencyConfig(Config):
     """How latency is measured."""
 
     command: str
-    """Run in a shell, `{artifact}` replaced by the path of the .tflite file; the last number that
-    it prints is the latency in milliseconds, such as a board's."""
+    """Shell command that measures latency, for example on a board; `{artifact}` is replaced by
+    the path of the .tflite file. The last number it prints is the latency in milliseconds."""
 
 
 class SearchConfig(Config):
@@ -124,7 +125,7 @@ class SearchConfig(Config):
     trials: Count | None = None
     """The most trials to train."""
     time: Seconds | None = None
-    """When to end: 30m for everything, the last measurement included."""
+    """When to stop, such as 30m; includes the last measurement."""
     seed: Annotated[int, Field(ge=0)] = 0
     """Random seed of the candidates."""
     storage: str | None = None

@@ -73,6 +73,9 @@ _TONES: dict[RowStatus, Tone] = {
 _BEST_LINK = "Report of the best, on the test split"
 _BEST = "★ "
 """What the name of the chosen row begins with."""
+_ROWS = {"search": "Trials", "sweep": "Combinations", "comparison": "Runs"}
+_RATIO = "ratio"
+_LONGEST_NAME = 200
 _SEEDS = "- "
 """What the runs of a combination begin with, below it."""
 _MOST_SLICES = 20
@@ -98,7 +101,8 @@ def comparison_table(found: Comparison) -> Table:
     Columns without a value are left out.
     """
     table = filled_table(list(_columns(found)), list(ordered_rows(found)), titled=False)
-    return replace(table, caption=caption_of(found), left=2)
+    needed = table.heads.index(_RATIO) + 2 if _RATIO in table.heads else 1
+    return replace(table, caption=caption_of(found), left=2, longest=_LONGEST_NAME, needed=needed)
 
 
 def status_text(status: RowStatus) -> str:
@@ -117,6 +121,34 @@ def ordered_rows(found: Comparison) -> Iterator[AnyRow]:
     yield from (row for row in found.rows if row.name not in shown)
 
 
+def _kind(found: Comparison) -> str:
+    """Return what a comparison is of: trials are measured on validation examples."""
+    if not found.sweep:
+        return "comparison"
+    return "search" if found.split == "validation" else "sweep"
+
+
+def _best_of(found: Comparison) -> Iterator[str]:
+    """Yield the smallest and the most accurate result, if all were tested on the same examples."""
+    if not found.fronts or len({row.tested_on for row in found.rows} - {None}) > 1:
+        return
+    front = found.fronts[0]
+    rows: dict[str, AnyRow] = {row.name: row for row in found.rows}
+    rows |= {row.name: row for row in found.repeats}
+    names: dict[str, list[str]] = {}
+    sentences = []
+    for name, best in ((front.x, front.rows[0]), (front.y, front.rows[-1])):
+        figure = figure_of(name)
+        title = f"{'highest' if figure.larger_is_better else 'lowest'} {figure.title or name}"
+        names.setdefault(best, []).append(title)
+    for best, titles in names.items():
+        row = rows[best]
+        texts = [_figure_text(row, name) for name in (front.x, front.y)]
+        texts += ["gate missed"] if isinstance(row, ComparedRow) and row.gates_missed else []
+        sentences.append(f"{capital(' and '.join(titles))}: {best} ({', '.join(texts)}).")
+    yield " ".join(sentences)
+
+
 def _head(found: Comparison) -> str:
     return "settings" if found.sweep else "run"
 
@@ -132,7 +164,7 @@ def _columns(found: Comparison) -> Iterator[Column[AnyRow]]:
     for one in sorted(others, key=lambda one: one != COSTS[0] and not _differs(rows, one)):
         yield Column(figure_head(one), functools.partial(_figure_text, name=one))
         if one == COSTS[0]:
-            yield Column("ratio", _ratio_text)
+            yield Column(_RATIO, _ratio_text)
 
 
 def _figure_names(found: Comparison) -> list[str]:
@@ -282,9 +314,11 @@ def summary_of(found: Comparison) -> str:
 # ---- renderings ----
 
 
-def render_comparison_terminal(found: Comparison, console: Console) -> None:
-    """Print a comparison; warnings are not printed, they are for stderr."""
-    page.print_page(comparison_page(found, "terminal"), console)
+def render_comparison_terminal(
+    found: Comparison, console: Console, more: str = f"in {COMPARE_HTML}"
+) -> None:
+    """Print a comparison, with where to find `more`; warnings are for stderr."""
+    page.print_page(replace(comparison_page(found, "terminal"), more=more), console)
 
 
 def render_comparison_markdown(found: Comparison) -> str:
@@ -304,15 +338,14 @@ def comparison_page(found: Comparison, medium: Medium) -> Page:
     order: tuple[Tone, ...] = ("bad", "careful", "neutral", "good")
     is_html = medium == "html"
     return Page(
-        kicker=f"shrink {'sweep' if found.sweep else 'comparison'}",
+        kicker=f"shrink {_kind(found)}",
         title=found.title,
         verdict=summary_of(found),
         tone=next((one for one in order if one in tones), "neutral") if is_html else "neutral",
         link=(_BEST_LINK, quote(f"{found.best_run}/report.html")) if found.best_run else ("", ""),
-        lead=() if medium in ("terminal", "notebook") else found.headline,
+        lead=() if medium in ("terminal", "notebook") else found.headline or tuple(_best_of(found)),
         alerts=tuple(Alert("careful", "Warning", text) for text in found.warnings),
         sections=sections_of(_blocks(found, medium)),
-        more=COMPARE_HTML,
     )
 
 
@@ -323,11 +356,13 @@ def _blocks(found: Comparison, medium: Medium) -> Iterator[tuple[str, Iterable[B
         kept = shown.columns(1, _MOST_COLUMNS)
         rest = replace(shown.columns(_MOST_COLUMNS), caption="")
         others = [Fold("All other figures", (rest,))] if len(rest.heads) > 1 else []
-        yield "Combinations" if found.sweep else "Runs", [kept, *others]
+        yield _ROWS[_kind(found)], [kept, *others]
         if not found.sweep and len(found.rows) > 1:
             yield f"Differences to {found.rows[0].name}", [difference_table(found)]
         yield from _plots(found)
     else:
+        if not document and len({row[1] for row in shown.rows}) == 1:
+            shown = replace(shown.columns(2), left=1)  # the verdict above says how all ended
         yield "", [shown]
         if medium != "notebook":
             yield "", [front_sentence(found, front) for front in found.fronts[:1]]

@@ -37,24 +37,25 @@ class Gate(Config):
     """
 
     limit: int | float = 0
-    """The most that is allowed; for accuracies themselves, the least. With `against`, the most
-    that the figure may be worse than there, in its own unit; 0 by default."""
+    """The largest value allowed; for metrics where higher is better, the smallest. With
+    `against`: how much worse than the saved value it may be, in its own unit; 0 by default."""
     against: Annotated[str, Field(min_length=1)] | None = None
     """A saved `report.json`, or the folder of a finished run; relative to the recipe."""
     missing: Literal["pass", "fail"] | None = None
-    """With `against`: what becomes of the gate while there is nothing saved to compare with, as on
-    a first run; `fail` by default, which ends the command before anything is computed."""
+    """With `against`, if there is nothing saved to compare with, as on a first run; fail
+    (default): end the command before anything is computed; pass: skip the gate."""
     ratio: Annotated[float, Field(gt=0)] | None = None
-    """In place of a limit: the most that the figure may be as a share of the baseline's, such as
-    0.5; with `against`, the most that it may be worse, as a share of the saved value."""
+    """Instead of a limit: the largest value allowed, as a share of the baseline's, such as 0.5;
+    with `against`, how much worse it may be, as a share of the saved value."""
     stage: str | None = None
-    """The stage to look at, in place of the final stage of each branch."""
+    """The stage whose figure is limited; by default the last stage of each branch."""
     confidence: Annotated[float, Field(gt=0.5, lt=1)] | None = None
-    """Drops and rises: counts only when the whole interval at this confidence is beyond."""
+    """Drops and rises: the gate is missed only if the whole interval at this confidence is
+    beyond the limit."""
     level: Literal["fail", "warn"] = "fail"
     """warn: a miss is reported, and the run still passes."""
     by: Annotated[str, Field(min_length=1)] | None = None
-    """Of worst_slice_drop: the slicing to look at, `class` or a name of `data.slices`; by default
+    """worst_slice_drop: the slicing to check, `class` or a name of `data.slices`; by default
     all whose metric has the main metric's unit and direction."""
 
 

@@ -68,7 +68,9 @@ def stage_table(
     table = filled_table(columns, stages, titled=titled)
     peaks = [] if titled else [head for head in table.heads if head in ("training", "inference")]
     peak_text = f"; {' and '.join(peaks)}: peak memory" if peaks else ""
-    return replace(table, caption=caption(report) + peak_text, longest=20)
+    measured = set(table.heads) - {"stage", "status", "time"}
+    text = caption(report) + peak_text if measured else ""
+    return replace(table, caption=text, longest=20)
 
 
 def main_metric(report: Report) -> str | None:

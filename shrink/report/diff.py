@@ -185,11 +185,12 @@ def _blocks(diff: Changes, medium: Medium) -> Iterator[tuple[str, Iterable[Block
     rows = [(stage, change) for stage in stages for change in stage.figures]
     first = [(s, c) for s, c in rows if s.name in results and _is_reviewed(c)]
     rest = [row for row in rows if row not in first]
+    others = f"{len(rest)} more figure{'s' * (len(rest) > 1)} changed"
     if medium == "terminal":
-        yield "", [_figure_table(rows)]
+        listed = [f"{others}: --markdown lists them"] if rest else []
+        yield "", [_figure_table(first), *listed]
     else:
-        folded = Fold(f"{len(rest)} more figures changed", (_figure_table(rest),))
-        yield "", [_figure_table(first), folded]
+        yield "", [_figure_table(first), Fold(others, (_figure_table(rest),))]
     yield "recipe", [_list(change_lines(diff.recipe_changes))]
     yield "stages", [_list(_stage_lines(diff))]
     if (slices := compared_slices_table(diff.results, _MOST_SLICES, changed=True)) is not None:

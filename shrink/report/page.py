@@ -41,6 +41,7 @@ class Table:
         form: `dense` is long and folded, the cells of a `matrix` are shaded by their number.
         left: how many columns are left aligned on a terminal.
         longest: letters of the first column that a terminal shows.
+        needed: columns for which a narrow terminal prints the first one on a line of its own.
     """
 
     heads: tuple[str, ...]
@@ -50,6 +51,7 @@ class Table:
     form: Literal["wide", "dense", "matrix"] = "wide"
     left: int = 1
     longest: int = 60
+    needed: int = 1
 
     def columns(self, begin: int, end: int | None = None) -> Table:
         """Return some columns of the table behind its first one."""
@@ -234,7 +236,7 @@ class Page:
         lead: sentences below it.
         link: text and address of what the lead is about; empty without one.
         files: paths to print last, the most important at the end.
-        more: the name of the page that has what a terminal has no room for.
+        more: where to find what a terminal has no room for.
     """
 
     kicker: str
@@ -246,7 +248,7 @@ class Page:
     link: tuple[str, str] = ("", "")
     alerts: tuple[Alert, ...] = ()
     files: tuple[str, ...] = ()
-    more: str = "report.html"
+    more: str = "in report.html"
 
     @property
     def name(self) -> str:
@@ -324,7 +326,7 @@ class Printer:
             self.line(line, style)
 
     def block(self, block: Block, indent: str, more: str) -> None:
-        """Print what a terminal shows of a block; `more` is the page that has all of it."""
+        """Print what a terminal shows of a block; `more` says where all of it is."""
         if isinstance(block, Table):
             if block.title and not indent:
                 self.line(block.title, "bold")
@@ -348,16 +350,25 @@ class Printer:
         cells[0] = [c if len(c) <= longest else f"{c[: longest - 3]}..." for c in cells[0]]
         widths = [max(map(len, column)) for column in cells]
         count, gap = fitting(widths, self.width)
+        left, names, indent = table.left, list[str](), ""
+        if count < min(table.needed, len(cells)):
+            left, names, indent = left - 1, cells.pop(0), "  "
+            widths = widths[1:]
+            count, gap = fitting(widths, self.width - len(indent))
         for index, row in enumerate(zip(*cells[:count], strict=True)):
+            style = "" if index else "bold"
+            if names:
+                self.line(names[index], style)
             padded = [
-                cell.ljust(width) if column < table.left else cell.rjust(width)
+                cell.ljust(width) if column < left else cell.rjust(width)
                 for column, (cell, width) in enumerate(zip(row, widths[:count], strict=True))
             ]
-            self.line((" " * gap).join(padded).rstrip(), "" if index else "bold")
+            self.line((indent + (" " * gap).join(padded)).rstrip(), style)
         if table.caption:
             self.wrapped(table.caption, "", "dim")
         if more and count < len(cells):
-            self.wrapped(f"more in {more}: {', '.join(table.heads[count:])}", "", "dim")
+            rest = ", ".join(column[0] for column in cells[count:])
+            self.wrapped(f"more {more}: {rest}", "", "dim")
 
 
 def printable(text: str, encoding: str) -> str:

@@ -76,15 +76,18 @@ def timeline_plots(report: Report) -> list[Plot]:
     return plots
 
 
+_LOOKS_FULL = 98
+
+
 def _pairs(xs: Sequence[float | None], ys: Sequence[float | None]) -> list[tuple[float, float]]:
     pairs = zip(xs, ys, strict=False)
     return [(float(x), float(y)) for x, y in pairs if x is not None and y is not None]
 
 
 def bar_groups(report: Report, names: Sequence[str]) -> list[BarGroup]:
-    """Return bars by stage of those figures that differ."""
+    """Return bars by stage of those figures that visibly differ, or stay below a limit."""
     groups = [_bars(report, name) for name in names]
-    return [one for one in groups if len({bar.percent for bar in one.bars}) > 1]
+    return [one for one in groups if any(bar.percent < _LOOKS_FULL for bar in one.bars)]
 
 
 def _bars(report: Report, name: str) -> BarGroup:

@@ -11,15 +11,21 @@ from dataclasses import replace
 from shrink.base.figures import COSTS, Figure, figure_of
 from shrink.contract.comparison import Comparison, Front
 from shrink.contract.report import Report
-from shrink.report.comparison_rows import FrontPoint, front_points, point_at, points_of, shown_rows
+from shrink.report.comparison_rows import (
+    FrontPoint,
+    distinguishes,
+    front_points,
+    point_at,
+    points_of,
+    shown_rows,
+)
 from shrink.report.content import main_metric
 from shrink.report.svg import Dot, Plot, StraightLine, axis, numbered_labels
 
 _HEIGHT = 260
 _LOG_FROM = 4
-_SAME, _SAME_LATENCY = 1.02, 1.5
-"""Ratio of largest to smallest below which a figure does not distinguish stages: file sizes are
-exact, the latency of one artifact differs by a third from run to run."""
+_SAME = 1.02
+"""Ratio of the largest to the smallest file below which sizes do not distinguish stages."""
 _NONZERO = "nonzero_parameters"
 _UNITS = {"bytes": "bytes", "ms": "ms", "s": "s", "fraction": "%", "per_hour": "per hour"}
 
@@ -61,9 +67,7 @@ def _stage_points(report: Report, metric: str, cost: str) -> list[FrontPoint]:
 
 
 def _differs(report: Report, metric: str, cost: str) -> bool:
-    values = [point.x for point in _stage_points(report, metric, cost)]
-    same = _SAME_LATENCY if figure_of(cost).group == "latency" else _SAME
-    return len(values) > 1 and max(values) > same * min(values)
+    return distinguishes(cost, [p.x for p in _stage_points(report, metric, cost)], _SAME)
 
 
 def compared_plot(found: Comparison, front: Front) -> Plot:
@@ -112,14 +116,16 @@ def plot(
     for point in on_front if len(on_front) > 1 else ():
         stairs += [(point.x, stairs[-1][1])] if stairs else []
         stairs.append((point.x, point.y))
-    labels, legend = numbered_labels(x, y, [((p.x, p.y), p.label) for p in points])
+    numbers = [p.number or str(index) for index, p in enumerate(points, 1)]
+    named = [((p.x, p.y), n, p.label) for p, n in zip(points, numbers, strict=True)]
+    labels, legend = numbered_labels(x, y, named)
     texts = [f"{p.name}: {across.text(p.x)}, {up.text(p.y)}" for p in points]
     kinds = ["dot on-front" if point in on_front else "dot beaten" for point in points]
     marks = zip(points, kinds, texts, strict=True)
     whiskers = [
         StraightLine((p.x, p.low), (p.x, p.high), "whisker") for p in points if p.low < p.high
     ]
-    filled = ", ".join(str(1 + points.index(p)) for p in on_front)
+    filled = ", ".join(numbers[points.index(p)] for p in on_front)
     caption = [
         legend,
         f"Filled ({filled}): on the Pareto front; no other is better in one and no worse in the "

@@ -175,7 +175,6 @@ def report_page(
         lead=tuple(lead),
         alerts=(*(errors if with_errors else []), *warnings),
         files=tuple(_files(report, run_folder)) if medium == "terminal" else (),
-        more=HTML_NAME,
     )
 
 
@@ -229,7 +228,7 @@ def _blocks(
     elif with_notes:
         yield "notes", [Lines(telling.items + routine.items)]
     elif count := len(telling.items + routine.items):
-        yield "", [f"{count} note{'s' * (count > 1)}: --notes, or {HTML_NAME}"]
+        yield "", [f"{count} note{'s' * (count > 1)}: add --notes, or open {HTML_NAME}"]
     cached = Lines(tuple(("", line) for line in cached_lines(report)))
     yield "Measured earlier" if document else "cached", [cached]
     if document:

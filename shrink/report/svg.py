@@ -163,16 +163,16 @@ class Plot:
 
 
 def numbered_labels(
-    x: Axis, y: Axis, names: Sequence[tuple[Point, str]]
+    x: Axis, y: Axis, names: Sequence[tuple[Point, str, str]]
 ) -> tuple[tuple[Label, ...], str]:
     """Return a number above each place, and what the numbers are: `1 train, 2 prune.`
 
     Places that cover each other share one text, such as `1, 2`.
     """
     groups: list[list[int]] = []
-    for index, ((across, up), _) in enumerate(names):
+    for index, ((across, up), *_) in enumerate(names):
         for group in groups:
-            (near, height), _ = names[group[0]]
+            (near, height), *_ = names[group[0]]
             if abs(x(near) - x(across)) < 3 and abs(y(height) - y(up)) < 6:
                 group.append(index)
                 break
@@ -180,8 +180,8 @@ def numbered_labels(
             groups.append([index])
     labels = []
     for group in groups:
-        (across, up), _ = names[group[0]]
-        text = ", ".join(str(index + 1) for index in group)
+        (across, up), *_ = names[group[0]]
+        text = ", ".join(names[index][1] for index in group)
         kind, dx = ("label end", -8) if x(across) > 85 else ("label", 8)
         labels.append(Label(across, up, text, kind, dx, -6))
-    return tuple(labels), ", ".join(f"{i} {name}" for i, (_, name) in enumerate(names, 1)) + "."
+    return tuple(labels), ", ".join(f"{number} {name}" for _, number, name in names) + "."

@@ -350,9 +350,10 @@ class Runner:
         taken = inherited is not None and "data.classes" in inherited.keys
         if taken and isinstance(error, DataError) and "data.classes" in error.message:
             labels = listed(self.plan.recipe.data.classes or (), 10)
+            first = f"{error.hint}; " if error.hint else ""
             error.hint = (
-                f"data.classes is taken from the model's record, as its outputs are {labels}; "
-                "name other classes for the same outputs by data.classes, or train a new model"
+                f"{first}data.classes comes from the model's record, whose outputs are {labels}; "
+                "set data.classes to rename them, or train a new model for other classes"
             )
 
     def _keep_log(self, step: Step, source: Path, folder: RunFolder, key: str) -> Path | None:
@@ -466,8 +467,8 @@ class Runner:
             first, *others = (f"{one.key} was {one.a}, is {one.b}" for one in folder.replaced)
             more = f", and {len(others)} more" if others else ""
             self.console.say(
-                f"{folder.path} replaces the run of the same name with other settings ({first}"
-                f"{more}); --output DIR keeps both"
+                f"{folder.path} replaced an earlier run with other settings ({first}{more}); "
+                "--output DIR would have kept it"
             )
         scores = {outcome.name: outcome.scores for outcome in state.outcomes}
         return RunResult(report, folder.path, self.exit_code, state.error, scores)

@@ -34,11 +34,11 @@ class StageConfig(Config):
     """What it cannot preserve, so that no stage with that outcome may come before."""
 
     name: StageName | None = None
-    """Name of the stage; by default its kind, numbered where it repeats."""
+    """Name of the stage; by default its kind, with a number if the kind occurs again."""
     from_: StageName | None = Field(default=None, alias="from")
     """The earlier stage to start from; by default the one before."""
     training: JsonObject | None = None
-    """Overrides of the recipe's `training` section for this stage alone."""
+    """Overrides of the recipe's `training` section for this stage."""
 
     @property
     def passes(self) -> int:

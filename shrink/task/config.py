@@ -31,23 +31,23 @@ class TaskConfig(Config):
     """
 
     loss: Annotated[str | dict[str, str], SchemaOf(losses_json_schema)] | None = None
-    """The loss on the labels or targets: one of tf-keras, with its arguments as
-    {name: huber, delta: 2}, or `file.py:function`; of several outputs also by output,
-    {digit: sparse_categorical_crossentropy, angle: mean_squared_error}."""
+    """Loss on the labels or targets: a tf-keras loss, with arguments as {name: huber, delta:
+    2}, or `file.py:function`; several outputs: a mapping by output, {digit:
+    sparse_categorical_crossentropy, angle: mean_squared_error}."""
     loss_weights: dict[str, Positive] | None = None
-    """Factor of an output's loss in their sum, by the output's name; by default 1."""
+    """Weight of each output's loss in the sum, by the output's name; 1 by default."""
     from_logits: bool | dict[str, bool] | None = None
-    """Whether the outputs are logits, not probabilities; by output's name where they differ. By
-    default it follows from what the model computes."""
+    """Whether outputs are logits, not probabilities; a mapping by output if they differ. By
+    default it is determined from the model."""
     metrics: (
         Annotated[tuple[str, ...], Field(strict=False), SchemaOf(metrics_json_schema)] | None
     ) = None
-    """What the report measures beside the loss; the first is the main one. Of several outputs it is
-    the mean over those whose loss it goes with."""
+    """Metrics of the report besides the loss; the first is the main metric. With several
+    outputs a metric is the mean over the outputs that it applies to."""
     decode: DecodeConfig | None = None
-    """How the outputs of a detector become boxes; targets are boxes then."""
+    """How a detector's outputs become boxes; targets are boxes then."""
     monitor: str | None = None
-    """The validation metric that decides which epoch is best; by default the main one."""
+    """The validation metric that selects the best epoch; by default the main metric."""
 
     @field_validator("loss", mode="before")
     @classmethod

@@ -392,6 +392,8 @@ def _unfit(target: Target, loss: str | None = None) -> DataError:
         found = target.sample[target.sample != np.round(target.sample)][0]
         message = f"labels must be whole numbers, 0 to {(target.width or 0) - 1} for a model with "
         message += f"{target.width} outputs; found {found:g}"
+        hint = "correct the labels; to predict numbers use a model with one output and set "
+        return DataError(message, subject="data", hint=f"{hint}task.loss: mean_squared_error")
     hint = f"store one target for each output, or a class number, {_SET_LOSS}"
     if target.form == "classes" and loss != "sparse_categorical_crossentropy":
         hint = "class numbers go with task.loss: sparse_categorical_crossentropy, which is taken "

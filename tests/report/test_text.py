@@ -100,7 +100,7 @@ def test_render_report_counts_the_notes_unless_they_are_wanted() -> None:
     stream = io.StringIO()
     render_report(built, Console(file=stream, width=400), with_notes=True)
     printed = stream.getvalue().partition("\nnotes\n")[2].partition("\n\n")[0]
-    assert line == f"{len(printed.splitlines())} notes: --notes, or report.html"
+    assert line == f"{len(printed.splitlines())} notes: add --notes, or open report.html"
     assert printed.count("was slow") == len(outcomes())
 
 

@@ -17,11 +17,11 @@ class ClusterConfig(StageConfig):
     preserves: ClassVar[tuple[str, ...]] = ("clusters",)
 
     clusters: Annotated[int, Field(ge=2, le=256)] = 16
-    """Distinct values that the weights of one kernel may take; zero counts where it is kept."""
+    """Number of different values in each kernel; zero is one of them if zeros are kept."""
     exclude: Annotated[tuple[str, ...], Field(strict=False)] = ()
-    """Layers to leave alone, by name; `*` and `?` match as in a shell."""
+    """Layers to leave unchanged, by name; `*` and `?` match as in a shell."""
     epochs: NonNegative = 5
-    """Passes of fine-tuning; 0 clusters at once and does not train."""
+    """Epochs of fine-tuning; 0 clusters without training."""
 
     @property
     def needs_examples(self) -> str | None:

@@ -24,17 +24,17 @@ class CompactConfig(StageConfig):
     produces: ClassVar[Form] = "tflite"
 
     arena_bytes: Bytes | None = None
-    """The arena to fit, with the least extra work that is found; by default the smallest one."""
+    """Arena to fit, with the fewest extra multiply-accumulates found; by default the smallest
+    arena."""
     max_extra_macs: Annotated[float, Field(ge=0, le=10)] = 0.05
-    """Share of extra multiply-accumulates that is allowed: 0.05 is 5 %. Ignored where an arena is
-    to fit."""
+    """Fraction of extra multiply-accumulates allowed: 0.05 is 5 %. Ignored with `arena_bytes`."""
     int8_io: bool = False
-    """Make uint8 and float32 inputs and outputs int8, without the operators that convert them."""
+    """Make uint8 and float32 inputs and outputs int8, and drop the operators that convert them."""
     target: Literal["tflm"] | PlacedTarget = "tflm"
-    """What runs the file: TFLite Micro, whose arena becomes smaller, an Ethos-U NPU, for which Vela
-    compiles, or LiteRT's delegate xnnpack."""
+    """What runs the file; tflm: TFLite Micro, whose arena becomes smaller; ethos-u*: an NPU,
+    for which Vela compiles; xnnpack: LiteRT, and the file stays as it is."""
     decode: Literal["auto"] | None = None
-    """`auto` stores pruned and clustered int8 kernels as TFLite Micro's TFLM_DECODE reads them."""
+    """auto: compress pruned and clustered int8 kernels for TFLite Micro's operator TFLM_DECODE."""
 
     @property
     def needs_examples(self) -> str | None:

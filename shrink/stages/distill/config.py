@@ -19,11 +19,12 @@ class StudentScale(Config):
     """A narrower or shallower copy of the teacher, with new weights or the most important."""
 
     width: Positive | None = None
-    """Factor on the channels; given to a builder that takes `width`, else up to 1."""
+    """Factor on the channels, passed to a builder that takes `width`; else at most 1."""
     depth: Positive | None = None
-    """Given to a builder that takes `depth`; else the fraction of the blocks of one shape."""
+    """Passed to a builder that takes `depth`; else the fraction to keep of the blocks whose
+    input and output have the same shape."""
     inherit: bool = False
-    """True: the teacher's trained model is cut, and its most important channels stay."""
+    """Cut the student from the trained teacher, and keep its most important channels."""
 
     @model_validator(mode="after")
     def _check(self) -> StudentScale:
@@ -44,32 +45,32 @@ class DistillConfig(StageConfig):
     student: str | StudentScale | None = None
     """A stage, a model, or a scale; by default the stage before, unless it is the teacher."""
     temperature: Literal["auto"] | Positive = "auto"
-    """T, by which both models' logits are divided (kl, decoupled); auto: 4, and 1 of a detector."""
+    """T, which divides the logits of both models (kl, decoupled); auto: 4, and 1 for a detector."""
     alpha: Fraction = 0.1
-    """Weight of the loss on the hard labels, the teacher's has 1 - alpha."""
+    """Weight of the loss on the labels; the teacher's loss has 1 - alpha."""
     epochs: Count = 10
     """Passes over the training split."""
     loss: Annotated[str, NameIn(LOSSES)] = "auto"
-    """auto: kl (divergence of softened outputs) for classes, output_mse for other targets; of a
-    detector scores by divergence, and boxes by overlap where its teacher finds something."""
+    """auto: kl (divergence of softened outputs) for classes, output_mse for other targets; for
+    a detector the divergence of scores, and the overlap of boxes weighted by the teacher's
+    scores."""
     beta: Positive = 8.0
     """decoupled: weight of the classes that are not the target (Zhao et al. 2022)."""
     feature_layers: dict[str, str] = Field(default_factory=dict)
-    """Layers whose outputs are followed too: `{teacher's layer: student's layer}`."""
+    """Also compare the outputs of these layers: `{teacher's layer: student's layer}`."""
     feature_loss: Literal["hint", "attention", "attention_scores", "relational"] = "hint"
-    """hint: squared error, by learned projections where widths differ; attention: maps of
-    activity; attention_scores: of MultiHeadAttention layers, what each position attends to, the
-    mean over heads; relational: distances between the examples of a micro-batch."""
+    """hint: squared error, through learned projections if widths differ; attention: attention
+    maps; attention_scores: what each position of a MultiHeadAttention layer attends to,
+    averaged over heads; relational: distances between the examples of a micro-batch."""
     feature_weight: Positive = 1.0
-    """Weight of the features' loss, beside the others' 1."""
+    """Weight of the feature loss; the losses on labels and teacher together have 1."""
     teacher_cache: Literal["auto", "on", "off"] = "auto"
-    """on: teacher outputs are cached, computed once for each example, which has no augmentation;
-    off: computed on each batch; auto: cached where that saves time and fits."""
+    """on: cache the teacher's outputs, computed once for each example (not with augmentation);
+    off: run the teacher on each batch; auto: cache if that saves time and fits."""
     cache_dtype: Literal["float32", "float16"] = "float32"
-    """Form of cached teacher outputs; more than 1,024 values an example are cached as float16
-    only."""
+    """Dtype of cached teacher outputs; more than 1,024 values per example are always float16."""
     control: bool = False
-    """True: the student is trained again without its teacher, and the report compares both."""
+    """Train the student again without its teacher, and report both."""
 
     def idle_keys(self) -> Mapping[str, str]:
         """Return keys of other losses, of a cache that there is not, and of no features."""

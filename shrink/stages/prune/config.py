@@ -44,10 +44,11 @@ class PruneConfig(StageConfig):
     sparsity: Ratio = 0.5
     """magnitude: fraction of each prunable kernel that is set to zero."""
     pattern: Literal["unstructured", "2:4", "block"] = "unstructured"
-    """magnitude: any weight; two of every four input channels, at once; or blocks of four input
-    channels."""
+    """magnitude; unstructured: any weight; 2:4: two of every four input channels, in one step;
+    block: blocks of four input channels."""
     schedule: Literal["constant", "polynomial"] = "polynomial"
-    """magnitude: constant, the whole sparsity at once; polynomial, rising cubically over `ramp`."""
+    """magnitude; constant: the whole sparsity from the start; polynomial: rises cubically over
+    `ramp`."""
     initial_sparsity: Ratio = 0.0
     """magnitude: the sparsity from which a polynomial schedule rises."""
     ramp: Fraction = 0.6
@@ -76,24 +77,25 @@ class PruneConfig(StageConfig):
     """channels: with `arena: compacted`, the fraction of multiply-accumulates that compaction may
     add; by default that of the recipe's stage `compact`, else 0.05."""
     allocation: Literal["auto", "uniform", "sensitivity", "global"] = "auto"
-    """channels: the same fraction of every group, more of groups that affect the validation loss
-    less, or the least important channels of all groups; auto: uniform, or with a budget uniform or
-    sensitivity, whichever has the lower validation loss."""
+    """channels; uniform: the same fraction of every group; sensitivity: more of groups that
+    affect the validation loss less; global: the least important channels of all groups; auto:
+    uniform, or with a budget uniform or sensitivity, whichever has the lower validation loss."""
     importance: Literal["auto"] | Annotated[str, NameIn(IMPORTANCES)] = "auto"
-    """channels: how to rank channels; least_squares also solves the next layers' kernels again;
-    auto: l2, or with a budget least_squares or l2, whichever has the lower validation loss."""
+    """channels: how to rank channels; least_squares also refits the next layers' kernels; auto:
+    l2, or with a budget least_squares or l2, whichever has the lower validation loss."""
     samples: Count = 400
     """channels: training examples for taylor and least_squares."""
     blocks: Count | None = None
-    """layers: number of blocks to remove, one after the other, each time the block whose removal
+    """layers: number of blocks to remove, one at a time, each time the block whose removal
     raises the validation loss least."""
     rebuild: bool = True
-    """channels: false keeps all shapes and sets the weights of removed channels to zero."""
+    """channels; false: keep all shapes and set the weights of removed channels to zero."""
     round_to: Count = 1
-    """channels: the channels left in a group are a multiple of this, or all of them."""
+    """channels: keep a multiple of this many channels in each group, or all of them."""
     teacher: Literal["auto", "self"] | None = "auto"
-    """channels, layers: self, fine-tune towards the softened outputs of the unpruned model; null,
-    on labels alone; auto: self with a budget or for layers, if the task has softened outputs."""
+    """channels, layers; self: fine-tune towards the softened outputs of the unpruned model;
+    null: on labels alone; auto: self with a budget or for layers, if the task has softened
+    outputs."""
     temperature: Literal["auto"] | Positive = "auto"
     """channels, layers: T, which divides the logits of model and teacher; auto: 4, and 1 for a
     detector."""
@@ -102,13 +104,14 @@ class PruneConfig(StageConfig):
     exclude: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Layers to leave unchanged, by name; `*` and `?` match as in a shell."""
     steps: Count = 1
-    """channels: rounds; each removes its part and fine-tunes for its part of `epochs`."""
+    """channels: rounds of pruning and fine-tuning; each removes its share and trains for its
+    share of `epochs`."""
     epochs: Literal["auto"] | NonNegative = "auto"
     """Epochs of fine-tuning; 0 does not train; auto: about 600 updates in 5 to 20 epochs, then
     doubled while the validation loss falls."""
     fine_tuning: Literal["auto", "training"] = "auto"
-    """channels: training, with the settings in `training`; auto: with a budget and the default
-    optimizer, a learning rate scaled to the weights that falls to 0 by a cosine."""
+    """channels; training: with the settings in `training`; auto: with a budget and the default
+    optimizer, a learning rate scaled to the weights, falling to 0 by a cosine."""
 
     def idle_keys(self) -> Mapping[str, str]:
         """Return keys of a rise that does not happen."""

@@ -95,32 +95,36 @@ class QuantizeConfig(StageConfig):
     accuracy_drop: Fraction | None = None
     """mixed: how much accuracy may fall on the validation split; the smallest such file is made."""
     metric_drop: Annotated[float, Field(ge=0)] | None = None
-    """mixed: how much worse the task's main metric may be on the validation split, in its own unit,
-    at the smallest size; instead of an anomaly metric, the next one or the loss."""
+    """mixed: how much worse the main metric may be on the validation split, in its own unit;
+    the smallest file within it is taken. An anomaly metric is replaced by the next metric, or
+    the loss."""
     file_bytes: Bytes | None = None
-    """mixed: the size of the artifact to reach, with the least error."""
+    """mixed: file size to reach, with the least error."""
     activations: Literal["int8", "float32"] = "int8"
-    """mixed: int8 is static; float32 is quantized while running, where the runtime does so."""
+    """mixed; int8: static quantization; float32: the runtime quantizes activations itself, or
+    not at all."""
     calibration_samples: Count = 500
-    """Examples of the training split, stratified, that set ranges and 4-bit rounding."""
+    """Training examples, stratified, for ranges and for rounding to 4 bits."""
     dense_scales: Literal["auto", "channel", "tensor"] = "auto"
-    """static_wi8_ai8: weight scales of dense layers; tensor is smaller and runs everywhere; auto:
-    tensor where that is 1 % smaller and little less precise on calibration examples."""
+    """static_wi8_ai8: weight scales of dense layers; channel: one per output channel; tensor:
+    one per layer, a smaller file that every runtime takes; auto: tensor if that is 1 % smaller
+    and little less precise on calibration examples."""
     aware: bool = False
-    """static_wi8_ai8: train for `epochs` first, with weights and activations rounded."""
+    """static_wi8_ai8: first train for `epochs` with rounded weights and activations."""
     epochs: NonNegative = 0
-    """aware: passes of training; a tenth of the learning rate that made the model is enough."""
+    """aware: epochs of training; a tenth of the original learning rate is enough."""
     input_type: InputOutputType | None = None
-    """Type of the artifact's inputs: for static_wi8_ai8 int8 by default."""
+    """Type of the file's inputs; int8 by default with static_wi8_ai8."""
     output_type: InputOutputType | None = None
-    """Type of the artifact's outputs: for static_wi8_ai8 int8 by default."""
+    """Type of the file's outputs; int8 by default with static_wi8_ai8."""
     split_outputs: bool = False
-    """Give the parts of the model's last concatenation scales of their own, as outputs of their
-    own: boxes in pixels leave no steps for scores. Of models with `task.decode`."""
+    """Models with `task.decode`: make the parts of the final concatenation separate outputs,
+    each with its own scale, so that scores do not share the scale of boxes in pixels."""
     target: Literal["litert", "tflm"] = "litert"
-    """The runtime that the artifact is for; tflm runs it in TFLite Micro and compares outputs."""
+    """The runtime of the file; tflm: also run it in TFLite Micro and compare outputs."""
     sparse: bool = False
-    """Leave the zeros out of kernels where that shrinks the file; LiteRT puts them back."""
+    """Leave zeros out of kernels if that makes the file smaller; LiteRT restores them when it
+    loads the file."""
     embed_metadata: bool = False
     """Also store labels and normalisation in the file, as the metadata entry `shrink` (JSON)."""
 
