@@ -11,13 +11,17 @@ make up a difference, no resample shows what the others might do; and no percent
 last resample, so that limits for many tests at once, beyond which fewer than 5 resamples lie, would
 be too narrow. The interval then also covers that of the widened Student's t on the influences
 (`shrink.base.intervals`).
+
+A mean over classes hides what no resample varies: a class that is wholly right or wrong. Wilson's
+limit of the smallest such class, times its part of the mean, is combined with the interval as in
+MOVER (Zou and Donner, Statistics in Medicine 27:1693, 2008): by the root of the sum of squares.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from shrink.base.intervals import (
@@ -26,6 +30,7 @@ from shrink.base.intervals import (
     effective_number,
     few_make_it_up,
     student_interval,
+    wilson_limits,
 )
 
 _MOST_UNDEFINED = 0.05
@@ -48,6 +53,8 @@ class Resampled:
         why: why there are no resamples, where there are none; else empty.
         reach: the furthest that one block's influence may lie from the others, over the range of
             the metric: more than 1 where the metric is of a few of the examples alone.
+        part: of the metric that each class makes up, if it is a mean over classes.
+        right, wrong: examples of the smallest class that is wholly right, or wrong; 0 without one.
     """
 
     value: float
@@ -56,6 +63,18 @@ class Resampled:
     draw: str
     why: str = ""
     reach: float = 1.0
+    part: float = 0.0
+    right: int = 0
+    wrong: int = 0
+
+    def unseen(self, confidence: float) -> tuple[float, float]:
+        """Return how far below and above the value such a class may be in truth."""
+        z = NormalDist().inv_cdf((1 + confidence) / 2)
+        below, above = (
+            self.part * wilson_limits(0, count, z)[1] if count else 0.0
+            for count in (self.right, self.wrong)
+        )
+        return below, above
 
 
 def resampled_interval(
@@ -72,7 +91,10 @@ def resampled_interval(
         return Interval(sample.value, None, None, sample.why)
     far = max(sample.value - bounds[0], bounds[1] - sample.value) if bounds else 0.0
     unseen = far * sample.reach
-    return _bca(sample.value, sample.replicates, sample.influences, confidence, unseen, bounds)
+    found = _bca(sample.value, sample.replicates, sample.influences, confidence, unseen, bounds)
+    if bounds is None or sample.value in bounds:
+        return found  # at a bound the interval is that of Wilson already
+    return _widened(found, *sample.unseen(confidence), bounds)
 
 
 def resampled_difference(
@@ -100,7 +122,23 @@ def resampled_difference(
     influences, apart = paired_influences(before, after, bounds)
     width = None if bounds is None else (bounds[0] - bounds[1], bounds[1] - bounds[0])
     value = after.value - before.value
-    return _bca(value, replicates, influences, confidence, apart, width)
+    found = _bca(value, replicates, influences, confidence, apart, width)
+    if bounds is None or width is None or (before.value in bounds and after.value in bounds):
+        return found
+    down, up = before.unseen(confidence), after.unseen(confidence)
+    return _widened(found, max(down[1], up[0]), max(down[0], up[1]), width)
+
+
+def _widened(found: Interval, below: float, above: float, bounds: Bounds) -> Interval:
+    """Return an interval that also covers what a class may be below and above the value."""
+    value, low, high = found.value, found.low, found.high
+    if low is None or high is None:
+        return found
+    return replace(
+        found,
+        low=max(bounds[0], value - math.hypot(value - low, below)),
+        high=min(bounds[1], value + math.hypot(high - value, above)),
+    )
 
 
 def paired_influences(

@@ -12,7 +12,7 @@ OR_TRUST = "if you know who made it, load it as it is with --trust-model"
 """What else to do about a file whose code is what it is refused for."""
 _AGAIN = "copy the file again, or save the model again with model.save"
 _PLAIN_WORDS = {
-    "file is not a zip file": "it is no zip archive, or cut short",
+    "file is not a zip file": "it is not a zip archive, or it is cut short",
     "file signature not found": "it has no HDF5 signature",
     "truncated file": "it is cut short",
     "no item named": "a part of it is missing",

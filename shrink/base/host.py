@@ -27,7 +27,7 @@ def host_peak_bytes(pid: int | str = "self") -> int:
     """
     status = Path("/proc") / str(pid) / "status"
     if (found := _number_in(status, "VmHWM:")) is None:
-        raise ResourceError("cannot be read, or holds no high-water mark (VmHWM)", subject=status)
+        raise ResourceError("cannot be read, or has no high-water mark (VmHWM)", subject=status)
     return found * 1024
 
 

@@ -174,7 +174,7 @@ def _check_characters(text: str, name: str) -> None:
     found = re.search(_UNREADABLE_ASCII if text.isascii() else _UNREADABLE, text)
     if found:
         raise RecipeError(
-            f"not UTF-8 text: the character U+{ord(found.group()):04X} cannot stand in a recipe",
+            f"not UTF-8 text: the character U+{ord(found.group()):04X} is not allowed in a recipe",
             position=position_after(text[: found.start()], name),
             hint="save the recipe as UTF-8, without control characters",
         )
@@ -239,7 +239,7 @@ def _composed(text: str, name: str) -> yaml.Node | None:
             raise RecipeError(
                 "a second document",
                 position=_position(loader.peek_event(), name),  # type: ignore[no-untyped-call]
-                hint="keep one recipe to a file",
+                hint="write one recipe per file",
             )
         return root
     except yaml.YAMLError as error:
@@ -324,9 +324,9 @@ _ESCAPE = (
 _HEADER = "text after the | or > that starts a block of text: quote the text"
 _TAG = "an ! that starts a tag: recipes have none, and text that starts so needs quotes"
 _PLAIN_WORDS = {
-    "mapping values are not allowed": "a ':' where no key can stand: wrong indentation, or text "
+    "mapping values are not allowed": "a ':' where no key is allowed: wrong indentation, or text "
     "with a colon that needs quotes",
-    "sequence entries are not allowed": "a '-' where no list item can stand",
+    "sequence entries are not allowed": "a '-' where no list item is allowed",
     "',' or ']'": "a list [...] lacks a comma or its closing bracket",
     "',' or '}'": "a mapping {...} lacks a comma or its closing brace",
     "node content": "a value is missing",
@@ -336,7 +336,7 @@ _PLAIN_WORDS = {
     "comment or a line break": _HEADER,
     "chomping": _HEADER,
     "alphabetic or numeric": "an & or * without a name: text that starts so needs quotes",
-    "mapping keys are not allowed": "a '?' where no key can stand: quote the text",
+    "mapping keys are not allowed": "a '?' where no key is allowed: quote the text",
     "expected URI": _TAG,
     "expected '>'": _TAG,
     "expected '!'": _TAG,

@@ -119,7 +119,7 @@ def compaction_lines(result: Rewriting) -> list[str]:
         f"operators   new to a firmware's resolver: {needs}",
         f"outputs     equal to the byte on {equality.examples} inputs in "
         f"{', '.join(equality.runtimes)}"
-        + ("" if equality.distinct else "; they all give one answer, which shows little"),
+        + ("" if equality.distinct else "; all inputs give the same outputs: weak evidence"),
         *_int8_lines(result),
         *(f"done        {line}" for line in result.done),
         *_kernels_of(result),

@@ -6,7 +6,7 @@ from shrink.compact.decode.choice import kernel_notes
 from shrink.contract.compaction import Compaction, Rewritten
 from shrink.contract.record import as_base, record
 
-_ONE_ANSWER = "all of these inputs give one answer, so that equal outputs say little"
+_ONE_ANSWER = "all of these inputs give the same outputs, so equality is weak evidence"
 
 
 @record

@@ -268,7 +268,7 @@ def stale_record(artifact: Path) -> tuple[ReportWarning, ...]:
     with contextlib.suppress(OSError):
         digest = files.sha256(artifact)
         if named and all(one.get("sha256") != digest for one in named):
-            message = f"{artifact}: the record beside it is that of another file, and ignored"
+            message = f"{artifact}: the record beside it belongs to another file and is ignored"
             hint = "copy the record that belongs to the file, or state how its inputs are made"
             return (ReportWarning(OF_ANOTHER_FILE, message, hint),)
     return ()

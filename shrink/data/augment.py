@@ -431,7 +431,7 @@ def _check(config: AugmentConfig, images: list[Spec]) -> None:
         raise DataError(
             f"{' and '.join(sorted(wanted & set(_COLOURS)))} need images of three channels",
             subject="data.augment",
-            hint="leave them out, or set data.channels: 3",
+            hint="remove these changes, or set data.channels: 3",
         )
 
 

@@ -168,7 +168,7 @@ def _listed(
                     elif entry.is_symlink() and f"{os.path.realpath(folder)}/".startswith(
                         os.path.realpath(entry.path).rstrip("/") + "/"
                     ):
-                        ignored["links to a folder around them"] += 1
+                        ignored["links to a folder that contains it"] += 1
                     else:
                         folders.append(entry.name)
                 except OSError:  # a link to itself

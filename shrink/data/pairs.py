@@ -12,7 +12,7 @@ from shrink.data.folders import ALL, IMAGE_ENDINGS, SPLIT_OF_NAME, named_splits,
 
 IMAGES, MASKS = "images", "masks"
 MASK_ENDING = ".png"
-_HINT = "put images into images/ and a PNG of the same stem for each of them into masks/"
+_HINT = "put the images into images/, and for each a PNG with the same stem into masks/"
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def find_shards(path: Path) -> dict[str, list[Path]]:
         return {ALL: files}
     if ALL in splits and len(splits) > 1:
         raise DataError(
-            f"the name of {splits[ALL][0].name} has no split, and other files have one",
+            f"the name of {splits[ALL][0].name} names no split, but other files do",
             subject=path,
             hint="put train, validation or test into every name, or into none",
         )
@@ -135,7 +135,7 @@ def prepared_folder(path: Path) -> Path:
         raise DataError(
             f"there are {len(folders)} data sets or versions: {some}{more}",
             subject=shown(path),
-            hint="name the folder of one of them in data.path",
+            hint="set data.path to the folder of one data set",
         )
     _check_features(folders[0] / _FEATURES)
     return folders[0]

@@ -99,7 +99,7 @@ def divided_rows(
     if main not in given:
         names = ", ".join(sorted(given))
         raise DataError(
-            f"there is {names}, and no split train",
+            f"there is {names}, but no split train",
             subject=shown(path),
             hint="add a split train; to measure a model on such data use `shrink evaluate`, or "
             "data.test_split: 1 without stages",

@@ -91,8 +91,8 @@ def read_table(path: Path, hint: str = _HINT) -> Table:
     """Read a table.
 
     Raises:
-        DataError: it is no CSV file, has no rows, two columns of one name, or a row of another
-            length.
+        DataError: it is not a CSV file, has no rows, two columns of the same name, or a row of
+            another length.
     """
     lines, columns = array("q"), list[list[str]]()
     header: list[str] = []
@@ -110,7 +110,7 @@ def read_table(path: Path, hint: str = _HINT) -> Table:
             for column, cell in zip(columns, row, strict=True):
                 column.append(sys.intern(cell))  # labels are kept once
     if not lines or len(set(header)) < len(header):
-        problem = "two columns of one name" if lines else "no rows"
+        problem = "two columns have the same name" if lines else "no rows"
         raise DataError(f"{problem} in this table", subject=path, hint=hint)
     return Table(dict(zip(header, map(tuple, columns), strict=True)), lines)
 
@@ -242,7 +242,7 @@ def read_parquet(path: Path) -> Table:
     Lines are rows, from 1.
 
     Raises:
-        DataError: it cannot be read, has no rows, two columns of one name, or an empty cell.
+        DataError: it cannot be read, has no rows, two columns have the same name, or an empty cell.
         ResourceError: the package pyarrow is missing.
     """
     try:
@@ -260,7 +260,7 @@ def read_parquet(path: Path) -> Table:
         raise DataError(f"cannot be read as Parquet: {brief}", subject=path) from error
     names = table.column_names
     if not table.num_rows or len(set(names)) < len(names):
-        problem = "no rows" if not table.num_rows else "two columns of one name"
+        problem = "no rows" if not table.num_rows else "two columns have the same name"
         raise DataError(f"{problem} in this table", subject=path)
     cells = {
         name: tuple(map(_text, column.to_pylist()))

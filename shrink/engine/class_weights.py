@@ -31,7 +31,7 @@ def class_weights_of(weights: ClassWeights, dataset: Dataset) -> Array:
     labels, classes, names = dataset.train.labels, dataset.num_classes, dataset.class_names
     if labels is None or classes is None:
         raise DataError(
-            f"class weights need one class number for each example, and {_described(dataset)}",
+            f"class weights need one class number for each example, but {_described(dataset)}",
             subject=_KEY,
             hint="store class numbers, or remove training.class_weights",
         )
@@ -42,7 +42,8 @@ def class_weights_of(weights: ClassWeights, dataset: Dataset) -> Array:
         labels = labels.argmax(-1)
     else:
         raise DataError(
-            f"class weights need one label for each example, and these are of shape {labels.shape}",
+            "class weights need one label for each example, but the labels have the shape "
+            f"{labels.shape}",
             subject=_KEY,
             hint="remove training.class_weights",
         )

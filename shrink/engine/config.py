@@ -70,7 +70,7 @@ class OptimizerConfig(Config):
     def _check(self) -> OptimizerConfig:
         clippings = [key for key in CLIPPINGS if getattr(self, key) is not None]
         if len(clippings) > 1:
-            raise ValueError(f"{' and '.join(clippings)} exclude each other; keep one of them")
+            raise ValueError(f"{' and '.join(clippings)} exclude each other; set only one")
         return self
 
 

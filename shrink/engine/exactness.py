@@ -116,10 +116,10 @@ _SYNCHRONIZED = (
     " whole share makes them those of the batch"
 )
 _RANDOM = "its random numbers depend on how the batch is split; equal in distribution only"
-_FORGOTTEN = "the random numbers that it draws itself were drawn anew when training was continued"
+_FORGOTTEN = "it draws random numbers itself, and drew others when training was resumed"
 _ADDED = (
     "whether a loss of its own (add_loss) is a sum or a mean over the batch is unknown; it is"
-    " taken for a mean, which is exact"
+    " treated as a mean, which is exact"
 )
 _RANGES = "its quantization ranges are updated in every forward pass"
 _STATE = "its state is updated in every forward pass"

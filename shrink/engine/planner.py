@@ -160,7 +160,7 @@ def cannot_fit(
     ]
     changes = [f"training.{change}" for change, helps in savings if helps]
     return ResourceError(
-        f"even a micro-batch of one example needs {needed / 1e6:.1f} MB, and the limit is "
+        f"even a micro-batch of one example needs {needed / 1e6:.1f} MB, but the limit is "
         f"{limit / 1e6:.1f} MB" + (f", of which {margin:.0%} stays free" if margin else ""),
         subject="training.memory_limit",
         hint=f"set training.memory_limit to {enough + 0.1:.1f}MB; or set "

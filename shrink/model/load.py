@@ -267,7 +267,7 @@ def _checked(model: object, path: Path) -> keras.Model:
     if not is_functional(model):
         raise _subclassed(
             path,
-            "; as it is it can be the teacher of a student that has one, and `shrink export "
+            "; as it is, it can be the teacher of a student that has one, and `shrink export "
             "--format savedmodel` makes a graph of it that `shrink quantize` takes",
         )
     return model

@@ -57,7 +57,7 @@ _OTHERS = {
     ".ckpt": "load the checkpoint into its model and save that: in Keras by "
     "model.save('model.keras'), in PyTorch by litert_torch.convert(model, inputs).export("
     "'model.tflite')",
-    ".pb": "give the folder of the SavedModel; a frozen graph has to be exported as one",
+    ".pb": "give the folder of the SavedModel; export a frozen graph as a SavedModel first",
 }
 """What to do with models of other frameworks, by suffix."""
 _WINDOWS_DRIVE = re.compile(r"([A-Za-z]):[\\/]")

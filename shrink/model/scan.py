@@ -205,7 +205,7 @@ def _check_h5(path: Path, trust: Trust) -> ModelContent:
     config = read_attribute(path, "model_config")
     if config is None:
         raise ModelError(
-            "it holds weights without the model around them",
+            "it holds weights without their model",
             subject=path,
             hint="save the whole model (model.save), not save_weights",
         )

@@ -160,7 +160,7 @@ def _is_custom(value: JsonObject, names: frozenset[str]) -> bool:
 
 def _size(key: str, value: float, where: str, path: Path) -> DeclaredSize:
     if value > _COUNT_CAP or int(value) != value:
-        raise refused(f"{key} of {value:g} asks for more memory than there is", where, path)
+        raise refused(f"{key} of {value:g} needs more memory than this machine has", where, path)
     return DeclaredSize(where, key, int(value))
 
 

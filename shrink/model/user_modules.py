@@ -162,7 +162,7 @@ def declared_objects(path: Path) -> dict[str, str]:
         ) from error
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ModelError(
-            f"the file of custom_objects is no Python: {str(error)[:200]}", subject=path
+            f"the file of custom_objects is not valid Python: {str(error)[:200]}", subject=path
         ) from error
     names: dict[str, str] = {}
     for item in tree.body:

@@ -77,7 +77,7 @@ def _sweep_in(path: Path) -> Comparison | None:
         return from_plain(Comparison, value)
     except ContractError as error:
         raise InputError(
-            f"is no comparison of shrink: {error}", subject=path / COMPARE_NAME
+            f"is not a comparison of shrink: {error}", subject=path / COMPARE_NAME
         ) from None
 
 

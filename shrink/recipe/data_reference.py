@@ -261,7 +261,7 @@ def parse_named_data(text: str, cwd: Path, recorded: object = None) -> NamedData
     raw = read_raw(path)
     problems = [
         RecipeError(
-            f"--data takes a file with data: and task:, and this one has {key!r}",
+            f"--data takes a file with data: and task:, but this file has {key!r}",
             position=raw.position(key),
             hint=hint_for(key, ("data", "task")) + "; a whole recipe is run by `shrink run`",
         )

@@ -209,7 +209,7 @@ def _differs(key: str, stated: Json, recorded: Json, made: str = "model") -> Rep
     return ReportWarning(
         DIFFERS,
         f"data.{key} is {own}, but the {made} was made {how}",
-        f"use the {made} as it was made, or make sure that it is trained anew on these inputs"
+        f"use the settings of the {made}, or make sure that it is trained again on these inputs"
         if made == "student"
         else f"leave data.{key} out to use the model as it was made",
     )

@@ -252,8 +252,8 @@ def _check_values(values: Sequence[Override], key: str, place: Position) -> None
             raise RecipeError(
                 f"{key}: the value {value!r} is listed twice",
                 position=override.position,
-                hint="remove one; for several seeds write `repeat: N`, and put a list that is one "
-                "value in brackets: [a,b]",
+                hint="remove one of them; for several seeds write `repeat: N`, and put a list that "
+                "is one value in brackets: [a,b]",
             )
         seen.append(value)
 

@@ -90,7 +90,7 @@ def recipe_json_schema() -> JsonObject:
     definitions.update(gates.pop("$defs"))
     schema["properties"]["gates"] = gates
     schema["properties"]["extends"] = {
-        "description": "Another recipe, whose keys hold where this one gives none.",
+        "description": "Another recipe; its keys apply unless this recipe sets them.",
         "type": "string",
     }
     search = SearchConfig.model_json_schema(ref_template="#/$defs/{model}")

@@ -216,7 +216,7 @@ def _skewed_labels(base: Stage) -> list[ReportWarning]:
         ReportWarning(
             "skewed-labels",
             f"{100 * chance:.1f} % of the test labels are of one class, so accuracy "
-            f"({100 * value:.1f} %) hardly shows what happens to the others; {skill}",
+            f"({100 * value:.1f} %) says little about the other classes; {skill}",
             "judge by a metric of every class: task: {metrics: [balanced_accuracy, accuracy]}, "
             "and a gate balanced_accuracy_drop",
             base.name,
@@ -301,7 +301,7 @@ def _is_scaled_otherwise(guess: Guess) -> bool:
 def _order(guess: Guess) -> str:
     names = guess.classes
     if list(names) == [str(number) for number in range(len(names))]:
-        return "as the labels number them, from 0"
+        return "in the order of the labels, from 0"
     more = (guess.num_classes or len(names)) - len(names)
     return f"{', '.join(names)}{f' and {more} more' if more > 0 else ''}"
 
@@ -346,7 +346,7 @@ def _large_drop(stage: Stage, base: Stage, metric: Figure) -> list[ReportWarning
             "large-drop",
             f"{metric.name} {verb}{amount}, from {_text(metric, before)} to "
             f"{_text(metric, after)}{guessing}, and no gate looks at it",
-            f"compress less, fine-tune for longer, or say what is allowed: gates: "
+            f"compress less, fine-tune for longer, or set the allowed drop: gates: "
             f"{{{gate}: {limit}}}",
             stage.name,
         )
@@ -362,7 +362,7 @@ def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
         sizes = f"{format_value(after, 'bytes')} instead of {format_value(before, 'bytes')}"
         yield ReportWarning(
             "artifact-larger-than-source",
-            f"the file is larger than what it was made from: {sizes}",
+            f"the file is larger than the model that it was made from: {sizes}",
             "keep the model as it was (zeros that a sparse file leaves out are stored again), or "
             "try another scheme: dynamic_wi8_afp32 adds no scales of activations",
             stage.name,
@@ -399,7 +399,7 @@ def _lost_outputs(stage: Stage) -> Iterator[ReportWarning]:
         )
         yield ReportWarning(
             "outputs-lost",
-            f"of {len(task.outputs)} outputs these are hardly the float model's any more: {named}; "
+            f"of {len(task.outputs)} outputs these no longer follow the float model: {named}; "
             "a metric that is a mean over outputs need not show it",
             "scale targets of very different sizes alike before training, or try the scheme "
             "static_wi8_ai16 or dynamic_wi8_afp32",

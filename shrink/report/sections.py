@@ -311,7 +311,7 @@ def _timelines(report: Report) -> Block:
 def _memory_maps(plots: Sequence[Plot]) -> list[Block]:
     if not plots:
         return []
-    explanation = "Bytes of activations that an operator or a later one still needs. "
+    explanation = "Bytes of activations that this operator or a later one needs. "
     return [explanation, Legend("before", "after"), Beside(tuple(plots))]
 
 

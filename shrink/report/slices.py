@@ -144,7 +144,7 @@ def _with_verdict(
     if row.delta is None:
         return replace(row, reason="not compared: the baseline has no such slice to pair with")
     if row.delta.low is None:
-        why = "no interval: there are no scores of the same examples to pair with"
+        why = "no interval: no scores of the same examples to pair with"
         return replace(row, reason=row.delta.note or why)
     delta = _delta(slicing, row.name, outcome, baseline, level)
     verdict = proven(slicing.metric, delta) if delta else None

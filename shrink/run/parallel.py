@@ -69,7 +69,7 @@ def check_memory(plans: Sequence[Plan], jobs: int, host_bytes: int | None = None
         else f"each gets at least {_size(LEAST_BYTES)}"
     )
     raise RecipeError(
-        f"{jobs} runs at a time need {_size(jobs * needed)}, and there are {_size(host)}: {why}",
+        f"{jobs} runs in parallel need {_size(jobs * needed)}, and there are {_size(host)}: {why}",
         subject=f"--jobs {jobs}",
         hint=f"use --jobs {fits}" + (", or a smaller training.memory_limit" if limits else ""),
     )

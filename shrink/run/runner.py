@@ -461,7 +461,7 @@ class Runner:
             self.exit_code = 0 if report.passed else 1
         if folder.path != self.options.output:
             self.console.say(
-                f"{self.options.output} keeps its last finished run; this one is in {folder.path}"
+                f"{self.options.output} keeps its last finished run; this run is in {folder.path}"
             )
         if folder.replaced:
             first, *others = (f"{one.key} was {one.a}, is {one.b}" for one in folder.replaced)

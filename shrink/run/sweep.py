@@ -183,7 +183,7 @@ class Sweep:
     def _check(self) -> None:
         if membership(os.environ) is not None:
             raise RecipeError(
-                "a sweep runs on one machine: the others would follow its first run alone",
+                "a sweep runs on one machine only: others would take part in its first run alone",
                 subject="TF_CONFIG",
                 hint="run its combinations one by one, or sweep on one machine",
             )

@@ -67,7 +67,7 @@ def plan_verb(recipe: JsonObject, said: str, hint: str, console: Console | None 
         raise
     if console is None or (name := free_name(plan)) == recipe["name"]:
         return plan
-    console.say(f"{RUNS / recipe['name']} holds another run; this one goes to {RUNS / name}")
+    console.say(f"{RUNS / recipe['name']} holds another run; this run goes to {RUNS / name}")
     return build_plan(recipe_from_mapping({**recipe, "name": name}, said))
 
 

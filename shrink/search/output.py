@@ -229,7 +229,7 @@ def search_lines(searched: Searched, folder: Path, artifact: Path | None = None)
     counts = {s: sum(one.status == s for one in searched.trials) for s in ("done", "infeasible")}
     lines = [
         f"{searched.name}: {counts['done']} trials trained, {counts['infeasible']} beyond the "
-        f"limits without training, {searched.time_s:.0f} s",
+        f"limits (not trained), {searched.time_s:.0f} s",
         *(["", "Pareto front (validation split; * is best)", *table] if rows[1:] else []),
         "",
         *headline_of(searched),

@@ -332,7 +332,7 @@ class Search:
         kept = [n for n in entries if not n.startswith(files.TEMPORARY_PREFIX) and n not in _ALWAYS]
         if kept and not ours and not self.options.force:
             raise RecipeError(
-                "the output folder holds other files than those of a search of this recipe",
+                "the output folder contains files that do not belong to a search of this recipe",
                 subject=self.folder,
                 hint="choose another folder with --output, or use this one with --force",
             )
@@ -357,7 +357,7 @@ class Search:
         late = StageError(
             "the time ran out before the baseline was measured",
             subject="--time",
-            hint="allow more: the same command goes on from where this one was",
+            hint="allow more: the same command continues from here",
         )
         try:
             with until(self.deadline):
@@ -456,7 +456,7 @@ class Search:
             raise StageError(
                 f"no trial keeps the limits ({goal.in_words()}): {impossible(trials, goal)}",
                 subject=self.folder / SEARCH_NAME,
-                hint="raise one of the limits, or search longer: the same command goes on",
+                hint="raise one of the limits, or search longer: the same command continues",
             )
         return searched
 

@@ -23,7 +23,7 @@ from shrink.contract.search import Trial
 from shrink.search.space import Settings
 
 _ANEW = (
-    "begin anew with another --output, or with --force; that keeps a file of --storage: name "
+    "start over with another --output, or with --force, which keeps a --storage file: name "
     "another one, or delete it"
 )
 _DEAD_AFTER_S, _DEAD_AFTER = 3600.0, 4.0

@@ -113,7 +113,7 @@ def _check_metrics(config: TaskConfig, classes: Sequence[str]) -> None:
             continue
         if "boxes" not in metric.info.kinds:
             raise RecipeError(
-                f"{name} is no metric of a detector",
+                f"{name} is not a metric of detectors",
                 subject="task.metrics",
                 hint="one of "
                 + ", ".join(name for name, info in METRICS.items() if "boxes" in info.kinds),

@@ -217,7 +217,7 @@ class _Resolver:
     def _warn_of_numbers(self, output: str) -> None:
         self._warn(
             "labels-as-numbers",
-            f"the targets of {output!r} are 0 and 1, and its outputs are no sigmoids: they are "
+            f"the targets of {output!r} are 0 and 1, but the output has no sigmoid: they are "
             "taken as numbers to predict (mean_squared_error)",
             "set task.loss: binary_crossentropy if they are labels, else mean_squared_error",
         )
@@ -227,7 +227,7 @@ class _Resolver:
         self._warn(
             "compiled-loss",
             f"the model was compiled {why}; {then}",
-            "set task.loss to the one that is meant",
+            "set task.loss to the loss that is meant",
         )
 
     def _metrics(

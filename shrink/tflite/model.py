@@ -244,7 +244,7 @@ def unpacked(content: bytes) -> schema.ModelT:
 
 def _cut_short(error: Exception) -> ModelError:
     short = isinstance(error, struct.error)
-    why = "what it points to lies beyond its end" if short else error
+    why = "an offset points beyond its end" if short else error
     return ModelError(f"the TFLite file is cut short or corrupt ({why})", hint=_AGAIN)
 
 

@@ -253,12 +253,12 @@ def for_conversion(
         for name in names_of(model, _covers_its_whole_input)
     ]
     notes += [
-        f"{name}: written as the resize of a picture of one column"
+        f"{name}: rewritten as the resize of an image with one column"
         for name in names_of(model, _is_upsampling)
     ]
     if to_integers:
         loops = names_of(model, can_be_unrolled)
-        notes += [f"{name}: steps written one after the other, for integers" for name in loops]
+        notes += [f"{name}: steps unrolled for integers" for name in loops]
     if _has_mixed_precision(model):
         notes.append("converted to compute in float32, not in the mixed precision of training")
     if not notes:

@@ -54,6 +54,7 @@ def folder(tmp_path: Path) -> Path:
         ("toy.py:build", "toy.npz", 3, ["toy.npz", "not a kind of model"]),
         ("toy.py:build", "net.PTH", 3, ["net.PTH", "litert-torch", "rebuild it in Keras"]),
         ("toy.py:build", "net.onnx", 3, ["net.onnx", "onnx2tf"]),
+        ("toy.py:build", "net.ckpt", 3, ["net.ckpt", "model.save"]),
         ("toy.py:build", "saved_model.pb", 3, ["saved_model.pb", "folder of the SavedModel"]),
         ("toy.py:build", r"D:\a\m.keras", 3, ["no such model", "Linux", "/mnt/d/a/m.keras"]),
         ("toy.npz", "gone.npz", 3, ["gone.npz", "no such file", "data.path is relative"]),

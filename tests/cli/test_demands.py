@@ -53,7 +53,7 @@ def test_class_weights_of_a_later_stage_are_refused_before_any_trains(
 ) -> None:
     later = "prune: {sparsity: 0.5, epochs: 1, training: {class_weights: balanced}}"
     printed = refused(tmp_path, later, targets)
-    assert f"class weights need one class number for each example, and {words}" in printed
+    assert f"class weights need one class number for each example, but {words}" in printed
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_find_images_ends_when_links_loop(tmp_path: Path) -> None:
     folders = find_images(root)
     assert folders.names == ["a/1.png", "b/2.png"]
     assert folders.ignored == {
-        "links to a folder around them": 2,
+        "links to a folder that contains it": 2,
         "broken links and special files": 2,
     }
 

@@ -179,7 +179,7 @@ def test_train_claims_no_exactness_where_draws_were_not_continued(
     continued = all(np.array_equal(one, other) for one, other in pairs)
     assert record.exact == continued == (kind is OwnDropout)
     if not continued:
-        why = "the random numbers that it draws itself were drawn anew when training was continued"
+        why = "it draws random numbers itself, and drew others when training was resumed"
         assert record.inexact_because == (f"own: {why}",)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shrink.base.errors import RecipeError
 from shrink.base.files import json_text
 from shrink.recipe.compare_files import compare_folders
 from tests.report.toys import outcome, report
@@ -28,6 +29,15 @@ def write_sweep(folder: Path, correct: list[int]) -> Path:
     found = {"schema_version": 1, "title": "r", "sweep": True, "repeat": len(rows), "rows": rows}
     (folder / "compare.json").write_text(json.dumps(found), encoding="utf-8")
     return folder
+
+
+def test_the_page_of_a_sweep_elsewhere_is_written_again(tmp_path: Path) -> None:
+    sweep, page = write_sweep(tmp_path / "sweep", [90, 92]), tmp_path / "page"
+    for _ in range(2):
+        compare_folders([sweep], page)
+    assert json.loads((page / "compare.json").read_text("utf-8"))["sweep"]
+    with pytest.raises(RecipeError, match="holds the runs of the sweep 'r'"):
+        compare_folders([page], sweep)
 
 
 def test_sweeps_of_the_same_name_are_kept_apart(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import math
@@ -13,6 +14,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from rich.console import Console
 
 from docs.report_schema import compare_schema, compare_schema_text
 from shrink.base.figures import figure_of
@@ -28,6 +30,7 @@ from shrink.report.comparison import (
     comparison_table,
     difference_table,
     render_comparison,
+    render_comparison_terminal,
 )
 from shrink.report.comparison_rows import (
     RunToCompare,
@@ -87,6 +90,44 @@ def test_latencies_within_the_noise_of_timing_make_no_front(p50_ms: float, expec
     ]
     fronts = {front.x for front in compare_runs(runs, SWEEP).fronts}
     assert ("p50_ms" in fronts) is expected
+
+
+def printed(found: Comparison, width: int) -> list[str]:
+    stream = io.StringIO()
+    render_comparison_terminal(found, Console(file=stream, width=width))
+    return stream.getvalue().splitlines()
+
+
+def test_a_narrow_terminal_shows_sizes_below_long_names() -> None:
+    names = [f"{n}, training.optimizer.learning_rate = 0.00{n}" for n in (1, 2)]
+    found = compare_runs([run(name, 97, 50_000) for name in names], SWEEP)
+    lines = printed(found, 80)
+    assert max(map(len, lines)) <= 80
+    for row in found.rows:
+        assert "50.0 KB 0.50x" in " ".join(lines[lines.index(row.name) + 1].split())
+
+
+def test_an_outcome_that_all_rows_share_has_no_column_in_a_terminal() -> None:
+    same = compare_runs([run("0.3", 97, 50_000), run("0.5", 95, 40_000)], SWEEP)
+    assert not any("outcome" in line for line in printed(same, 80))
+    assert any("outcome" in line for line in printed(three(), 80))
+
+
+def test_a_page_begins_with_the_smallest_and_the_most_accurate_result() -> None:
+    text = render_comparison(three())["compare.md"]
+    assert "Lowest TFLite file size: prune.sparsity = 0.5 (50.0 KB, 95.00 %)" in text
+    assert "Highest accuracy: prune.sparsity = 0.3 (70.0 KB, 97.00 %, gate missed)" in text
+
+
+def test_marks_of_trials_have_the_numbers_of_the_trials() -> None:
+    runs = [
+        replace(run(name, c, b), name=f"{n}: prune, prune.sparsity = {name}")
+        for n, name, c, b in ((4, "0.3", 97, 50_000), (7, "0.5", 95, 30_000))
+    ]
+    found = compare_runs(runs, replace(SWEEP, split="validation"))
+    plot = compared_plot(found, found.fronts[0])
+    assert plot.caption.startswith("4 0.3, 7 0.5. Filled (7, 4):")
+    assert [label.text for label in plot.labels] == ["4", "7"]
 
 
 def test_trials_that_break_a_limit_are_on_no_front_and_say_so() -> None:

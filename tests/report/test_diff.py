@@ -87,6 +87,8 @@ def test_render_diff_terminal_fits_the_width(width: int) -> None:
     text = stream.getvalue()
     assert max(map(len, text.splitlines())) <= width
     assert "tflite_bytes" in text
+    assert "gzip_bytes" not in text
+    assert " more figures changed: --markdown lists them" in text
     assert "loss (quantize): passed (0.1 <= 1) in A, no gate in B" in " ".join(text.split())
 
 

@@ -383,6 +383,4 @@ def test_a_slice_that_the_baseline_does_not_have_says_so() -> None:
     unpaired = replace(quantize, previous=None)
     other = unlike(with_slices(unpaired), "field", 35 / 60)
     told = from_plain(Report, toys.report([with_slices(train), other])).stages[1].slices[0]
-    assert told.slices[1].reason == (
-        "no interval: there are no scores of the same examples to pair with"
-    )
+    assert told.slices[1].reason == ("no interval: no scores of the same examples to pair with")

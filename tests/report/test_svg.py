@@ -49,11 +49,11 @@ def plot(curves: dict[str, list[svg.Point]], text: str = "", **marks: Any) -> sv
 
 def test_numbers_stand_at_their_marks_which_share_a_text_where_they_cover_each_other() -> None:
     x = y = svg.axis([0, 100], "x", log=False)
-    names = [((10, 20), "a"), ((60, 80), "b"), ((11, 22), "c"), ((90, 50), "d")]
+    names = [((10, 20), "1", "a"), ((60, 80), "2", "b"), ((11, 22), "7", "c"), ((90, 50), "9", "d")]
     labels, said = svg.numbered_labels(x, y, names)
     places = [(one.x, one.y, one.text) for one in labels]
-    assert places == [(10, 20, "1, 3"), (60, 80, "2"), (90, 50, "4")]
-    assert said == "1 a, 2 b, 3 c, 4 d."
+    assert places == [(10, 20, "1, 7"), (60, 80, "2"), (90, 50, "9")]
+    assert said == "1 a, 2 b, 7 c, 9 d."
 
 
 def test_a_plot_is_well_formed_with_any_text() -> None:

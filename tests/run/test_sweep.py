@@ -298,7 +298,7 @@ def test_runs_at_a_time_are_refused_where_the_host_has_too_little_memory(
     if fits:
         check_memory([plan], 2, host)
         return
-    with pytest.raises(RecipeError, match="2 runs at a time need") as caught:
+    with pytest.raises(RecipeError, match="2 runs in parallel need") as caught:
         check_memory([plan], 2, host)
     assert "use --jobs 1" in str(caught.value)
 

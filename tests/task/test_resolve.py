@@ -316,7 +316,7 @@ def test_labels_that_are_taken_as_numbers_are_a_warning(
             X[:, :1] + 0.5,
             softmax,
             r"whole numbers, 0 to 3 for a model with 4 outputs; found ",
-            "class number",
+            "correct the labels",
         ),
         (X[:, :3], softmax, r"shape \(4,\) with targets of shape \(3,\)", "task.loss"),
     ],

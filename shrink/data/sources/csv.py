@@ -57,7 +57,7 @@ def open_source(config: DataConfig, seed: int) -> Dataset:
     )
     notes = [f"columns: {', '.join(features)} in, {', '.join(targets) or 'nothing'} out"]
     if not config.inputs and set(INDEX_COLUMNS) & set(table.cells):
-        notes.append("row numbers, a column without a name, are no input")
+        notes.append("the unnamed column of row numbers is not used as an input")
     splits = listed_splits(path, table)
     first = next(name for name in (ALL, "train", *splits) if name in splits)
     label = f"y_{first}" if SPLIT in table.cells else "y"

@@ -81,7 +81,7 @@ def _names(path: Path, file: h5py.File) -> list[str]:
 def _rows(path: Path, name: str, dataset: h5py.Dataset) -> Rows:
     if dataset.is_virtual or dataset.external:
         raise DataError(
-            f"{name} lies in other files, which this one only points to; refused",
+            f"{name} is stored in other files that this file links to; refused",
             subject=path,
             hint="copy the data into one file",
         )

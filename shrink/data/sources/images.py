@@ -193,7 +193,7 @@ def fitted_to(
     if own[2] != shape[2] and config.channels is None:
         changes["channels"] = shape[2]
     sizes = " x ".join(map(str, own)), " x ".join(map(str, shape))
-    note = f"images of {sizes[0]} are brought to the model's input, {sizes[1]}; data.image_size"
+    note = f"images of {sizes[0]} are resized to the model's input, {sizes[1]}; data.image_size"
     return config.model_copy(update=changes), f"{note} and data.channels say otherwise"
 
 

@@ -96,7 +96,9 @@ def _header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
         return np.lib.format.read_array_header_1_0(stream)
     if version == (2, 0):
         return np.lib.format.read_array_header_2_0(stream)
-    raise ValueError(f"version {version[0]}.{version[1]} of the format holds no plain numbers")
+    raise ValueError(
+        f"version {version[0]}.{version[1]} of the format cannot be read as plain numbers"
+    )
 
 
 def _check_memory(path: Path, needed_bytes: int) -> None:

@@ -194,7 +194,7 @@ def _runs(path: Path, table: Table, group: str | None) -> np.ndarray:
     for start, _ in stretches(run):
         if int(run[start]) in seen:
             raise DataError(
-                f"line {table.lines[start]} goes on with the series "
+                f"line {table.lines[start]} continues the series "
                 f"{table.cells[group][start]!r}, which others had interrupted",
                 subject=path,
                 hint=f"sort the file by {group}, then by time",

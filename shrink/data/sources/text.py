@@ -104,7 +104,7 @@ def read_vocabulary(path: Path, config: TokensConfig) -> Vocabulary:
             raise DataError(
                 f"line {number} has {token!r}, and so has line {first[token]}",
                 subject=path,
-                hint="each token needs one id: remove a line",
+                hint="each token needs one id: remove the second line",
             )
     for key, token in (("padding", config.padding), ("unknown", config.unknown)):
         if token not in first:
@@ -218,8 +218,8 @@ def read_json_lines(path: Path) -> Table:
     """Read a table of JSON objects, one a line: texts as they are, numbers as JSON writes them.
 
     Raises:
-        DataError: it cannot be read, a line is no object of texts and numbers, or has not the keys
-            of the first.
+        DataError: it cannot be read, or a line is not a JSON object of texts and numbers with the
+            keys of the first.
     """
     rows: list[tuple[int, dict[str, str]]] = []
     try:
@@ -248,9 +248,9 @@ def _row(path: Path, line: int, text: str) -> dict[str, str]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"line {line} is no JSON: {error}", subject=path, hint=_HINT) from error
+        raise DataError(f"line {line} is not JSON: {error}", subject=path, hint=_HINT) from error
     if not isinstance(value, dict):
-        raise DataError(f"line {line} is no object", subject=path, hint=_HINT)
+        raise DataError(f"line {line} is not a JSON object", subject=path, hint=_HINT)
     for key, cell in value.items():
         if isinstance(cell, bool) or not isinstance(cell, str | int | float):
             raise DataError(

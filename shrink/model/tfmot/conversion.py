@@ -202,7 +202,7 @@ def import_tfmot(wrapped: keras.Model, path: Path) -> Imported:
     difference = largest_difference(_outputs(model, arrays), before)
     if difference > CLOSE:
         raise ModelError(
-            f"without tfmot's wrappers its outputs differ by {difference:.1e} of the largest one",
+            f"without tfmot's wrappers, outputs differ by {difference:.1e} of the largest one",
             subject=path,
             hint="strip it with tfmot itself (strip_pruning, strip_clustering) and save it again",
         )

@@ -63,7 +63,7 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
         )
     note = (
         f"the weights of each of {len(kernels)} kernels take at most {most} values: that makes a "
-        "compressed file smaller, and the stored one not"
+        "compressed file smaller, but not the stored one"
     )
     notes = [note, *([unfrozen_note(changed)] if changed else [])]
     return StageResult(model=model, training=record, skipped=skipped, notes=notes)

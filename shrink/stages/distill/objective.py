@@ -288,7 +288,7 @@ def logarithm_note(model: keras.Model, role: str, loss: str) -> list[str]:
         apart = "logits whose exponentials add up to 1, which logit_mse tells from others"
     return [
         f"the {role}'s softmax or sigmoid cannot be left out, so the logarithm of its "
-        f"probabilities stands for its logits ({apart})"
+        f"probabilities is used as its logits ({apart})"
     ]
 
 

@@ -256,7 +256,7 @@ def _why_live(config: DistillConfig, rows: Rows, context: StageContext) -> tuple
         return None
     needed = rows.row_bytes * len(context.dataset.train)
     if reason is None and config.epochs < 2:
-        reason = "there is one epoch only"
+        reason = "there is only one epoch"
     elif reason is None and needed > _AUTO_BYTES:
         reason = f"a cache would take {needed:,} bytes"
     if reason is None:

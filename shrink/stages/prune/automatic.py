@@ -112,7 +112,7 @@ def _tried(
         pairs = [(importances[-1], allocations[0])]
         why = f"trying others on {groups} groups of {channels:,} channels would take long"
     elif not len(context.dataset.validation):
-        pairs, why = pairs[:1], "there are no validation examples to try others on"
+        pairs, why = pairs[:1], "no validation examples to compare others on"
     candidates = [_candidate(graph, config, *pair, context) for pair in pairs]
 
     def value(one: Settled) -> str:
@@ -126,7 +126,7 @@ def _tried(
     best = candidates[int(np.argmin([math.inf if x is None else x for x in losses]))]
     why = "least loss on validation examples before fine-tuning"
     if not any(x is not None for x in losses):
-        why = "none of them has a loss on validation examples at the budget"
+        why = "no combination has a validation loss at this budget"
     options = tuple(
         Option(value=value(one), figures={} if loss is None else {"validation_loss": loss})
         for one, loss in zip(candidates, losses, strict=True)

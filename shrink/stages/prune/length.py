@@ -75,7 +75,7 @@ def prolong(
     training, task = training or context.training, context.task(model)
     objective, records = task.objective(), [record]
     if len(context.dataset.validation) < 2:
-        why = "there are no validation examples to measure whether more helps"
+        why = "no validation examples to measure whether more epochs help"
         return record, (Choice(key="epochs", value=str(epochs), why=why),)
     per_epoch, losses = updates_per_epoch(context), validation_losses(model, objective, context)
     options = [_option(records, per_epoch, losses)]

@@ -9,6 +9,7 @@ matrices count the same decisions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -77,7 +78,12 @@ class _Chosen:
         return Rows(np.arange(count), (np.hstack(per_example),))
 
     def weighted(
-        self, rows: Rows, examples: int, ratio: OfCounts, denominators: OfCounts
+        self,
+        rows: Rows,
+        examples: int,
+        ratio: OfCounts,
+        denominators: OfCounts,
+        of_class: Ratio | None = None,
     ) -> Weighted:
         """Return a metric of the sums of these over weighted examples.
 
@@ -87,6 +93,7 @@ class _Chosen:
             ratio: the metric of hits, decided and true, (resamples, classes) each.
             denominators: of the ratios that it is the mean of, (examples, ratios), from the same
                 of each example.
+            of_class: the ratio of each class, if the metric is their plain mean.
         """
         sums = Sums.of_rows(rows, rows.values[0], examples)
 
@@ -94,8 +101,18 @@ class _Chosen:
             hits, decided, true = np.split(counts, 3, axis=1)
             return ratio(hits, decided, true)
 
-        share = largest_share(denominators(*np.split(rows.values[0], 3, axis=1)))
-        return Weighted.by(sums, of, share=share)
+        counts = np.split(rows.values[0], 3, axis=1)
+        found = Weighted.by(sums, of, share=largest_share(denominators(*counts)))
+        if of_class is None:
+            return found
+        values = divided(*of_class(*(part.sum(axis=0) for part in counts)))
+        sizes = (of_class(*counts)[1] > 0).sum(axis=0)
+        return replace(
+            found,
+            part=1 / max(1, int(np.count_nonzero(counts[1].sum(axis=0) + counts[2].sum(axis=0)))),
+            right=int(sizes[values == 1].min(initial=examples + 1)) % (examples + 1),
+            wrong=int(sizes[values == 0].min(initial=examples + 1)) % (examples + 1),
+        )
 
 
 def _by_example(values: Array, example: Array, count: int) -> Array:
@@ -158,7 +175,8 @@ def _of_class(ratio: Ratio, average: Average | None, both: bool = False) -> Make
                     return each[:, [alone]]
                 return each if average in (None, "macro") else each.sum(axis=1, keepdims=True)
 
-            return chosen.weighted(rows, examples, of, denominators)
+            is_mean = alone is None and average in (None, "macro")
+            return chosen.weighted(rows, examples, of, denominators, ratio if is_mean else None)
 
         return Rule(chosen.keep, over, _UNDEFINED[ratio])
 
@@ -189,7 +207,7 @@ def _balanced_accuracy(arguments: dict[str, object]) -> Rule:
             several = (true > 0).sum(axis=1) > 1
             return np.where(several & (not chosen.labels), value, np.nan)
 
-        return chosen.weighted(rows, examples, of, lambda hits, decided, true: true)
+        return chosen.weighted(rows, examples, of, lambda hits, decided, true: true, _recall)
 
     return Rule(chosen.keep, over, "it needs elements of two classes, one label each")
 

@@ -62,6 +62,9 @@ def resample(
             tuple(_influences(value, left).tolist()),
             f"{_SEED}, {count} of {examples}, numpy {'.'.join(np.__version__.split('.')[:2])}",
             reach=max(1.0, blocks * metric.share),
+            part=metric.part,
+            right=metric.right,
+            wrong=metric.wrong,
         )
         for metric, value, own, left, count in zip(
             metrics, values, replicates, without, counts, strict=True

@@ -148,6 +148,7 @@ class Weighted:
             out of them by subtraction. None for a metric that is no function of sums.
         of_sums: the metric of these sums, (b, k) to (b,).
         share: the largest part of the metric that one example makes up; 0 where nobody knows.
+        part, right, wrong: of a mean over classes, as in `shrink.base.bootstrap.Resampled`.
     """
 
     of: OfWeights
@@ -155,6 +156,9 @@ class Weighted:
     sums: Sums | None = None
     of_sums: Callable[[Array], Array] | None = None
     share: float = 0.0
+    part: float = 0.0
+    right: int = 0
+    wrong: int = 0
 
     @classmethod
     def by(

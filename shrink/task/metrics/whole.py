@@ -181,6 +181,9 @@ class WholeSplit:
             lambda weights: np.mean([metric(weights) for metric in metrics], axis=0),
             sum(one.columns for one in each),
             share=max(one.share for one in each) / len(each),
+            part=max(one.part for one in each) / len(each),
+            right=min((one.right for one in each if one.right), default=0),
+            wrong=min((one.wrong for one in each if one.wrong), default=0),
         )
 
 

@@ -131,6 +131,10 @@ def test_open_dataset_needs_no_targets_for_an_autoencoder(tmp_path: Path) -> Non
         ({"x_train": np.zeros((20, 3, 2), complex)}, "x_train is of dtype complex128"),
         ({"y_train": np.array(["a"] * 20)}, "y_train is of dtype <U1"),
         ({"x_test": np.zeros((3, 3, 2), np.float32)}, "x_test has 3 examples and y_test has 8"),
+        (
+            {"y_train": np.full((20, 2), "1"), "y_test": np.full((8, 2), "1")},
+            "must hold one text or number for each of 20 examples.*\n.*rows must be numbers",
+        ),
     ],
 )  # fmt: skip
 def test_open_dataset_raises_data_error_when_arrays_are_wrong(

@@ -122,7 +122,7 @@ def test_open_dataset_keeps_the_split_that_a_table_gives(tmp_path: Path) -> None
         ("a,y", "x,1", "a in line 2 is 'x', not a finite number"),
         ("a,y", "1", "line 2 has 1 values for 2 columns"),
         ("y", "1", "no column is left for the input"),
-        ("a,a,y", "1,2,3", "two columns of one name"),
+        ("a,a,y", "1,2,3", "two columns have the same name"),
         ("a,y", "nan,1", "not a finite number"),
         ("a,y", "1e39,1", "'1e39', not a finite number"),
         ("a,y", ",1", "a in line 2 is '', not a finite number"),
@@ -179,7 +179,7 @@ def test_open_dataset_names_the_classes_of_whole_numbers(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("shape", "settings", "wanted", "note"),
     [
-        ((8, 8, 3), {}, (8, 8, 3), "4 x 4 x 1 are brought to the model's input, 8 x 8 x 3"),
+        ((8, 8, 3), {}, (8, 8, 3), "4 x 4 x 1 are resized to the model's input, 8 x 8 x 3"),
         ((4, 4, 1), {}, (4, 4, 1), None),
         ((8, 8, 3), {"image_size": [2, 2]}, (2, 2, 1), None),
         (None, {}, (4, 4, 1), None),

@@ -153,7 +153,7 @@ def test_open_source_refuses_what_is_no_table_of_texts(
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ('{"text": "a", "label": 0}\n[1]\n', "line 2 is no object"),
+        ('{"text": "a", "label": 0}\n[1]\n', "line 2 is not a JSON object"),
         ('{"text": "a", "label": 0}\n\n{"text": "a"\n', "line 3 is no JSON"),
         ('{"text": "a", "label": 0}\n{"text": "a"}\n', "not the same keys: label"),
         ('{"text": ["a"], "label": 0}\n', "text in line 1 is"),

@@ -90,6 +90,47 @@ def test_a_metric_of_few_examples_at_its_end_is_as_uncertain_as_a_share_of_them(
     assert change.high >= width
 
 
+RARE, COMMON = 10, 200
+"""Examples of the third class, and of each other one."""
+
+
+def of_three(wrong: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Return scores and truth of three classes; wrong ones are taken for the class before."""
+    truth = np.repeat([0, 1, 2], [COMMON, COMMON, RARE])
+    classes = truth.copy()
+    for at, count in enumerate(wrong):
+        classes[np.flatnonzero(truth == at)[:count]] = (at - 1) % 3 if at else 1
+    return np.eye(3)[classes], truth
+
+
+@pytest.mark.parametrize("key", ["balanced_accuracy", "recall_macro", "f1_macro"])
+def test_a_rare_class_that_is_wholly_right_widens_a_mean_over_classes(key: str) -> None:
+    sample = sampled(key, *of_three((20, 20, 0)))
+    assert sample is not None
+    found = resampled_interval(sample, bounds=BOUNDS)
+    change = resampled_difference(sample, sample, bounds=BOUNDS)
+    wilson = stats.binomtest(RARE, RARE).proportion_ci(method="wilson")
+    width = (1 - wilson.low) / 3
+    assert change is not None
+    assert None not in (found.low, found.high, change.low, change.high)
+    assert width <= sample.value - found.low <= 1.2 * width  # type: ignore[operator]
+    assert found.high - sample.value <= 0.5 * width  # type: ignore[operator]
+    assert (change.low, change.high) == pytest.approx((-width, width), rel=0.2)
+
+
+def test_balanced_accuracy_with_a_rare_class_is_held_by_its_interval() -> None:
+    random, held, samples = np.random.default_rng(3), 0, 200
+    for _ in range(samples):
+        drawn = random.binomial([COMMON, COMMON, RARE], 0.1)
+        sample = sampled("balanced_accuracy", *of_three(tuple(drawn.tolist())))
+        assert sample is not None
+        found = resampled_interval(sample, bounds=BOUNDS)
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 0.9 <= found.high
+    assert held >= 0.93 * samples
+
+
 def test_mean_average_precision_of_few_pictures_is_as_uncertain_as_a_share_of_them() -> None:
     few, pictures = 10, 100
     truth = np.full((pictures, 1, 7), -1.0)
