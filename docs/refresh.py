@@ -43,8 +43,8 @@ _WINDOW = "1340,500"
 _BESIDE = """<body style="margin:0;display:flex;background:#fff">
 <pre style="margin:0;padding:24px 18px;width:604px;background:#16202c;color:#dfe7ee;font:12px/1.45
 DejaVu Sans Mono,monospace">{terminal}</pre>
-<iframe src="report.html" style="flex:none;border:0;width:1000px;height:720px;
-transform:scale(.7);transform-origin:0 0"></iframe>"""
+<iframe src="report.html" style="flex:none;border:0;width:1110px;height:780px;
+transform:scale(.645);transform-origin:0 0"></iframe>"""
 """The page of the picture: a terminal of 80 columns, and the head of the report."""
 
 

@@ -124,7 +124,7 @@ class Preloaded:
             except OSError:
                 said = ""
             self._socket.settimeout(None)
-            self._refusal = "" if said == READY else said or "it ended while it did the imports"
+            self._refusal = "" if said == READY else said or "it ended during its imports"
         return self._refusal
 
     def close(self) -> None:

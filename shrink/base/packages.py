@@ -50,8 +50,9 @@ def missing_package(error: Exception) -> ResourceError | None:
     name = canonicalize_name(_IMPORTS.get(module, module))
     for needed in map(Requirement, requirements()):
         if canonicalize_name(needed.name) == name:
+            lite = "this installation is for .tflite files and reports; " if lacks_keras() else ""
             return ResourceError(
-                f"this command needs the package {name}, which is not installed",
+                f"{lite}this command needs the package {name}, which is not installed",
                 hint=full_installation()
                 if name in KERAS_PACKAGES
                 else f"python -m pip install {shlex.quote(f'{needed.name}{needed.specifier}')}",

@@ -254,7 +254,7 @@ def _planned(graph: Graph, limit: int) -> Planned | None:
 
 def _written(graph: Graph, planned: Plan, done: Sequence[str]) -> Version:
     content = write_graph(graph, planned.offsets)
-    done = (*done, f"a place in the arena for each of {len(planned.offsets)} tensors")
+    done = (*done, f"an arena plan for {len(planned.offsets)} tensors")
     return Version(graph, planned, content, allocated_bytes(content), done)
 
 

@@ -210,7 +210,7 @@ PASSES = (
     ),
     Pass(without_unread, "operators left out that no output depends on: {}"),
     Pass(with_folded_pads, "PADs folded into the convolutions that read them: {}"),
-    Pass(in_best_order, "operators in another order"),
+    Pass(in_best_order, "operators reordered"),
 )
 """In the order in which they run."""
 

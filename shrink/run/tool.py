@@ -183,7 +183,7 @@ def examine(console: Console) -> Examination:
         problems += worked.problems
     except ShrinkError as error:
         problems.append(f"a worker fails: {error}")
-    why = preloading_refused()
+    why = "TensorFlow is not installed" if lacks_keras() else preloading_refused()
     return Examination(
         shrink=shrink.__version__,
         installed=_short(Path(shrink.__file__).parent),
@@ -195,7 +195,7 @@ def examine(console: Console) -> Examination:
         extras=tuple(name for name in _EXTRAS if _has_extra(name)),
         store=store,
         variables=_variables(),
-        workers=(f"processes of their own: {why}" if why else "forks of a preloaded process"),
+        workers=(f"fresh processes: {why}" if why else "forks of a preloaded process"),
         worker=None
         if worked is None
         else replace(worked, problems=(), limits=(*limits, *worked.limits)),
@@ -214,7 +214,7 @@ def lines_of(found: Examination) -> list[str]:
         "memory limit": _gigabytes(found.memory_limit_bytes),
         **found.packages,
         "extras": ", ".join(found.extras) or "none",
-        "store": f"{store.path}, {_gigabytes(store.free_bytes)} free",
+        "cache": f"{store.path}, {_gigabytes(store.free_bytes)} free",
         **found.variables,
         "workers start as": found.workers,
         "devices": ", ".join(worker.devices) or "unknown",

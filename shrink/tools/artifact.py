@@ -148,7 +148,7 @@ def bench(job: BenchJob, send: Send) -> Bench:
     median = timed.p50_ms
     if median.value is None or timed.p90_ms.value is None or timed.made_up is None:
         raise ModelError(median.reason, subject=path)
-    inputs = f"the inputs are made up ({_MADE_UP[timed.made_up]}), as there are no examples"
+    inputs = f"timed on {_MADE_UP[timed.made_up]}, because there are no examples"
     peak = timed.peak_bytes
     return Bench(
         path=str(path),
