@@ -60,7 +60,7 @@ def find_shards(path: Path) -> dict[str, list[Path]]:
         return {ALL: files}
     if ALL in splits and len(splits) > 1:
         raise DataError(
-            f"the name of {splits[ALL][0].name} names no split, but other files do",
+            f"the name of {splits[ALL][0].name} has no split, but other files do",
             subject=path,
             hint="put train, validation or test into every name, or into none",
         )

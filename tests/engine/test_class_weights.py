@@ -50,7 +50,7 @@ def test_class_weights_of_refuses_to_balance_a_class_without_examples() -> None:
 def test_class_weights_of_refuses_real_targets() -> None:
     data = dataset(Y + 0.5)
     data.train.labels = None
-    with pytest.raises(DataError, match="class number for each example, and the targets are real"):
+    with pytest.raises(DataError, match="class number for each example, but the targets are real"):
         class_weights_of("balanced", data)
 
 

@@ -339,7 +339,7 @@ def test_a_folder_of_another_search_or_of_other_files_is_refused(tmp_path: Path)
     other = tmp_path / "other"
     (other / "out").mkdir(parents=True)
     (other / "out" / "letter.txt").touch()
-    with pytest.raises(RecipeError, match="holds other files"):
+    with pytest.raises(RecipeError, match="files that do not belong to a search"):
         search(other, {"trials": 1}, FakeAttempt()).run()
 
 

@@ -139,7 +139,7 @@ def test_another_file_is_refused_with_a_way_out(content: str, tmp_path: Path) ->
     (tmp_path / "shared.journal").write_text(content, encoding="utf-8")
     with pytest.raises(RecipeError, match="not a journal of this version") as caught:
         shared(tmp_path)
-    assert "file of --storage: name another one, or delete it" in str(caught.value.hint)
+    assert "--storage file: name another one, or delete it" in str(caught.value.hint)
 
 
 def test_a_trial_of_another_version_is_refused(tmp_path: Path) -> None:
@@ -157,4 +157,4 @@ def test_the_journal_of_another_search_is_refused(tmp_path: Path) -> None:
     shared(tmp_path)
     with pytest.raises(RecipeError, match="another recipe, space, or limits") as caught:
         shared(tmp_path, "y")
-    assert "file of --storage: name another one, or delete it" in str(caught.value.hint)
+    assert "--storage file: name another one, or delete it" in str(caught.value.hint)

@@ -70,7 +70,7 @@ def test_open_dataset_refuses_what_lies_in_other_files(tmp_path: Path) -> None:
         layout[:] = h5py.VirtualSource(other, "x", X.shape)
         file.create_virtual_dataset("x", layout)
         file["y"] = Y
-    with pytest.raises(DataError, match="x lies in other files"):
+    with pytest.raises(DataError, match="x is stored in other files"):
         opened("hdf5", path)
 
 

@@ -132,7 +132,7 @@ def test_arrays_of_an_npz_file_are_series(tmp_path: Path, split: bool) -> None:
         ("v", str, {"window": 30}, "the validation split has at most 10 rows in succession"),
         ("t,v", lambda i: f"{i % 50},{i}", {"time": "t"}, "t in line 52 is '0', not after '49'"),
         ("t,v", lambda i: f"2024-{9 - i % 2},{i}", {"time": "t"}, "t in line 3 is '2024-8'"),
-        ("g,v", lambda i: f"{i // 40 % 2},{i}", {"group": "g"}, "line 82 goes on with the series"),
+        ("g,v", lambda i: f"{i // 40 % 2},{i}", {"group": "g"}, "line 82 continues the series"),
         ("v", lambda i: "nan" if i == 5 else "1", {}, "v in line 7 is 'nan'"),
         ("v", str, {"group": "who"}, "no column 'who'"),
     ],

@@ -199,10 +199,10 @@ def test_open_dataset_for_brings_images_to_the_models_input(
             grey.save(tmp_path / name / f"{number}.png")
     dataset = open_dataset_for(configured("images", tmp_path, **settings), 0, lambda: shape)
     assert dataset.train.arrays(np.arange(2))[0].shape == (2, *wanted)
-    assert [n for n in dataset.notes if "brought" in n] == (
+    assert [n for n in dataset.notes if "resized" in n] == (
         [n for n in dataset.notes if note and note in n]
     )
-    assert any("brought" in n for n in dataset.notes) == (note is not None)
+    assert any("resized" in n for n in dataset.notes) == (note is not None)
 
 
 @pytest.mark.parametrize(

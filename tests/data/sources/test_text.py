@@ -154,7 +154,7 @@ def test_open_source_refuses_what_is_no_table_of_texts(
     ("lines", "message"),
     [
         ('{"text": "a", "label": 0}\n[1]\n', "line 2 is not a JSON object"),
-        ('{"text": "a", "label": 0}\n\n{"text": "a"\n', "line 3 is no JSON"),
+        ('{"text": "a", "label": 0}\n\n{"text": "a"\n', "line 3 is not JSON"),
         ('{"text": "a", "label": 0}\n{"text": "a"}\n', "not the same keys: label"),
         ('{"text": ["a"], "label": 0}\n', "text in line 1 is"),
         ("\n", "no rows"),

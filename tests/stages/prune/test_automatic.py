@@ -148,7 +148,7 @@ def test_an_optimizer_of_the_recipe_stays(model_path: Path, tmp_path: Path) -> N
         ([math.nan, 2.0, 1.0], "l2, uniform", "least loss"),
         ([None, math.nan, 3.0], "l2, uniform", "least loss"),
         ([3.1e-6, 2.2e-6, 1.2e-6], "l2, uniform", "least loss"),
-        ([None, math.nan, None], "least_squares, uniform", "none of them has a loss"),
+        ([None, math.nan, None], "least_squares, uniform", "no combination has a validation loss"),
     ],
 )
 def test_what_has_no_loss_is_not_called_the_best(
