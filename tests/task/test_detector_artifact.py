@@ -110,7 +110,7 @@ def test_loss_is_null_with_its_reason_where_nobody_knows_the_places(tmp_path: Pa
     [
         ({}, True, RecipeError, "the targets are boxes"),
         ({"decode": DECODE}, False, DataError, "needs boxes"),
-        ({"decode": DECODE, "metrics": ["accuracy"]}, True, RecipeError, "not a metric of detectors"),
+        ({"decode": DECODE, "metrics": ["accuracy"]}, True, RecipeError, "not a metric of det"),
         ({"decode": DECODE, "metrics": [OWL]}, True, RecipeError, "no class 'owl' among the 2"),
         ({"decode": DECODE, "monitor": "map_owl"}, True, RecipeError, "no class 'owl'"),
         (
