@@ -31,8 +31,6 @@ from shrink.report.slices import compared_slices
 _CONFIDENCE = 0.95
 _TRIAL = re.compile(r"(\d+): ")
 """What the rows of a search begin with: the number of the trial."""
-_SAME_LATENCY = 1.5
-"""Ratio of two latencies up to which they may be those of one artifact, measured twice."""
 _MOST_NAMED = 6
 
 
@@ -214,12 +212,6 @@ def _value(figure: float | Spread) -> float:
     return figure.mean if isinstance(figure, Spread) else figure
 
 
-def distinguishes(cost: str, values: Sequence[float], same: float = 1) -> bool:
-    """Whether values of a cost differ: by more than a factor `same`, or the noise of latency."""
-    factor = _SAME_LATENCY if figure_of(cost).group == "latency" else same
-    return len(values) > 1 and max(values) > factor * min(values)
-
-
 def front_points(points: Sequence[FrontPoint], x: str, y: str) -> list[FrontPoint]:
     """Return the points that no other beats in one figure without losing in the other.
 
@@ -238,12 +230,18 @@ def front_points(points: Sequence[FrontPoint], x: str, y: str) -> list[FrontPoin
     return sorted((p for p in points if not beaten(p)), key=lambda p: -sign_x * p.x)
 
 
+_TIMING_NOISE = 0.1
+"""Latencies that differ by less are taken as equal."""
+
+
 def _fronts(rows: Sequence[AnyRow], metric: str | None, kept: Set[str]) -> Iterator[Front]:
     """Yield the front of the metric against each cost in which rows differ, of those to keep."""
     for cost in COSTS if metric is not None else ():
         points = points_of(rows, cost, str(metric))
+        values = [point.x for point in points]
         able = [point for point in points if point.name in kept]
-        if able and distinguishes(cost, [point.x for point in points]):
+        same = _TIMING_NOISE if cost == "p50_ms" else 1e-9
+        if able and len(points) > 1 and not math.isclose(min(values), max(values), rel_tol=same):
             on_front = front_points(able, cost, str(metric))
             yield Front(x=cost, y=str(metric), rows=tuple(point.name for point in on_front))
 

@@ -11,21 +11,15 @@ from dataclasses import replace
 from shrink.base.figures import COSTS, Figure, figure_of
 from shrink.contract.comparison import Comparison, Front
 from shrink.contract.report import Report
-from shrink.report.comparison_rows import (
-    FrontPoint,
-    distinguishes,
-    front_points,
-    point_at,
-    points_of,
-    shown_rows,
-)
+from shrink.report.comparison_rows import FrontPoint, front_points, point_at, points_of, shown_rows
 from shrink.report.content import main_metric
 from shrink.report.svg import Dot, Plot, StraightLine, axis, numbered_labels
 
 _HEIGHT = 260
 _LOG_FROM = 4
-_SAME = 1.02
-"""Ratio of the largest to the smallest file below which sizes do not distinguish stages."""
+_SAME, _SAME_LATENCY = 1.02, 1.5
+"""Ratio of largest to smallest below which a figure does not distinguish stages: file sizes are
+exact, the latency of one artifact differs by a third from run to run."""
 _NONZERO = "nonzero_parameters"
 _UNITS = {"bytes": "bytes", "ms": "ms", "s": "s", "fraction": "%", "per_hour": "per hour"}
 
@@ -67,7 +61,9 @@ def _stage_points(report: Report, metric: str, cost: str) -> list[FrontPoint]:
 
 
 def _differs(report: Report, metric: str, cost: str) -> bool:
-    return distinguishes(cost, [p.x for p in _stage_points(report, metric, cost)], _SAME)
+    values = [point.x for point in _stage_points(report, metric, cost)]
+    same = _SAME_LATENCY if figure_of(cost).group == "latency" else _SAME
+    return len(values) > 1 and max(values) > same * min(values)
 
 
 def compared_plot(found: Comparison, front: Front) -> Plot:
