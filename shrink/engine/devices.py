@@ -126,8 +126,11 @@ def _open_cpu(
         # Operations that overtake each other decide whether an activation is freed, or reused in
         # place, before the next is allocated: with two threads peaks differed by a fifth.
         tf.config.threading.set_inter_op_parallelism_threads(1)
-    if memory_limit is not None or not _cpu_is_limited():
-        _open_region(math.inf if memory_limit is None else memory_limit - _SPARE)
+    if not _cpu_is_limited():
+        # Twice: a region of the limit alone would have no piece left to split near its end.
+        _open_region(math.inf if memory_limit is None else 2 * memory_limit)
+    elif memory_limit is not None:
+        _open_region(memory_limit - _SPARE)
     return tuple(f"CPU:{index}" for index in range(replicas))
 
 

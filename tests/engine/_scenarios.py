@@ -14,6 +14,7 @@ from shrink.data.pipeline import training_batches
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.objective import SupervisedObjective
+from shrink.measure.memory import AllocatorPeak
 from tests.engine._exactness import (
     OPTIMIZERS,
     difference,
@@ -346,3 +347,14 @@ def refused_by_the_allocator() -> dict[str, Any]:
         "evidence": [event.evidence for event in record.oom_events],
         "peak": record.peaks["training_peak_bytes"].value,
     }
+
+
+def lent_bytes(memory_limit: int, size: int) -> int:
+    """Return what the allocator lends for a tensor of so many bytes under a memory limit."""
+    opened = open_devices(TrainingConfig(memory_limit=memory_limit))
+    peak = AllocatorPeak(opened.device_names)
+    before = peak.held() or 0
+    tensor = tf.zeros([size], tf.uint8)
+    lent = (peak.held() or 0) - before
+    del tensor
+    return lent

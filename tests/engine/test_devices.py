@@ -45,6 +45,14 @@ def test_open_devices_opens_one_cpu_by_default() -> None:
 
 
 @no_gpu
+def test_a_memory_limit_leaves_tensors_their_own_size() -> None:
+    # A region of 3.8 MB, the limit less 4 MiB, was lent whole.
+    assert call("tests.engine._scenarios", "lent_bytes", memory_limit=8_000_000, size=2_500_096) < (
+        2_600_000
+    )
+
+
+@no_gpu
 def test_open_devices_refuses_more_replicas_when_tensorflow_runs_already() -> None:
     tf.zeros(()).numpy()
     with pytest.raises(ResourceError, match="already runs") as caught:
