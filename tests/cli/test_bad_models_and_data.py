@@ -77,7 +77,7 @@ def test_an_unknown_layer_asks_for_the_file_that_defines_it(tmp_path: Path) -> N
 def test_weights_alone_are_no_model(tmp_path: Path) -> None:
     path = tmp_path / "weights.h5"
     small_model().save_weights(path)
-    assert "weights without the model" in refusal(path)
+    assert "weights without their model" in refusal(path)
 
 
 @pytest.mark.parametrize("ending", [".keras", ".h5"])
