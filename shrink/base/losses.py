@@ -1,4 +1,4 @@
-"""Every loss: its name, arguments, and the outputs and targets that it is for.
+"""Every loss: its name, arguments and formula, and the outputs and targets that it is for.
 
 A loss is called by a key, its name with those arguments that are not its defaults,
 `huber(delta=2)`; that of a user's is `file.py:function(of=values)`. All that is known of a loss
@@ -11,9 +11,9 @@ import functools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from shrink.base.arguments import (
     FUNCTION_SCHEMA,
@@ -22,7 +22,7 @@ from shrink.base.arguments import (
     check_known,
     mapping_schema,
 )
-from shrink.base.errors import hint_for
+from shrink.base.errors import DataError, hint_for
 from shrink.base.foreign import Json, JsonObject
 from shrink.base.functions import of_file
 
@@ -32,6 +32,12 @@ itself, or real targets."""
 
 OF = "of"
 """The argument that says of which kind the outputs are, of losses that are for several."""
+
+
+Numbers: TypeAlias = Any
+"""NumPy arrays, float64, or tensors."""
+EPSILON = 1e-7
+"""Keras' distance from 0 for what it divides by and takes logarithms of."""
 
 
 @dataclass(frozen=True)
@@ -44,54 +50,281 @@ class LossInfo:
         of_probabilities: whether logits are turned into probabilities first.
         metric: what is measured beside it where the recipe names no metric; empty for the default
             of its kind.
+        bounds: what targets of the outputs' shape lie between.
+        formula: see `loss`; None for what is no formula.
+        is_entropy: whether `formula` takes logits, too, and training takes tf-keras' function.
+        of_numbers: whether the formula takes class numbers, (n, ..., 1), and not shares of classes.
+        by_example: whether the formula gives one number for each example, (n,); what a mask leaves
+            out is 0 among its targets and outputs.
     """
 
     kind: ValueKind | None
     arguments: tuple[Argument, ...] = ()
     of_probabilities: bool = False
     metric: str = ""
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+    formula: Callable[..., Numbers] | None = None
+    is_entropy: bool = False
+    of_numbers: bool = False
+    by_example: bool = False
+
+    @property
+    def of_signs(self) -> bool:
+        """Whether it compares the signs of outputs with labels, as hinge losses do."""
+        return self.kind in ("classes", "labels") and not self.of_probabilities
 
 
-_OF_KINDS = ("classes", "labels", "values")
+LOSSES: dict[str, LossInfo] = {}
+"""Every loss that a recipe can name: those of tf-keras, and Dice."""
+_Formula = TypeVar("_Formula", bound=Callable[..., Numbers])
+
+
+def loss(
+    kind: ValueKind | None, *arguments: Argument, is_entropy: bool = False, **info: Any
+) -> Callable[[_Formula], _Formula]:
+    """Add a formula to `LOSSES`, under its own name, with what `LossInfo` says.
+
+    Its parameters are `xp`, `y`, `x`, and the loss's arguments by name. It returns the loss of each
+    element, (n, ...) or (n, ..., k). `xp` is NumPy when artifacts are measured, and in training
+    TensorFlow with the names of NumPy's functions (`NAMESPACE` of `shrink.engine.losses`). `x` are
+    the outputs, (n, ..., k), or probabilities where `of_probabilities` says so; `y` has their
+    shape: shares of classes, labels from 0 to 1 or real targets.
+
+    The formula of a cross-entropy takes `from_logits` behind `x`, and is measured alone. Training
+    takes tf-keras' function of its name: its gradient is exact where probabilities round to 0 or 1.
+    """
+
+    def add(formula: _Formula) -> _Formula:
+        of_probabilities = is_entropy or info.pop("of_probabilities", False)
+        LOSSES[formula.__name__] = LossInfo(
+            kind, arguments, of_probabilities, formula=formula, is_entropy=is_entropy, **info
+        )
+        return formula
+
+    return add
+
+
 _SMOOTHING = Argument("label_smoothing", 0.0, high=1.0)
 _GAMMA = Argument("gamma", 2.0)
-_OF = Argument(OF, choices=_OF_KINDS)
-_IGNORE = Argument("ignore_class", form="whole", low=-math.inf)
+_OF = Argument(OF, choices=("classes", "labels", "values"))
 
-LOSSES: Mapping[str, LossInfo] = {
-    "sparse_categorical_crossentropy": LossInfo("classes", (_IGNORE,), True),
-    "categorical_crossentropy": LossInfo("classes", (_SMOOTHING,), True),
-    "binary_crossentropy": LossInfo("labels", (_SMOOTHING,), True),
-    "mean_squared_error": LossInfo("values"),
-    "mean_absolute_error": LossInfo("values", metric="mean_absolute_error"),
-    "binary_focal_crossentropy": LossInfo(
-        "labels",
-        (
-            Argument("apply_class_balancing", False, "flag"),
-            Argument("alpha", 0.25, high=1.0),
-            _GAMMA,
-            _SMOOTHING,
-        ),
-        True,
-    ),
-    "categorical_focal_crossentropy": LossInfo(
-        "classes", (Argument("alpha", 0.25, "numbers"), _GAMMA, _SMOOTHING), True
-    ),
-    "kl_divergence": LossInfo("classes", (), True),
-    "dice": LossInfo(None, (Argument("smooth", 1.0, is_open=True), _OF), True, "dice"),
-    "hinge": LossInfo("labels"),
-    "squared_hinge": LossInfo("labels"),
-    "categorical_hinge": LossInfo("classes"),
-    "huber": LossInfo(
-        "values", (Argument("delta", 1.0, is_open=True),), metric="mean_absolute_error"
-    ),
-    "log_cosh": LossInfo("values", metric="mean_absolute_error"),
-    "cosine_similarity": LossInfo("values"),
-    "poisson": LossInfo("values"),
-    "mean_absolute_percentage_error": LossInfo("values", metric="mape"),
-    "mean_squared_logarithmic_error": LossInfo("values"),
-}
-"""Every loss that a recipe can name: those of tf-keras, and Dice."""
+
+def log_probabilities(xp: Any, x: Numbers, from_logits: bool, epsilon: float = EPSILON) -> Numbers:
+    """Return logarithms of the probabilities of classes, `epsilon` from 0 and 1, that add to 1."""
+    if from_logits:
+        shifted = x - xp.max(x, axis=-1, keepdims=True)
+        return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
+    total = xp.maximum(xp.sum(x, axis=-1, keepdims=True), epsilon)
+    return xp.log(xp.clip(x / total, epsilon, 1 - epsilon))
+
+
+def _smoothed(y: Numbers, smoothing: float, classes: int = 2) -> Numbers:
+    return y * (1 - smoothing) + smoothing / classes
+
+
+@loss(
+    "classes",
+    Argument("ignore_class", form="whole", low=-math.inf),
+    is_entropy=True,
+    of_numbers=True,
+)
+def sparse_categorical_crossentropy(
+    xp: Any,
+    y: Numbers,
+    x: Numbers,
+    from_logits: bool,
+    ignore_class: int | None = None,
+    epsilon: float = EPSILON,
+) -> Numbers:
+    """Return the cross-entropy of class numbers; elements of `ignore_class` are masked before."""
+    logs = log_probabilities(xp, x, from_logits, epsilon)
+    if y.shape == x.shape:
+        return -xp.sum(y * logs, axis=-1)
+    return -xp.take_along_axis(logs, y, axis=-1)[..., 0]
+
+
+@loss("classes", _SMOOTHING, is_entropy=True)
+def categorical_crossentropy(
+    xp: Any, y: Numbers, x: Numbers, from_logits: bool, label_smoothing: float
+) -> Numbers:
+    """Return the cross-entropy of shares of classes."""
+    wanted = _smoothed(y, label_smoothing, x.shape[-1])
+    return -xp.sum(wanted * log_probabilities(xp, x, from_logits), axis=-1)
+
+
+@loss("labels", _SMOOTHING, is_entropy=True, bounds=(0.0, 1.0))
+def binary_crossentropy(
+    xp: Any,
+    y: Numbers,
+    x: Numbers,
+    from_logits: bool,
+    label_smoothing: float = 0.0,
+    epsilon: float = EPSILON,
+) -> Numbers:
+    """Return the cross-entropy of each label for itself."""
+    wanted = _smoothed(y, label_smoothing)
+    if from_logits:
+        return xp.maximum(x, 0) - x * wanted + xp.log1p(xp.exp(-xp.abs(x)))
+    p = xp.clip(x, epsilon, 1 - epsilon)
+    return -(wanted * xp.log(p) + (1 - wanted) * xp.log1p(-p))
+
+
+@loss("values")
+def mean_squared_error(xp: Any, y: Numbers, x: Numbers) -> Numbers:
+    """Return the squared error of each number."""
+    return xp.square(y - x)
+
+
+@loss("values", metric="mean_absolute_error")
+def mean_absolute_error(xp: Any, y: Numbers, x: Numbers) -> Numbers:
+    """Return the absolute error of each number."""
+    return xp.abs(y - x)
+
+
+@loss(
+    "labels",
+    Argument("apply_class_balancing", False, "flag"),
+    Argument("alpha", 0.25, high=1.0),
+    _GAMMA,
+    _SMOOTHING,
+    is_entropy=True,
+    bounds=(0.0, 1.0),
+)
+def binary_focal_crossentropy(
+    xp: Any,
+    y: Numbers,
+    x: Numbers,
+    from_logits: bool,
+    apply_class_balancing: bool,
+    alpha: float,
+    gamma: float,
+    label_smoothing: float,
+) -> Numbers:
+    """Equations 4 and 5 of Lin et al. 2017."""
+    wanted = _smoothed(y, label_smoothing)
+    if from_logits:
+        p, entropy = xp.exp(-xp.logaddexp(0, -x)), binary_crossentropy(xp, wanted, x, True)
+    else:
+        # Keras adds its epsilon once more, within the logarithm.
+        p, q = x, xp.clip(x, EPSILON, 1 - EPSILON)
+        entropy = -(wanted * xp.log(q + EPSILON) + (1 - wanted) * xp.log(1 - q + EPSILON))
+    right = wanted * p + (1 - wanted) * (1 - p)
+    balance = wanted * alpha + (1 - wanted) * (1 - alpha) if apply_class_balancing else 1.0
+    return (1 - right) ** gamma * entropy * balance
+
+
+@loss("classes", Argument("alpha", 0.25, "numbers"), _GAMMA, _SMOOTHING, is_entropy=True)
+def categorical_focal_crossentropy(
+    xp: Any,
+    y: Numbers,
+    x: Numbers,
+    from_logits: bool,
+    alpha: float | tuple[float, ...],
+    gamma: float,
+    label_smoothing: float,
+) -> Numbers:
+    """Equation 5 of Lin et al. 2017, of several classes."""
+    classes = x.shape[-1]
+    if isinstance(alpha, tuple) and len(alpha) != classes:
+        raise DataError(
+            f"categorical_focal_crossentropy.alpha has {len(alpha)} numbers for {classes} classes",
+            subject="task.loss",
+        )
+    wanted = _smoothed(y, label_smoothing, classes)
+    p = xp.clip(xp.exp(log_probabilities(xp, x, from_logits)), EPSILON, 1 - EPSILON)
+    return -xp.sum((1 - p) ** gamma * wanted * xp.log(p) * alpha, axis=-1)
+
+
+@loss("classes", of_probabilities=True)
+def kl_divergence(xp: Any, y: Numbers, x: Numbers) -> Numbers:
+    """Return the Kullback-Leibler divergence of the outputs from the targets."""
+    y, p = xp.clip(y, EPSILON, 1.0), xp.clip(x, EPSILON, 1.0)
+    return xp.sum(y * xp.log(y / p), axis=-1)
+
+
+@loss(
+    None,
+    Argument("smooth", 1.0, is_open=True),
+    _OF,
+    of_probabilities=True,
+    metric="dice",
+    bounds=(0.0, 1.0),
+    by_example=True,
+)
+def dice(xp: Any, y: Numbers, x: Numbers, smooth: float, of: str | None) -> Numbers:
+    """Return 1 - (2 Σpy + s) / (Σp + Σy + s) over an example's positions (Milletari et al. 2016).
+
+    The mean over the classes or labels of the last axis, (n,).
+    """
+    positions = tuple(range(1, len(x.shape) - 1))
+    shared = xp.sum(x * y, axis=positions)
+    both = xp.sum(x, axis=positions) + xp.sum(y, axis=positions)
+    return xp.mean(1 - (2 * shared + smooth) / (both + smooth), axis=-1)
+
+
+@loss("labels", bounds=(-1.0, 1.0))
+def hinge(xp: Any, y: Numbers, x: Numbers) -> Numbers:
+    """Return by how much the margin is below 1; a label of 0 is a -1.
+
+    tf-keras' own looks at all labels of a batch to tell 0 and 1 from -1 and 1.
+    """
+    return xp.maximum(1 - xp.where(y == 0, y - 1, y) * x, 0)
+
+
+@loss("labels", bounds=(-1.0, 1.0))
+def squared_hinge(xp: Any, y: Numbers, x: Numbers) -> Numbers:
+    """Return the square of `hinge`."""
+    return xp.square(hinge(xp, y, x))
+
+
+@loss("classes")
+def categorical_hinge(xp: Any, y: Numbers, x: Numbers) -> Numbers:
+    """Return by how much the own class is not 1 above the largest other."""
+    own, other = xp.sum(y * x, axis=-1), xp.max((1 - y) * x, axis=-1)
+    return xp.maximum(other - own + 1, 0)
+
+
+@loss("values", Argument("delta", 1.0, is_open=True), metric="mean_absolute_error")
+def huber(xp: Any, y: Numbers, x: Numbers, delta: float) -> Numbers:
+    """Equation of Huber 1964: squared up to `delta`, linear beyond."""
+    apart = xp.abs(x - y)
+    return xp.where(apart <= delta, 0.5 * apart**2, delta * (apart - 0.5 * delta))
+
+
+@loss("values", metric="mean_absolute_error")
+def log_cosh(xp: Any, y: Numbers, x: Numbers) -> Numbers:
+    """Return the logarithm of the error's hyperbolic cosine, which does not overflow."""
+    apart = xp.abs(x - y)
+    return apart + xp.log1p(xp.exp(-2 * apart)) - math.log(2)
+
+
+@loss("values")
+def cosine_similarity(xp: Any, y: Numbers, x: Numbers) -> Numbers:
+    """Return -1 for the same direction, 1 for the opposite one."""
+    y, x = (
+        v / xp.sqrt(xp.maximum(xp.sum(xp.square(v), axis=-1, keepdims=True), 1e-12)) for v in (y, x)
+    )
+    return -xp.sum(y * x, axis=-1)
+
+
+@loss("values", bounds=(0.0, math.inf))
+def poisson(xp: Any, y: Numbers, x: Numbers) -> Numbers:
+    """Return the negative logarithm of the likelihood of counts, but for a constant."""
+    return x - y * xp.log(x + EPSILON)
+
+
+@loss("values", metric="mape")
+def mean_absolute_percentage_error(xp: Any, y: Numbers, x: Numbers) -> Numbers:
+    """Return the error in percent of the target."""
+    return 100 * xp.abs((y - x) / xp.maximum(xp.abs(y), EPSILON))
+
+
+@loss("values", bounds=(0.0, math.inf))
+def mean_squared_logarithmic_error(xp: Any, y: Numbers, x: Numbers) -> Numbers:
+    """Return the square of the difference of logarithms of 1 + values."""
+    y, x = (xp.log1p(xp.maximum(v, EPSILON)) for v in (y, x))
+    return xp.square(x - y)
+
 
 DETECTION = "detection"
 """What reports call the loss of a detector, which `task.decode` says; no recipe names it."""
@@ -140,6 +373,13 @@ class Loss:
             if self.arguments[name] != default
         ]
         return f"{self.name}({', '.join(texts)})" if texts else self.name
+
+    def computed(self, xp: Any, y: Numbers, x: Numbers, *from_logits: bool) -> Numbers:
+        """Return what its formula says of targets and outputs: see `loss`."""
+        formula = self.info.formula
+        if formula is None:
+            raise TypeError(f"{self.key} is no formula")
+        return formula(xp, y, x, *from_logits, **self.arguments)
 
     def of(self, kind: ValueKind) -> Loss:
         """Return it for outputs of a kind, where it is not for one kind alone."""

@@ -1,32 +1,39 @@
-"""Every loss in TensorFlow, example by example: those of tf-keras, Dice, and a user's functions.
+"""Every loss in TensorFlow, example by example: formulas, cross-entropies, and users' functions.
 
 No loss looks at other examples of a batch, so that its mean is the same however a batch is split.
-tf-keras' own hinge losses do, to tell labels of 0 and 1 from -1 and 1; here a 0 is a -1.
 """
 
 from __future__ import annotations
 
 import functools
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.arguments import Value
 from shrink.base.keras_internals import mask_of
-from shrink.base.losses import ValueKind, loss_of
+from shrink.base.losses import Loss, ValueKind, loss_of
 from shrink.base.types import Array
 from shrink.engine.user_loss import check_finite, user_loss
 
-_EPSILON = 1e-7
-"""Keras' distance from 0 for arguments of logarithms."""
-
 LossFunction = Callable[[tf.Tensor, tf.Tensor, bool], tf.Tensor]
 """(labels, outputs, from_logits) to one number per element of the outputs but their last axis."""
-Arguments = Mapping[str, Value]
-Function = Callable[[tf.Tensor, tf.Tensor, bool, Arguments], tf.Tensor]
-"""A `LossFunction` that also takes the loss's arguments."""
+NAMESPACE = SimpleNamespace(
+    abs=tf.abs,
+    clip=tf.clip_by_value,
+    exp=tf.exp,
+    log=tf.math.log,
+    log1p=tf.math.log1p,
+    max=tf.reduce_max,
+    maximum=tf.maximum,
+    mean=tf.reduce_mean,
+    sqrt=tf.sqrt,
+    square=tf.square,
+    sum=tf.reduce_sum,
+    where=tf.where,
+)
+"""What formulas of losses use of NumPy, on tensors."""
 
 
 def loss_values(key: str, y: tf.Tensor, output: tf.Tensor, from_logits: bool) -> tf.Tensor:
@@ -38,22 +45,54 @@ def loss_values(key: str, y: tf.Tensor, output: tf.Tensor, from_logits: bool) ->
         output: of the model, (n, ...).
         from_logits: whether the output is logits, where the loss is of probabilities.
     """
-    loss = loss_of(key)
-    if loss.name == "dice":
-        return _dice(y, output, from_logits, loss.arguments, loss.kind or "labels")
-    function = loss_function(key)
-    return per_example(masked(function(y, at_least_float32(output), from_logits), output))
+    loss, x = loss_of(key), at_least_float32(output)
+    if not loss.info.by_example:
+        return per_example(masked(loss_function(key)(y, x, from_logits), output))
+    y, x = _of_formula(loss, y, x, from_logits)
+    mask = mask_of(output)
+    if mask is not None:  # it only says which count
+        counts = _spread(tf.cast(tf.cast(mask, tf.bool), x.dtype), x.shape.rank)
+        x, y = x * counts, y * counts
+    return loss.computed(NAMESPACE, y, x)
 
 
 @functools.cache
 def loss_function(key: str) -> LossFunction:
     """Return the function of a loss that is a mean over elements: of all but `dice`."""
     loss = loss_of(key)
-    if loss.function is None:
-        function, arguments = FUNCTIONS[loss.name], loss.arguments
-        return lambda y, outputs, from_logits: function(y, outputs, from_logits, arguments)
-    own, kind = user_loss(*loss.function), loss.kind or "values"
-    return lambda y, outputs, from_logits: own(user_targets(y, outputs, kind), outputs)
+    if loss.function is not None:
+        own, kind = user_loss(*loss.function), loss.kind or "values"
+        return lambda y, outputs, from_logits: own(user_targets(y, outputs, kind), outputs)
+    if loss.info.is_entropy:
+        return lambda y, outputs, from_logits: _entropy(loss, y, outputs, from_logits)
+    return lambda y, outputs, from_logits: loss.computed(
+        NAMESPACE, *_of_formula(loss, y, outputs, from_logits)
+    )
+
+
+def _of_formula(
+    loss: Loss, y: tf.Tensor, outputs: tf.Tensor, from_logits: bool
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return targets and outputs as the formula of a loss takes them."""
+    of_classes = loss.kind == "classes"
+    y = class_shares(y, outputs) if of_classes else values_of(y, outputs)
+    if from_logits and loss.info.of_probabilities:
+        outputs = tf.nn.softmax(outputs) if of_classes else tf.sigmoid(outputs)
+    return y, outputs
+
+
+def _entropy(loss: Loss, y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
+    """Return tf-keras' cross-entropy of each element, or its mean over an element's labels."""
+    name, arguments = loss.name, dict(loss.arguments)
+    arguments.pop("ignore_class", None)  # masked before
+    if loss.info.of_numbers and _is_one_hot(y, outputs):  # labels that mixup made probabilities
+        name = "categorical_crossentropy"
+    if name == "sparse_categorical_crossentropy":
+        y = _without_last(y, outputs)
+    else:
+        y = (class_shares if loss.kind == "classes" else values_of)(y, outputs)
+    shown = _as_stated(outputs, "Softmax" if loss.kind == "classes" else "Sigmoid", from_logits)
+    return getattr(keras.losses, name)(y, shown, from_logits=from_logits, **arguments)
 
 
 def check_user_loss(key: str, y: Array, outputs: Array) -> None:
@@ -157,110 +196,3 @@ def values_of(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
     if y.shape.rank == outputs.shape.rank and outputs.shape[-1] == 1 and y.shape[-1] != 1:
         y = tf.linalg.matvec(y, tf.range(y.shape[-1], dtype=y.dtype))
     return tf.reshape(y, tf.shape(outputs))
-
-
-def _sparse_categorical_crossentropy(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    if _is_one_hot(y, outputs):  # labels that mixup made probabilities
-        return FUNCTIONS["categorical_crossentropy"](y, outputs, from_logits, {})
-    outputs = _as_stated(outputs, "Softmax", from_logits)
-    y = _without_last(y, outputs)
-    return keras.losses.sparse_categorical_crossentropy(y, outputs, from_logits=from_logits)
-
-
-def _of_classes(function: Callable[..., tf.Tensor]) -> Function:
-    """Return a loss of tf-keras on the probabilities of classes."""
-    return lambda y, outputs, from_logits, arguments: function(
-        class_shares(y, outputs),
-        _as_stated(outputs, "Softmax", from_logits),
-        from_logits=from_logits,
-        **arguments,
-    )
-
-
-def _of_labels(function: Callable[..., tf.Tensor]) -> Function:
-    """Return a loss of tf-keras on the probability of each label."""
-    return lambda y, outputs, from_logits, arguments: function(
-        values_of(y, outputs),
-        _as_stated(outputs, "Sigmoid", from_logits),
-        from_logits=from_logits,
-        **arguments,
-    )
-
-
-def _of_values(function: Callable[..., tf.Tensor]) -> Function:
-    """Return a loss on real targets, from a function of targets, outputs and arguments."""
-    return lambda y, outputs, _, arguments: function(values_of(y, outputs), outputs, **arguments)
-
-
-def _kl_divergence(
-    y: tf.Tensor, outputs: tf.Tensor, from_logits: bool, arguments: Arguments
-) -> tf.Tensor:
-    y = class_shares(y, outputs)
-    return keras.losses.kl_divergence(y, tf.nn.softmax(outputs) if from_logits else outputs)
-
-
-def _dice(
-    y: tf.Tensor, output: tf.Tensor, from_logits: bool, arguments: Arguments, kind: ValueKind
-) -> tf.Tensor:
-    """Return 1 - (2 Σpy + s) / (Σp + Σy + s) over an example's positions (Milletari et al. 2016).
-
-    The mean over the classes or labels of the last axis, (n,). A mask only says which count.
-    """
-    p = at_least_float32(output)
-    y = class_shares(y, p) if kind == "classes" else values_of(y, p)
-    if from_logits:
-        p = tf.nn.softmax(p) if kind == "classes" else tf.sigmoid(p)
-    mask = mask_of(output)
-    if mask is not None:
-        counts = _spread(tf.cast(tf.cast(mask, tf.bool), p.dtype), p.shape.rank)
-        p, y = p * counts, y * counts
-    positions = list(range(1, p.shape.rank - 1))
-    shared = tf.reduce_sum(p * y, positions)
-    smooth = tf.constant(arguments["smooth"], p.dtype)
-    both = tf.reduce_sum(p, positions) + tf.reduce_sum(y, positions)
-    return tf.reduce_mean(1.0 - (2.0 * shared + smooth) / (both + smooth), axis=-1)
-
-
-def _hinge(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-    return tf.maximum(1.0 - tf.where(y == 0, -tf.ones_like(y), y) * outputs, 0.0)
-
-
-def _huber(y: tf.Tensor, outputs: tf.Tensor, delta: float) -> tf.Tensor:
-    # tf-keras' own turns float64 into float32.
-    delta, apart = tf.constant(delta, outputs.dtype), tf.abs(outputs - y)
-    return tf.where(apart <= delta, 0.5 * apart**2, delta * (apart - 0.5 * delta))
-
-
-def _log_cosh(y: tf.Tensor, outputs: tf.Tensor) -> tf.Tensor:
-    x = outputs - y
-    return x + tf.math.softplus(-2.0 * x) - tf.constant(math.log(2.0), x.dtype)
-
-
-def _log1p(x: tf.Tensor) -> tf.Tensor:
-    return tf.math.log1p(tf.maximum(x, _EPSILON))
-
-
-FUNCTIONS: Mapping[str, Function] = {
-    "sparse_categorical_crossentropy": _sparse_categorical_crossentropy,
-    "categorical_crossentropy": _of_classes(keras.losses.categorical_crossentropy),
-    "binary_crossentropy": _of_labels(keras.losses.binary_crossentropy),
-    "mean_squared_error": _of_values(lambda y, x: tf.square(y - x)),
-    "mean_absolute_error": _of_values(lambda y, x: tf.abs(y - x)),
-    "binary_focal_crossentropy": _of_labels(keras.losses.binary_focal_crossentropy),
-    "categorical_focal_crossentropy": _of_classes(keras.losses.categorical_focal_crossentropy),
-    "kl_divergence": _kl_divergence,
-    "hinge": _of_values(_hinge),
-    "squared_hinge": _of_values(lambda y, x: tf.square(_hinge(y, x))),
-    "categorical_hinge": lambda y, x, *_: keras.losses.categorical_hinge(class_shares(y, x), x),
-    "huber": _of_values(_huber),
-    "log_cosh": _of_values(_log_cosh),
-    "cosine_similarity": _of_values(keras.losses.cosine_similarity),
-    "poisson": _of_values(lambda y, x: x - y * tf.math.log(x + _EPSILON)),
-    "mean_absolute_percentage_error": _of_values(
-        lambda y, x: 100.0 * tf.abs((y - x) / tf.maximum(tf.abs(y), _EPSILON))
-    ),
-    "mean_squared_logarithmic_error": _of_values(lambda y, x: tf.square(_log1p(x) - _log1p(y))),
-}
-"""Those of `shrink.base.losses.LOSSES` that are means over elements, with their arguments."""

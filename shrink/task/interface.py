@@ -264,9 +264,6 @@ def check_outputs(dataset: Dataset, model: Interface) -> None:
 _LOOK_UPS = ("Embedding", "CategoryEncoding", "IntegerLookup", "Hashing")
 
 
-_SIGNS = ("hinge", "squared_hinge", "categorical_hinge")
-
-
 def check_mixup(dataset: Dataset, losses: Sequence[str], model: keras.Model) -> None:
     """Raise `DataError` where mixtures of examples mean nothing.
 
@@ -275,7 +272,7 @@ def check_mixup(dataset: Dataset, losses: Sequence[str], model: keras.Model) -> 
         losses: on the targets of each output.
         model: the Keras model that is trained.
     """
-    if any(loss_of(one).name in _SIGNS for one in losses):
+    if any(loss_of(one).info.of_signs for one in losses):
         _refuse_mixup("hinge losses take labels for signs", "leave data.augment.mixup out")
     if any(ignored_class(one) is not None for one in losses):
         _refuse_mixup("ignore_class leaves labels out", "leave data.augment.mixup out")

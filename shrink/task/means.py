@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from shrink.base import losses
 from shrink.base.errors import RecipeError
 from shrink.base.metrics import metric_of
 from shrink.base.types import Array
-from shrink.task.output import EPSILON, Output, Sums, log_softmax, output_of, sum_up
+from shrink.task.output import Output, Sums, output_of, sum_up
 
 _TINY = float(np.finfo(np.float64).eps)
 """What scikit-learn keeps probabilities from 0 and 1, and targets from 0, before it divides."""
@@ -96,34 +97,22 @@ def among_best(output: Output, k: int) -> Array:
     return np.where(np.isnan(outputs).any(axis=-1), 0.0, chance)
 
 
-def logarithms(output: Output, epsilon: float = EPSILON) -> Array:
-    """Return logarithms of the probabilities of classes, `epsilon` from 0 and 1, that add to 1."""
-    if output.from_logits:
-        return log_softmax(output.outputs)
-    total = np.maximum(output.outputs.sum(axis=-1, keepdims=True), epsilon)
-    return np.asarray(np.log(np.clip(output.outputs / total, epsilon, 1 - epsilon)))
-
-
-def crossentropy(output: Output, epsilon: float = EPSILON) -> Array:
+def _crossentropy(output: Output, epsilon: float = losses.EPSILON) -> Array:
     """Return the cross-entropy of one class among several, (n, ...)."""
-    logs = logarithms(output, epsilon)
-    if output.is_one_hot:
-        return -(output.targets * logs).sum(axis=-1)
-    return -np.take_along_axis(logs, output.numbers, axis=-1)
+    y = output.shares if output.is_one_hot else output.numbers
+    x, logits = output.outputs, output.from_logits
+    return np.asarray(losses.sparse_categorical_crossentropy(np, y, x, logits, epsilon=epsilon))
 
 
-def binary_crossentropy(output: Output, epsilon: float = EPSILON) -> Array:
+def _binary_crossentropy(output: Output, epsilon: float = losses.EPSILON) -> Array:
     """Return the cross-entropy of each label for itself, (n, ..., k)."""
-    wanted, x = output.values, output.outputs
-    if output.from_logits:
-        return np.maximum(x, 0) - x * wanted + np.log1p(np.exp(-np.abs(x)))
-    p = np.clip(x, epsilon, 1 - epsilon)
-    return -(wanted * np.log(p) + (1 - wanted) * np.log1p(-p))
+    y, x, logits = output.values, output.outputs, output.from_logits
+    return np.asarray(losses.binary_crossentropy(np, y, x, logits, epsilon=epsilon))
 
 
 def _log_loss(output: Output) -> Array:
     labels = output.is_single or output.several_labels
-    return (binary_crossentropy if labels else crossentropy)(output, _TINY)
+    return (_binary_crossentropy if labels else _crossentropy)(output, epsilon=_TINY)
 
 
 def _brier(output: Output) -> Array:
@@ -133,18 +122,16 @@ def _brier(output: Output) -> Array:
     return np.square(output.probabilities - output.shares).sum(axis=-1)
 
 
-def squared_error(output: Output) -> Array:
-    """Return the squared error of each number."""
-    return np.square(output.outputs - output.values)
+def _squared_error(output: Output) -> Array:
+    return np.asarray(losses.mean_squared_error(np, output.values, output.outputs))
 
 
-def absolute_error(output: Output) -> Array:
-    """Return the absolute error of each number."""
-    return np.abs(output.outputs - output.values)
+def _absolute_error(output: Output) -> Array:
+    return np.asarray(losses.mean_absolute_error(np, output.values, output.outputs))
 
 
 def _relative(output: Output) -> Array:
-    return absolute_error(output) / np.maximum(np.abs(output.values), _TINY)
+    return _absolute_error(output) / np.maximum(np.abs(output.values), _TINY)
 
 
 def _quantile(output: Output) -> Array:
@@ -160,14 +147,14 @@ MEANS: Mapping[str, Callable[[Output], Array]] = {
     "sequence_accuracy": accuracy,
     "top5_accuracy": lambda output: among_best(output, 5),
     "top_k": lambda output: among_best(output, int(output.number("k"))),
-    "sparse_categorical_crossentropy": crossentropy,
-    "categorical_crossentropy": crossentropy,
-    "binary_crossentropy": binary_crossentropy,
+    "sparse_categorical_crossentropy": _crossentropy,
+    "categorical_crossentropy": _crossentropy,
+    "binary_crossentropy": _binary_crossentropy,
     "log_loss": _log_loss,
     "brier": _brier,
-    "mean_squared_error": squared_error,
-    "mean_absolute_error": absolute_error,
-    "mae": absolute_error,
+    "mean_squared_error": _squared_error,
+    "mean_absolute_error": _absolute_error,
+    "mae": _absolute_error,
     "mape": _relative,
     "quantile_loss": _quantile,
 }

@@ -11,12 +11,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for
-from shrink.base.losses import kind_of_loss, takes_logits
+from shrink.base.losses import Loss, kind_of_loss, log_probabilities, takes_logits
 from shrink.base.metrics import METRICS
 from shrink.base.types import Array
-
-EPSILON = 1e-7
-"""Keras keeps probabilities this far from 0 and 1 before it takes a logarithm."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +192,19 @@ class Output:
             softmax(self.outputs) if kind_of_loss(self.loss) == "classes" else sigmoid(self.outputs)
         )
 
+    def of_loss(self, loss: Loss) -> Array:
+        """Return targets as the formula of a loss takes them."""
+        if loss.info.of_numbers and not self.is_one_hot:
+            return self.numbers
+        return self.shares if loss.kind == "classes" else self.values
+
+    def elements_of(self, loss: Loss) -> Array:
+        """Return the loss of each element, (n, ...) or (n, ..., k), by a formula."""
+        y = self.of_loss(loss)
+        if loss.info.is_entropy:
+            return np.asarray(loss.computed(np, y, self.outputs, self.from_logits))
+        return np.asarray(loss.computed(np, y, self.reconstruction))
+
     @property
     def valid(self) -> Array:
         """Which elements count, bool (n, elements): positions of the outputs but the last axis."""
@@ -269,8 +279,7 @@ def output_of(
 
 def log_softmax(outputs: Array) -> Array:
     """Return the logarithms of the probabilities that logits stand for, (..., k)."""
-    shifted = outputs - outputs.max(axis=-1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+    return np.asarray(log_probabilities(np, outputs, from_logits=True))
 
 
 def softmax(outputs: Array) -> Array:

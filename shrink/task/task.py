@@ -334,14 +334,6 @@ def kind_of(loss: Loss, target: Target, ending: OutputKind | None) -> ValueKind:
         return "values"
 
 
-_BOUNDS: Mapping[str, tuple[float, float]] = {
-    **dict.fromkeys(("binary_crossentropy", "binary_focal_crossentropy", "dice"), (0.0, 1.0)),
-    **dict.fromkeys(("hinge", "squared_hinge"), (-1.0, 1.0)),
-    **dict.fromkeys(("poisson", "mean_squared_logarithmic_error"), (0.0, math.inf)),
-}
-"""What targets of the outputs' shape lie between, by the loss on them."""
-
-
 def fits(loss: str, target: Target) -> bool:
     """Whether a loss can be computed on such targets."""
     known = loss_of(loss)
@@ -369,7 +361,7 @@ def check_fit(loss: str, target: Target) -> None:
             hint="set task.loss to mean_squared_error, or store integer labels",
         )
     if target.form == "values" and known.kind != "classes" and not _within_bounds(known, target):
-        low, high = _BOUNDS[name]
+        low, high = known.info.bounds
         wanted = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
         raise DataError(
             f"{name} needs targets {wanted}, and they are {target.sample.min()} "
@@ -405,7 +397,7 @@ def _unfit(target: Target, loss: str | None = None) -> DataError:
 
 
 def _within_bounds(loss: Loss, target: Target) -> bool:
-    low, high = _BOUNDS.get(loss.name, (-math.inf, math.inf))
+    low, high = loss.info.bounds
     return bool(np.all((target.sample >= low) & (target.sample <= high)))
 
 

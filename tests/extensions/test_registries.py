@@ -21,7 +21,6 @@ from pydantic import ValidationError
 from shrink.base.losses import LOSSES as TASK_LOSSES
 from shrink.base.metrics import METRICS
 from shrink.distillation.losses import SOFT_LOSSES
-from shrink.engine.losses import FUNCTIONS
 from shrink.engine.objective import SupervisedObjective
 from shrink.pruning.importance import IMPORTANCES
 from shrink.stages.distill.config import LOSSES, DistillConfig
@@ -34,7 +33,7 @@ from shrink.stages.quantize import run as quantize
 from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.task.config import TaskConfig
-from shrink.task.losses import ELEMENTS, loss_sums
+from shrink.task.losses import loss_sums
 from shrink.task.means import MEANS, sums
 from shrink.tflite.interpreter import load
 from tests.jobs import context_of
@@ -43,16 +42,13 @@ ADDED = '''
 import numpy as np
 import tensorflow as tf
 
-from shrink.base.losses import LOSSES as TASK_LOSSES
 from shrink.base.arguments import Argument
-from shrink.base.losses import LossInfo
+from shrink.base.losses import loss
 from shrink.base.metrics import METRICS, MetricInfo
 from shrink.distillation.losses import SOFT_LOSSES
-from shrink.engine.losses import FUNCTIONS
 from shrink.pruning.importance import IMPORTANCES
 from shrink.stages.distill.config import LOSSES
 from shrink.stages.prune.config import IMPORTANCES as IMPORTANCE_NAMES
-from shrink.task.losses import ELEMENTS
 from shrink.task.means import MEANS
 from shrink.stages.quantize.config import SCHEME_TRAITS, SchemeTraits
 from shrink.stages.quantize.schemes import SCHEMES
@@ -78,18 +74,16 @@ def within(output):
     return (abs(output.outputs - output.values) <= output.number("tolerance")).astype(float)
 
 
-def fourth_powers(y, outputs, from_logits, arguments):
-    """Return the fourth power of errors, as tensors."""
-    return arguments["factor"] * tf.reduce_mean((outputs - tf.cast(y, outputs.dtype)) ** 4, axis=-1)
+@loss("values", Argument("factor", 1.0))
+def fourth(xp, y, x, factor):
+    """Return the fourth power of errors."""
+    return factor * (x - y) ** 4
 
 
 METRICS["within"] = MetricInfo(
     True, frozenset({"values"}), "fraction", (0.0, 1.0), (Argument("tolerance", 1.0),)
 )
 MEANS["within"] = within
-TASK_LOSSES["fourth"] = LossInfo("values", (Argument("factor", 1.0),))
-FUNCTIONS["fourth"] = fourth_powers
-ELEMENTS["fourth"] = lambda output: output.number("factor") * (output.outputs - output.values) ** 4
 IMPORTANCES["position"] = position
 IMPORTANCE_NAMES.append("position")
 SOFT_LOSSES["cosine"] = cosine
@@ -107,7 +101,7 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "added_outside.py").write_text(ADDED)
     monkeypatch.syspath_prepend(tmp_path)
     registries: list[Any] = [IMPORTANCES, SOFT_LOSSES, SCHEMES, SCHEME_TRAITS]
-    registries += [METRICS, MEANS, TASK_LOSSES, FUNCTIONS, ELEMENTS]
+    registries += [METRICS, MEANS, TASK_LOSSES]
     registries += [IMPORTANCE_NAMES, LOSSES]
     before = [registry.copy() for registry in registries]
     importlib.import_module("added_outside")
