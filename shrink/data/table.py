@@ -19,7 +19,10 @@ from shrink.data.folders import SPLIT_OF_NAME
 INDEX_COLUMNS = ("", "Unnamed: 0")
 """Names of the row numbers that pandas writes; these are no inputs unless `data.inputs` says so."""
 PARQUET_ENDINGS = (".parquet", ".pq")
-_LIST_HINT = "the first line is: path,label (and may have a column split)"
+_LIST_HINT = (
+    "a list of files begins with the line path,label (a column split, and others for data.slices, "
+    "may follow); every other line names a file, relative to the list, and its label"
+)
 
 
 def is_parquet(path: Path) -> bool:
@@ -127,9 +130,11 @@ def read_listing(path: Path, targets: Sequence[str]) -> Table:
             raise DataError(
                 f"no column {name}; there are {', '.join(header) or 'none'}",
                 subject=path,
-                hint=_LIST_HINT
-                if name != "path"
-                else "name the column of the files path; a table of numbers is source: csv",
+                hint=f"{_LIST_HINT}: rename the column of the files to path; of a table of numbers "
+                "without files set data.source: csv"
+                if name == "path"
+                else f"rename the column to {name}, or set data.targets to what the labels are "
+                "called; without labels set data.target: none",
             )
     table = read_table(path, _LIST_HINT)
     if "" in table.cells["path"]:
@@ -198,7 +203,7 @@ def unclear_column(
         subject=path,
         hint=("these are numbers, but the first line must name the columns; " * no_header)
         + f"call it {name}, or name it in a recipe's data.{key} (commands that run a stage: "
-        f"--data-{key} COLUMN)",
+        f"--data-{key} COLUMN); where each row names a file, call that column path",
     )
 
 

@@ -21,6 +21,7 @@ from shrink.contract.job import StepJob
 from shrink.contract.report import Figures, Guess, MeasuredAt
 from shrink.contract.result import StepResult, scores_to_plain
 from shrink.data.config import WHY_NO_METRICS, WHY_NO_TARGETS
+from shrink.data.examples import Examples
 from shrink.data.slices import Slicing, slicings_of
 from shrink.measure.inference import EXAMPLES, measure_inference
 from shrink.measure.layers import layer_table
@@ -44,9 +45,9 @@ from shrink.task.artifact import (
 from shrink.task.interface import artifact_interface
 from shrink.task.resolve import check_values
 from shrink.tflite.arena import arena_of
-from shrink.tflite.interpreter import load
+from shrink.tflite.interpreter import Runner, load
 from shrink.tflite.lazy import keras
-from shrink.tflite.model import read, read_file
+from shrink.tflite.model import Subgraph, read, read_file
 
 SCORES_NAME = "scores.json"
 
@@ -120,6 +121,9 @@ def _figures(
         result, inputs = _evaluated(context, outcome, tflite, job)
     else:
         why = WHY_NO_METRICS if not context.has_data else WHY_NO_TARGETS
+        if context.has_data and outcome.model is None and job.kind == "baseline":  # a given file
+            examples, names = context.dataset.reference, context.dataset.input_names
+            _warn_of_clipping(context, read_file(tflite)[0], load(tflite), examples, names)
         result = StepResult(
             notes=as_notes([f"metrics: not measured, as {why}", f"task: none, as {why}"])
         )
@@ -144,6 +148,14 @@ def _figures(
     )
 
 
+def _warn_of_clipping(
+    context: StageContext, graph: Subgraph, runner: Runner, examples: Examples, fed: Sequence[str]
+) -> None:
+    sample = sample_inputs(runner.input_names, examples, fed, _CHECKED_EXAMPLES)
+    for message, hint in clipped_inputs(graph, runner.input_details, sample):
+        context.warn("clipped-inputs", message, hint)
+
+
 def _evaluated(
     context: StageContext, outcome: StageResult, tflite: Path, job: StepJob
 ) -> tuple[StepResult, Sequence[np.ndarray]]:
@@ -165,9 +177,7 @@ def _evaluated(
         slicings = slicings_of(context.dataset, "validation", config) if config.slices else None
     graph = read_file(tflite)[0]
     if model is None and job.kind == "baseline":  # a given file
-        sample = sample_inputs(takes.input_names, examples, task, _CHECKED_EXAMPLES)
-        for message, hint in clipped_inputs(graph, runner.input_details, sample):
-            context.warn("clipped-inputs", message, hint)
+        _warn_of_clipping(context, graph, runner, examples, task.input_names)
     evaluation = evaluate_artifact(runner, examples, task, masks_of(model), slicings)
     for name, value in evaluation.metrics.items():
         if value is not None and not np.isfinite(value):
@@ -194,7 +204,9 @@ def _evaluated(
             ),
         ),
     )
-    return result, sample_inputs(takes.input_names, context.dataset.reference, task, EXAMPLES)
+    return result, sample_inputs(
+        takes.input_names, context.dataset.reference, task.input_names, EXAMPLES
+    )
 
 
 def _guess(

@@ -234,13 +234,15 @@ def _terms(task: Task, name: str) -> Terms:
     return Terms({(name, i): 1.0 for i in chosen}, len(chosen))
 
 
-def sample_inputs(names: Sequence[str], examples: Examples, task: Task, count: int) -> list[Array]:
+def sample_inputs(
+    names: Sequence[str], examples: Examples, fed: Sequence[str], count: int
+) -> list[Array]:
     """Return the inputs of a few examples, spread evenly, to run an artifact with.
 
     Args:
         names: of the artifact's inputs, in its order.
         examples: any split; none of it gives no arrays.
-        task: of the model.
+        fed: names of the artifact's inputs, in the order of the examples' inputs.
         count: how many at most.
 
     Returns:
@@ -251,11 +253,12 @@ def sample_inputs(names: Sequence[str], examples: Examples, task: Task, count: i
     indices = np.unique(np.linspace(0, len(examples) - 1, count).astype(np.int64))
     x, _ = examples.arrays(indices)
     inputs = [np.asarray(part, np.float32) for part in leaves(x)]
-    return ordered(named(inputs, task.input_names), names)
+    return ordered(named(inputs, fed), names)
 
 
 _NOTICEABLE = 0.01
 _QUANTIZED = ("INT8", "UINT8", "INT16")
+_RESHAPING = ("RESHAPE", "EXPAND_DIMS", "SQUEEZE", "TRANSPOSE")
 
 
 def clipped_inputs(
@@ -264,7 +267,7 @@ def clipped_inputs(
     """Yield message and hint for each input of which over 1 % of the values are clipped.
 
     A value counts where it is more than a step outside the range of the quantized input, or of the
-    QUANTIZE that alone reads a float input.
+    QUANTIZE that alone reads a float input, or what reshapes it.
 
     Args:
         graph: of the artifact.
@@ -272,8 +275,11 @@ def clipped_inputs(
         arrays: real values (n, ...) for each input, in this order.
     """
     for index, detail, values in zip(graph.inputs, details, arrays, strict=True):
-        readers = [operator for operator in graph.operators if index in operator.inputs]
-        stored = graph.tensors[index]
+        at, stored = index, graph.tensors[index]
+        while readers := [one for one in graph.operators if at in one.inputs]:
+            if len(readers) > 1 or readers[0].name not in _RESHAPING:
+                break
+            at = readers[0].outputs[0]
         if readers and all(operator.name == "QUANTIZE" for operator in readers):
             stored = graph.tensors[readers[0].outputs[0]]
         if stored.dtype not in _QUANTIZED or len(stored.scales) != 1 or not values.size:

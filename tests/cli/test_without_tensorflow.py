@@ -159,20 +159,24 @@ def test_inputs_that_are_quantized_already_are_a_warning(folder: Path) -> None:
     x, y = bright_halves(60)
     np.savez(folder / "stored.npz", x_test=(2.0 * x - 128).astype(np.int8), y_test=y)
 
-    def evaluated(*words: str) -> tuple[float, list[dict[str, str]]]:
-        call = ("evaluate", "full.tflite", "--data", "stored.npz", *words, "--json", "--force")
-        done = shrink(folder, *call, "--output", "out-stored")
+    def evaluated(
+        *words: str, command: str = "evaluate"
+    ) -> tuple[float | None, list[dict[str, str]]]:
+        call = (command, "full.tflite", "--data", "stored.npz", *words, "--json", "--force")
+        done = shrink(folder, *call, "--output", f"out-{command}")
         report = json.loads(done.stdout)
         clipped = [one for one in report["warnings"] if one["code"] == "clipped-inputs"]
-        return report["stages"][0]["metrics"]["accuracy"], clipped
+        return report["stages"][0]["metrics"].get("accuracy"), clipped
 
     accuracy, (warning,) = evaluated()
+    assert accuracy is not None
     assert accuracy < 0.6
     assert "100.0 % of the values" in warning["message"]
     assert "they are -128 to -72, and the quantized input holds 0 to 127.5" in warning["message"]
     named = ("--normalize-scale", "0.5", "--normalize-offset", "64")
     assert " ".join(named) in warning["hint"]
     assert evaluated(*named) == (1.0, [])
+    assert evaluated("--data-target", "none", command="compact") == (None, [warning])
 
 
 def test_a_file_is_compacted_and_measured_in_one_run(folder: Path) -> None:

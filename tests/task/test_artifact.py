@@ -317,3 +317,14 @@ def test_values_that_a_quantized_input_cannot_hold_are_counted(interface: Any) -
     assert message.endswith("they are 0 to 255, and the quantized input holds 0 to 1")
     assert "--normalize-scale 1/255" in hint
     assert "quantized already" not in hint
+    # Behind a reshape the same values arrive in the same tensor.
+    (start,) = graph.inputs
+    new = len(graph.tensors)
+    moved = [
+        replace(one, inputs=tuple(new if at == start else at for at in one.inputs))
+        for one in graph.operators
+    ]
+    reshape = replace(graph.operators[0], name="RESHAPE", inputs=(start,), outputs=(new,))
+    tensors = (*graph.tensors, graph.tensors[start])
+    graph = replace(graph, tensors=tensors, operators=(reshape, *moved))
+    assert list(clipped_inputs(graph, details, [255 * unit])) == [(message, hint)]

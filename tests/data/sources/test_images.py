@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,20 @@ def test_open_dataset_raises_data_error_when_a_list_is_wrong(
 ) -> None:
     with pytest.raises(DataError, match=message):
         _open(_csv(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("file,label\n0.png,1\n", "line path,label .*rename the column of the files to path"),
+        ("path,class\n0.png,1\n", "rename the column to label, or set data.targets"),
+    ],
+)
+def test_the_hint_says_what_a_list_looks_like(tmp_path: Path, text: str, hint: str) -> None:
+    with pytest.raises(DataError) as caught:
+        _open(_csv(tmp_path, text))
+    assert caught.value.hint is not None
+    assert re.search(hint, caught.value.hint)
 
 
 def test_open_dataset_skips_bad_images_up_to_the_limit(tmp_path: Path) -> None:

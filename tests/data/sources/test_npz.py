@@ -46,6 +46,23 @@ def test_open_dataset_reads_the_given_test_split(tmp_path: Path, compressed: boo
     assert dataset.train.target_spec == Spec((), np.dtype(np.int64))
 
 
+@pytest.mark.parametrize(
+    "train",
+    [np.zeros((20, 5), np.float32), np.zeros((20, 3, 2), np.uint8)],
+    ids=["shape", "dtype"],
+)
+def test_only_tested_arrays_need_not_suit_the_others(tmp_path: Path, train: np.ndarray) -> None:
+    sites: dict[str, Any] = {"site_train": np.zeros(20, int), "site_test": np.arange(8)}
+    path = _save(tmp_path, **_given(x_train=train, **sites))
+    with pytest.raises(DataError, match=r"x_test .* x_train"):
+        opened("npz", path)
+    dataset = opened("npz", path, test_split=1, slices=[{"column": "site"}])
+    assert dataset.slice_values["test"]["site"].tolist() == [*range(8)]
+    assert np.array_equal(dataset.test.arrays(np.arange(8))[0], _given()["x_test"])
+    assert len(dataset.train) == 0
+    assert "the split train has arrays of another kind and is not used" in dataset.notes
+
+
 @pytest.mark.parametrize("name", ["validation", "val", "valid"])
 def test_open_dataset_keeps_a_given_validation_split(tmp_path: Path, name: str) -> None:
     arrays = _given()
