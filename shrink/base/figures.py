@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeGuard
 
 from shrink.base.intervals import Bounds
-from shrink.base.metrics import (
-    METRICS,
-    is_known_name,
-    metric_of,
-    named_after,
-)
+from shrink.base.metrics import METRICS, is_known_name, metric_of, named_after
 
 
 def is_number(value: object) -> TypeGuard[float]:

@@ -1,4 +1,4 @@
-"""Every metric: its name, arguments, direction, unit, range, and the outputs that it suits.
+"""Every metric by its key; each is described and computed in a file of `shrink/base/scores`.
 
 A metric is called by a key, which is its name with the arguments that it has: `f1_macro`,
 `recall_cat`, `top_k_3`. All that is known of a metric before any data is seen follows from its key
@@ -8,144 +8,28 @@ alone, so that gates, reports and renderings of saved reports need nothing else.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from shrink.base.arguments import FUNCTION_SCHEMA, Argument, check_known, mapping_schema
 from shrink.base.errors import hint_for
 from shrink.base.foreign import JsonObject
-from shrink.base.intervals import Bounds
 from shrink.base.losses import ValueKind, kind_of_loss
+from shrink.base.scores import calibration, confusion, means, ranking, regression
+from shrink.base.scores.info import OF_CLASS, UNIT, MetricInfo, MetricUnit
 
-_REAL: frozenset[ValueKind] = frozenset({"values"})
-_BINARY: frozenset[ValueKind] = frozenset({"labels"})
-_CLASSES: frozenset[ValueKind] = frozenset({"classes"})
-_LABELS: frozenset[ValueKind] = _CLASSES | _BINARY
-_BOXES: frozenset[ValueKind] = frozenset({"boxes"})
-
-MetricUnit = Literal["fraction", "none", "per_hour"]
 Texts: TypeAlias = Mapping[str, str | float]
 
-
-@dataclass(frozen=True)
-class MetricInfo:
-    """What is known of a metric before any data is seen.
-
-    Attributes:
-        higher_is_better: whether a drop is a loss.
-        kinds: those of the outputs that it makes sense for.
-        unit: fractions are shown in percent, their differences in points.
-        range: what the value and its interval cannot leave; infinite where there is no end.
-        parameters: its arguments, in the order of the key.
-        is_mean: whether it is a mean over examples, the interval of which has a closed form.
-        needs_logits: whether it matters that outputs are logits and not probabilities.
-        needs_slices: whether it looks at the slices of examples, which only test examples have.
-    """
-
-    higher_is_better: bool
-    kinds: frozenset[ValueKind]
-    unit: MetricUnit = "none"
-    range: Bounds | None = None
-    parameters: tuple[Argument, ...] = ()
-    is_mean: bool = True
-    needs_logits: bool = False
-    needs_slices: bool = False
-
-    @property
-    def is_of_real_targets(self) -> bool:
-        """Whether it belongs to a regression."""
-        return self.kinds == _REAL
-
-
-_UNIT: Bounds = (0.0, 1.0)
-_POSITIVE: Bounds = (0.0, math.inf)
-_CLASS = (Argument("class", form="class"),)
-
-
-def _share(*parameters: Argument, is_mean: bool = False) -> MetricInfo:
-    """Return a share of 0 to 1 of what a classifier decides, shown in percent."""
-    return MetricInfo(True, _LABELS, "fraction", _UNIT, parameters, is_mean, needs_logits=True)
-
-
-def _ranked(*parameters: Argument) -> MetricInfo:
-    return MetricInfo(True, _LABELS, "none", _UNIT, parameters, False, needs_logits=True)
-
-
-def _error(*parameters: Argument, is_mean: bool = True) -> MetricInfo:
-    return MetricInfo(False, _REAL, "none", _POSITIVE, parameters, is_mean)
-
-
-_NORMAL = Argument("normal", form="class", needed=True)
-
-
-def _anomaly(*parameters: Argument) -> MetricInfo:
-    """Return a ranking of examples by how badly they are reconstructed."""
-    return MetricInfo(True, _REAL, "none", _UNIT, parameters, False, needs_slices=True)
-
-
-METRICS: Mapping[str, MetricInfo] = {
-    "accuracy": MetricInfo(True, _LABELS, "fraction", _UNIT),
-    "binary_accuracy": MetricInfo(True, _BINARY, "fraction", _UNIT),
-    "top5_accuracy": MetricInfo(True, _CLASSES, "fraction", _UNIT),
-    "sparse_categorical_crossentropy": MetricInfo(False, _CLASSES, needs_logits=True),
-    "categorical_crossentropy": MetricInfo(False, _CLASSES, needs_logits=True),
-    "binary_crossentropy": MetricInfo(False, _BINARY, needs_logits=True),
-    "mean_squared_error": MetricInfo(False, _REAL),
-    "mean_absolute_error": MetricInfo(False, _REAL),
-    "balanced_accuracy": _share(),
-    **{name: _share(*_CLASS) for name in ("precision", "recall", "f1")},
-    **{
-        f"{name}_{average}": _share()
-        for name in ("precision", "recall", "f1")
-        for average in ("macro", "micro", "weighted")
-    },
-    "roc_auc": _ranked(*_CLASS),
-    "average_precision": _ranked(*_CLASS),
-    "partial_roc_auc": _ranked(Argument("max_fpr", 0.1, high=1.0, is_open=True), *_CLASS),
-    "false_accepts_per_hour": MetricInfo(
-        False,
-        _LABELS,
-        "per_hour",
-        _POSITIVE,
-        (
-            Argument("miss_rate", high=1.0, is_open=True, needed=True),
-            Argument("seconds", is_open=True, needed=True),
-            *_CLASS,
-        ),
-        is_mean=False,
-        needs_logits=True,
-    ),
-    "top_k": _share(Argument("k", 5, "whole", is_open=True), is_mean=True),
-    "log_loss": MetricInfo(False, _LABELS, range=_POSITIVE, needs_logits=True),
-    "brier": MetricInfo(False, _LABELS, range=(0.0, 2.0), needs_logits=True),
-    "expected_calibration_error": MetricInfo(
-        False,
-        _LABELS,
-        "fraction",
-        _UNIT,
-        (Argument("bins", 15, "whole", is_open=True),),
-        False,
-        True,
-    ),
-    "mean_iou": _share(*_CLASS),
-    "dice": _share(*_CLASS),
-    "pixel_accuracy": _share(is_mean=True),
-    "sequence_accuracy": _share(is_mean=True),
-    **{
-        name: MetricInfo(True, _BOXES, "fraction", _UNIT, _CLASS, is_mean=False)
-        for name in ("map", "map_50", "map_75", "map_small", "map_medium", "map_large")
-    },
-    "rmse": _error(is_mean=False),
-    "mae": _error(),
-    "r2": MetricInfo(True, _REAL, "none", (-math.inf, 1.0), is_mean=False),
-    "mape": MetricInfo(False, _REAL, "fraction", _POSITIVE),
-    "anomaly_roc_auc": _anomaly(_NORMAL),
-    "anomaly_average_precision": _anomaly(_NORMAL),
-    "anomaly_partial_roc_auc": _anomaly(Argument("max_fpr", 0.1, high=1.0, is_open=True), _NORMAL),
-    "quantile_loss": _error(Argument("quantile", 0.5, high=1.0, is_open=True)),
+_MAP = MetricInfo(True, frozenset({"boxes"}), "fraction", UNIT, (OF_CLASS,))
+METRICS: dict[str, MetricInfo] = {
+    **means.METRICS,
+    **confusion.METRICS,
+    **ranking.METRICS,
+    **calibration.METRICS,
+    **regression.METRICS,
+    **dict.fromkeys(("map", "map_50", "map_75", "map_small", "map_medium", "map_large"), _MAP),
 }
 """Every metric that a recipe can name, in the order of the schema."""
 

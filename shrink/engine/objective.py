@@ -167,7 +167,7 @@ def _binary_accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.
 def _top5_accuracy(y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) -> tf.Tensor:
     """Return the probability that the true class is among the best 5, ties broken at random.
 
-    As the report's metrics do (`shrink.task.means`): constant outputs and NaN are no hits.
+    As the report's metrics do (`shrink.base.scores.means`): constant outputs and NaN are no hits.
     """
     labels = _sparse_labels(y, outputs)[..., None]
     own = tf.gather(outputs, labels, batch_dims=outputs.shape.rank - 1)

@@ -13,18 +13,18 @@ from shrink.base.errors import DataError
 from shrink.base.figures import LOSS
 from shrink.base.keras_internals import mask_of, parts_of
 from shrink.base.metrics import is_mean
+from shrink.base.scores.output import Sums, pool
 from shrink.base.types import Array, Tensors, leaves
 from shrink.contract.report import Guess
 from shrink.data.dataset import Dataset
 from shrink.data.examples import Examples, reading_batch
 from shrink.data.slices import Slicing
 from shrink.task.combination import Term, Terms, means_within
+from shrink.task.confusion_tables import ConfusionTables
 from shrink.task.evaluation import Evaluation
 from shrink.task.losses import loss_sums, without_ignored
 from shrink.task.means import count_ties, sums
-from shrink.task.metrics.confusion import ConfusionTables
 from shrink.task.metrics.whole import WholeSplit
-from shrink.task.output import Sums, pool
 from shrink.task.slices import ClassCounts, Sliced, groups_of, measure_slices
 from shrink.task.task import Task
 from shrink.tflite.interpreter import Runner, TensorDetail, load

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shrink.base.scores.output import Pooled, Sums, pool
 from shrink.base.types import Array
-from shrink.task.output import Pooled, Sums, pool
 
 Term = tuple[str, int]
 """A metric or loss, and the index of the output that it is of."""

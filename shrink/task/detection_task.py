@@ -9,6 +9,7 @@ import numpy as np
 from shrink.base.errors import DataError, RecipeError
 from shrink.base.losses import DETECTION
 from shrink.base.metrics import METRICS, metric_of
+from shrink.base.scores.output import class_number
 from shrink.base.types import leaves
 from shrink.base.user_metric import key_of_entry
 from shrink.data.boxes import COLUMNS
@@ -19,7 +20,6 @@ from shrink.detection.head import head_of
 from shrink.task.config import TaskConfig
 from shrink.task.detector import METRIC, Decoder, Detector
 from shrink.task.interface import Interface
-from shrink.task.output import class_number
 from shrink.task.task import OutputTask, Source, Task
 from shrink.task.user_detector import UserDetector
 
@@ -119,4 +119,4 @@ def _check_metrics(config: TaskConfig, classes: Sequence[str]) -> None:
                 + ", ".join(name for name, info in METRICS.items() if "boxes" in info.kinds),
             )
         if (wanted := metric.arguments.get("class")) is not None:
-            class_number(str(wanted), classes, len(classes), name)
+            class_number(str(wanted), classes, len(classes), name, METRICS)

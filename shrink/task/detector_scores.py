@@ -9,6 +9,7 @@ import numpy as np
 
 from shrink.base.bootstrap import Resampled
 from shrink.base.figures import LOSS
+from shrink.base.scores.output import Pooled
 from shrink.base.types import Array
 from shrink.contract.slices import BY_CLASS, MeasuredSlice, MeasuredSlicing, slice_evidence
 from shrink.data.slices import Slicing
@@ -17,7 +18,6 @@ from shrink.task.evaluation import Evaluation
 from shrink.task.metrics.detection import RULES, UNDEFINED, holders, of_class
 from shrink.task.metrics.resample import resample
 from shrink.task.metrics.whole import WholeSplit
-from shrink.task.output import Pooled
 from shrink.task.slices import MOST_SLICES, Sliced, groups_of, measure_slicing
 from shrink.task.task import Task
 

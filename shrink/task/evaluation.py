@@ -20,7 +20,7 @@ class Evaluation:
         metrics: each metric over the elements that count, None where it is not defined on these;
             `loss` is the task's loss.
         scores: of metrics that are means each example's part, in the split's order, float64 (n,):
-            see `shrink.task.output.pool`.
+            see `shrink.base.scores.output.pool`.
         examples: number of examples.
         resampled: what intervals of the other metrics are computed from.
         undefined: by metric, why it is None.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from shrink.base.losses import ignored_class, loss_of
+from shrink.base.scores.output import Sums, output_of, sum_up
 from shrink.base.types import Array
-from shrink.task.output import Sums, output_of, sum_up
 from shrink.tflite.lazy import tf
 
 

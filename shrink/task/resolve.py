@@ -19,7 +19,8 @@ from shrink.base.losses import (
     loss_of,
     takes_logits,
 )
-from shrink.base.metrics import measured_outputs, metric_of, without_slices
+from shrink.base.metrics import METRICS, measured_outputs, metric_of, without_slices
+from shrink.base.scores.output import class_number
 from shrink.base.types import Array, Tensors, leaves
 from shrink.base.user_metric import key_of_entry
 from shrink.data.dataset import Dataset
@@ -32,7 +33,6 @@ from shrink.model.output_kind import (
 )
 from shrink.task.config import TaskConfig
 from shrink.task.interface import Ask, Interface, called, check_outputs, check_shapes
-from shrink.task.output import class_number
 from shrink.task.task import (
     OutputTask,
     Source,
@@ -384,7 +384,7 @@ def check_classes(
         widths = [(shape or (1,))[-1] for shape in outputs]
         for index in measured_outputs(key, losses, widths):
             count = max(outputs[index][-1] or 0, 2) if outputs[index] else 2
-            class_number(str(wanted), names, count, key)
+            class_number(str(wanted), names, count, key, METRICS)
 
 
 def check_values(task: Task, dataset: Dataset, ask: Ask, scales: Sequence[float]) -> None:

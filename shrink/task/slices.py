@@ -9,6 +9,8 @@ import numpy as np
 
 from shrink.base.figures import LOSS
 from shrink.base.losses import kind_of_loss
+from shrink.base.scores.confusion import decisions
+from shrink.base.scores.output import Pooled, Sums, output_of, pool
 from shrink.base.types import Array
 from shrink.contract.result import Evidence
 from shrink.contract.slices import (
@@ -21,10 +23,8 @@ from shrink.contract.slices import (
 )
 from shrink.data.slices import Slicing
 from shrink.task.combination import MeansWithin
-from shrink.task.metrics.confusion import decisions
 from shrink.task.metrics.user import MOST_IN_SLICES
 from shrink.task.metrics.whole import WholeSplit
-from shrink.task.output import Pooled, Sums, output_of, pool
 from shrink.task.task import Task
 
 MOST_SLICES = 200

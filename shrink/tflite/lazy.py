@@ -6,20 +6,14 @@ not installed, and need not wait for its import where it is.
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-
-class _Lazy(ModuleType):
-    def __getattr__(self, name: str) -> Any:
-        return getattr(importlib.import_module(self.__name__), name)
-
+from shrink.base.lazy import Lazy
 
 if TYPE_CHECKING:
     import tensorflow as tf
     import tf_keras as keras
 else:
-    tf, keras = _Lazy("tensorflow"), _Lazy("tf_keras")
+    tf, keras = Lazy("tensorflow"), Lazy("tf_keras")
 
 __all__ = ["keras", "tf"]

@@ -34,7 +34,7 @@ from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.task.config import TaskConfig
 from shrink.task.losses import loss_sums
-from shrink.task.means import MEANS, sums
+from shrink.task.means import sums
 from shrink.tflite.interpreter import load
 from tests.jobs import context_of
 
@@ -44,12 +44,12 @@ import tensorflow as tf
 
 from shrink.base.arguments import Argument
 from shrink.base.losses import loss
-from shrink.base.metrics import METRICS, MetricInfo
+from shrink.base.metrics import METRICS
+from shrink.base.scores.info import REAL, UNIT, MetricInfo
 from shrink.distillation.losses import SOFT_LOSSES
 from shrink.pruning.importance import IMPORTANCES
 from shrink.stages.distill.config import LOSSES
 from shrink.stages.prune.config import IMPORTANCES as IMPORTANCE_NAMES
-from shrink.task.means import MEANS
 from shrink.stages.quantize.config import SCHEME_TRAITS, SchemeTraits
 from shrink.stages.quantize.schemes import SCHEMES
 from shrink.tflite.convert import Conversion
@@ -81,9 +81,8 @@ def fourth(xp, y, x, factor):
 
 
 METRICS["within"] = MetricInfo(
-    True, frozenset({"values"}), "fraction", (0.0, 1.0), (Argument("tolerance", 1.0),)
+    True, REAL, "fraction", UNIT, (Argument("tolerance", 1.0),), elements=within
 )
-MEANS["within"] = within
 IMPORTANCES["position"] = position
 IMPORTANCE_NAMES.append("position")
 SOFT_LOSSES["cosine"] = cosine
@@ -101,7 +100,7 @@ def added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "added_outside.py").write_text(ADDED)
     monkeypatch.syspath_prepend(tmp_path)
     registries: list[Any] = [IMPORTANCES, SOFT_LOSSES, SCHEMES, SCHEME_TRAITS]
-    registries += [METRICS, MEANS, TASK_LOSSES]
+    registries += [METRICS, TASK_LOSSES]
     registries += [IMPORTANCE_NAMES, LOSSES]
     before = [registry.copy() for registry in registries]
     importlib.import_module("added_outside")

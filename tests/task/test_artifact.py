@@ -13,6 +13,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.metrics import f1_score
 
 from shrink.base.errors import DataError
+from shrink.base.scores.output import Sums, pool, sum_up
 from shrink.contract.report import Guess
 from shrink.data.arrays import ArrayExamples
 from shrink.data.dataset import Dataset
@@ -26,7 +27,6 @@ from shrink.task.artifact import (
     ties_note,
     unmasked_notes,
 )
-from shrink.task.output import Sums, pool, sum_up
 from shrink.task.task import OutputTask, Task
 from shrink.tflite.convert import convert
 from shrink.tflite.interpreter import load

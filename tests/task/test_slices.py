@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import f1_score, recall_score, roc_auc_score
 
+from shrink.base.scores.output import Sums
 from shrink.contract.slices import MeasuredSlicing, slice_evidence
 from shrink.data.slices import divided
 from shrink.task.combination import Terms, means_within
 from shrink.task.means import sums
 from shrink.task.metrics.whole import WholeSplit
-from shrink.task.output import Sums
 from shrink.task.slices import ClassCounts, Sliced, measure_classes, measure_slices
 from shrink.task.task import Task
 

@@ -11,12 +11,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from shrink.base.scores.output import Output, class_number
+from shrink.base.scores.rule import MakeRule, Rows, Rule, Weighted
 from shrink.data import boxes
 from shrink.detection import decode
 from shrink.detection.coco import ClassMatches, Size, matches
 from shrink.detection.precision import MeanPrecision
-from shrink.task.metrics.rule import MakeRule, Rows, Rule, Weighted
-from shrink.task.output import Output, class_number
 
 UNDEFINED = "there is no such box to find"
 _FOUND = 1.0

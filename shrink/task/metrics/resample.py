@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from shrink.base.bootstrap import Resampled
+from shrink.base.scores.rule import Blocks, Weighted, at_once
 from shrink.base.types import Array
-from shrink.task.metrics.rule import Blocks, Weighted, at_once
 
 _SEED = 20_261_123
 _MOST, _LEAST = 2_000, 400

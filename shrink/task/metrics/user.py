@@ -11,11 +11,11 @@ from typing import TypeAlias
 import numpy as np
 
 from shrink.base.bootstrap import Resampled
+from shrink.base.scores.rule import Weighted
 from shrink.base.types import Array
 from shrink.base.user_metric import UserMetric
 from shrink.model.user_modules import blaming, function_of
 from shrink.task.metrics.resample import resample
-from shrink.task.metrics.rule import Weighted
 
 _RESAMPLES, _BLOCKS = 400, 200
 """Fewer than of shrink's own metrics: each is a call. All stages have the same ones."""

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from shrink.base.bootstrap import Resampled
-from shrink.base.metrics import metric_of
+from shrink.base.metrics import Metric, metric_of
+from shrink.base.scores.output import output_of
+from shrink.base.scores.rule import Rows, Rule, Weighted, joined
 from shrink.base.types import Array
 from shrink.base.user_metric import UserMetric
 from shrink.task.losses import without_ignored
-from shrink.task.metrics import calibration, confusion, detection, ranking, regression
+from shrink.task.metrics import detection
 from shrink.task.metrics.resample import resample
-from shrink.task.metrics.rule import MakeRule, Rows, Rule, Weighted, joined
 from shrink.task.metrics.user import MOST_SECONDS, Collected, OfExamples, resampled
-from shrink.task.output import output_of
 from shrink.task.task import Task
-
-RULES: Mapping[str, MakeRule] = {
-    **confusion.RULES,
-    **ranking.RULES,
-    **calibration.RULES,
-    **regression.RULES,
-    **detection.RULES,
-}
-"""Those of `shrink.base.metrics.METRICS` that say `is_mean=False`."""
 
 
 class WholeSplit:
@@ -209,7 +200,12 @@ def _rules(task: Task, name: str) -> dict[int, Rule]:
     metric = metric_of(name)
     if metric is None:
         raise ValueError(f"there is no metric {name!r}")
-    make = RULES[metric.name]
     if task.detector is not None:
-        return {0: make(dict(metric.arguments))}  # of all outputs, decoded together
-    return {i: make(dict(metric.arguments)) for i in task.measured(name)}
+        return {0: rule_of(metric)}  # of all outputs, decoded together
+    return {i: rule_of(metric) for i in task.measured(name)}
+
+
+def rule_of(metric: Metric) -> Rule:
+    """Return how a metric that is no mean is computed."""
+    make = metric.info.rule or detection.RULES[metric.name]
+    return make(dict(metric.arguments))

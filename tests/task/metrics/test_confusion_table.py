@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import sklearn.metrics as sk
 
-from shrink.task.metrics.confusion import ConfusionTables
+from shrink.task.confusion_tables import ConfusionTables
 from shrink.task.task import Task
 
 RANDOM = np.random.default_rng(8)

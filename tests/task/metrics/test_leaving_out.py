@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shrink.task.metrics import rule
+from shrink.base.scores import rule
+from shrink.base.scores.rule import Blocks
 from shrink.task.metrics.resample import resample
-from shrink.task.metrics.rule import Blocks
 from tests.task.metrics.toys import weighted
 
 EXAMPLES, CLASSES = 120, 4

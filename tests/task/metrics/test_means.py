@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import sklearn.metrics as sk
 
+from shrink.base.scores.output import pool
 from shrink.task.means import sums
-from shrink.task.output import pool
 
 RANDOM = np.random.default_rng(2)
 LABELS = RANDOM.integers(0, 6, 200)

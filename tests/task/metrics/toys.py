@@ -8,17 +8,17 @@ import numpy as np
 
 from shrink.base.bootstrap import Resampled
 from shrink.base.metrics import metric_of
+from shrink.base.scores.output import output_of
+from shrink.base.scores.rule import Weighted, joined
 from shrink.task.metrics.resample import resample
-from shrink.task.metrics.rule import Weighted, joined
-from shrink.task.metrics.whole import RULES
-from shrink.task.output import output_of
+from shrink.task.metrics.whole import rule_of
 
 
 def weighted(key: str, outputs: Any, targets: Any, **settings: Any) -> Weighted:
     """Return a metric as a function of weights, from two batches."""
     metric = metric_of(key)
     assert metric is not None
-    rule = RULES[metric.name](dict(metric.arguments))
+    rule = rule_of(metric)
     outputs, targets = np.asarray(outputs), np.asarray(targets)
     mask, half = settings.pop("mask", None), (len(outputs) + 1) // 2
     parts, counts = [], []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from collections.abc import Mapping
 
+from shrink.base.lazy import np
+from shrink.base.scores.info import POSITIVE, REAL, MetricInfo
+from shrink.base.scores.output import Output
+from shrink.base.scores.rule import Rows, Rule, Sums, Weighted, divided
 from shrink.base.types import Array
-from shrink.task.metrics.rule import MakeRule, Rows, Rule, Sums, Weighted, divided
-from shrink.task.output import Output
 
 
 def _keep(output: Output) -> Rows:
@@ -51,4 +54,7 @@ def _r2(arguments: dict[str, object]) -> Rule:
     return Rule(_keep, over, "a target is the same for all examples", follows_nan=True)
 
 
-RULES: dict[str, MakeRule] = {"rmse": _rmse, "r2": _r2}
+METRICS: Mapping[str, MetricInfo] = {
+    "rmse": MetricInfo(False, REAL, "none", POSITIVE, rule=_rmse),
+    "r2": MetricInfo(True, REAL, "none", (-math.inf, 1.0), rule=_r2),
+}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Mapping
 
-from shrink.base.types import Array
-from shrink.task.metrics.confusion import decisions
-from shrink.task.metrics.rule import (
-    MakeRule,
+from shrink.base.arguments import Argument
+from shrink.base.lazy import np
+from shrink.base.scores.confusion import decisions
+from shrink.base.scores.info import LABELS, UNIT, MetricInfo
+from shrink.base.scores.output import Output
+from shrink.base.scores.rule import (
     Rows,
     Rule,
     Sums,
     Weighted,
     divided,
 )
-from shrink.task.output import Output
+from shrink.base.types import Array
 
 
 def _confidence(output: Output) -> Array:
@@ -57,4 +59,14 @@ def _expected_calibration_error(arguments: dict[str, object]) -> Rule:
     return Rule(keep, over, "no element counts", follows_nan=True)
 
 
-RULES: dict[str, MakeRule] = {"expected_calibration_error": _expected_calibration_error}
+METRICS: Mapping[str, MetricInfo] = {
+    "expected_calibration_error": MetricInfo(
+        False,
+        LABELS,
+        "fraction",
+        UNIT,
+        (Argument("bins", 15, "whole", is_open=True),),
+        needs_logits=True,
+        rule=_expected_calibration_error,
+    )
+}

@@ -5,14 +5,12 @@ All in NumPy and float64: what training minimises is in `shrink.engine.losses`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for
+from shrink.base.lazy import np
 from shrink.base.losses import Loss, kind_of_loss, log_probabilities, takes_logits
-from shrink.base.metrics import METRICS
 from shrink.base.types import Array
 
 
@@ -230,14 +228,17 @@ class Output:
         return self.numbers.reshape(self.count, -1)[self.valid]
 
 
-def class_number(wanted: str, names: Sequence[str], count: int, key: str = "") -> int:
+def class_number(
+    wanted: str, names: Sequence[str], count: int, key: str = "", metrics: Iterable[str] = ()
+) -> int:
     """Return the number of a class that a recipe names.
 
     Args:
         wanted: its name or number.
         names: of the classes by number; empty where they have none.
         count: how many there are.
-        key: of the metric, for messages: what is no metric is taken for a class of one.
+        key: of the metric, for messages.
+        metrics: what there is: a key that is no metric is taken for a class of one.
 
     Raises:
         RecipeError: there is no such class.
@@ -247,7 +248,7 @@ def class_number(wanted: str, names: Sequence[str], count: int, key: str = "") -
     if wanted.isdecimal() and int(wanted) < count:
         return int(wanted)
     hint = hint_for(wanted, names) or f"classes are 0 to {count - 1}"
-    near = None if wanted.isdecimal() or did_you_mean(wanted, names) else did_you_mean(key, METRICS)
+    near = None if wanted.isdecimal() or did_you_mean(wanted, names) else did_you_mean(key, metrics)
     raise RecipeError(
         f"there is no class {wanted!r} among the {count} of the model",
         subject=f"task.metrics {key}".rstrip(),

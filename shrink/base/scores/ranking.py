@@ -6,13 +6,14 @@ Each class is ranked against all others; several classes or labels are averaged,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
+from shrink.base.arguments import Argument
 from shrink.base.errors import DataError
-from shrink.base.types import Array
-from shrink.task.metrics.rule import (
+from shrink.base.lazy import np
+from shrink.base.scores.info import LABELS, OF_CLASS, POSITIVE, REAL, UNIT, MetricInfo
+from shrink.base.scores.output import Output, class_number, log_softmax
+from shrink.base.scores.rule import (
     MakeRule,
     Rows,
     Rule,
@@ -21,7 +22,7 @@ from shrink.task.metrics.rule import (
     divided,
     largest_share,
 )
-from shrink.task.output import Output, class_number, log_softmax
+from shrink.base.types import Array
 
 Area = Callable[[Array, Array], Array]
 """Weights of positives and of negatives by descending score, (b, g) each, equal scores together,
@@ -228,21 +229,52 @@ def _mean_of(area: Area, rankings: Sequence[Ranking]) -> Callable[[Array], Array
 
 _BOTH = "a class has no example, or there is no example of another"
 _NORMAL = "no test example is in the slice of the normal ones, or none is outside it"
-RULES: dict[str, MakeRule] = {
-    "anomaly_roc_auc": ranked_rule(lambda _: roc_area, _NORMAL),
-    "anomaly_average_precision": ranked_rule(lambda _: anomaly_precision, _NORMAL),
-    "anomaly_partial_roc_auc": ranked_rule(
-        lambda arguments: partial_roc_area(float(str(arguments["max_fpr"]))), _NORMAL
-    ),
-    "roc_auc": ranked_rule(lambda _: roc_area, _BOTH),
-    "average_precision": ranked_rule(lambda _: average_precision, "a class has no example"),
-    "partial_roc_auc": ranked_rule(
-        lambda arguments: partial_roc_area(float(str(arguments["max_fpr"]))), _BOTH
-    ),
-    "false_accepts_per_hour": ranked_rule(
-        lambda arguments: false_accepts_per_hour(
-            float(str(arguments["miss_rate"])), float(str(arguments["seconds"]))
+_MAX_FPR = Argument("max_fpr", 0.1, high=1.0, is_open=True)
+
+
+def _ranked(
+    area_of: Callable[[dict[str, object]], Area], *parameters: Argument, undefined: str = _BOTH
+) -> MetricInfo:
+    rule = ranked_rule(area_of, undefined)
+    return MetricInfo(
+        True, LABELS, "none", UNIT, (*parameters, OF_CLASS), needs_logits=True, rule=rule
+    )
+
+
+def _anomaly(area_of: Callable[[dict[str, object]], Area], *parameters: Argument) -> MetricInfo:
+    """Return a ranking of examples by how badly they are reconstructed."""
+    takes = (*parameters, Argument("normal", form="class", needed=True))
+    rule = ranked_rule(area_of, _NORMAL)
+    return MetricInfo(True, REAL, "none", UNIT, takes, needs_slices=True, rule=rule)
+
+
+def _partial(arguments: dict[str, object]) -> Area:
+    return partial_roc_area(float(str(arguments["max_fpr"])))
+
+
+METRICS: Mapping[str, MetricInfo] = {
+    "roc_auc": _ranked(lambda _: roc_area),
+    "average_precision": _ranked(lambda _: average_precision, undefined="a class has no example"),
+    "partial_roc_auc": _ranked(_partial, _MAX_FPR),
+    "false_accepts_per_hour": MetricInfo(
+        False,
+        LABELS,
+        "per_hour",
+        POSITIVE,
+        (
+            Argument("miss_rate", high=1.0, is_open=True, needed=True),
+            Argument("seconds", is_open=True, needed=True),
+            OF_CLASS,
         ),
-        _BOTH,
+        needs_logits=True,
+        rule=ranked_rule(
+            lambda arguments: false_accepts_per_hour(
+                float(str(arguments["miss_rate"])), float(str(arguments["seconds"]))
+            ),
+            _BOTH,
+        ),
     ),
+    "anomaly_roc_auc": _anomaly(lambda _: roc_area),
+    "anomaly_average_precision": _anomaly(lambda _: anomaly_precision),
+    "anomaly_partial_roc_auc": _anomaly(_partial, _MAX_FPR),
 }

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
+from shrink.base.lazy import np
+from shrink.base.scores.output import Output
 from shrink.base.types import Array
-from shrink.task.output import Output
 
 _DENSE_FROM = 0.02
 """Share of numbers other than 0 from which on a dense product is the faster."""
