@@ -25,12 +25,10 @@ from shrink.data.arrays import ArrayExamples, Rows, unmapped
 from shrink.data.config import DataConfig
 from shrink.data.examples import Batch, Examples, example_bytes, reading_batch
 from shrink.data.fingerprint import fingerprint
+from shrink.data.folders import ALL
 from shrink.data.pipeline import evaluation_batches, naming_bad_examples
 from shrink.data.views import View
 from shrink.tflite.lazy import tf
-
-ALL = "all"
-"""The split of examples that are not divided."""
 
 _MANIFEST = "rows.json"
 _LEAST_FREE_BYTES = 500 * 1000**2

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from types import SimpleNamespace
 
+import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
@@ -95,19 +96,22 @@ def _entropy(loss: Loss, y: tf.Tensor, outputs: tf.Tensor, from_logits: bool) ->
     return getattr(keras.losses, name)(y, shown, from_logits=from_logits, **arguments)
 
 
-def check_user_loss(key: str, y: Array, outputs: Array) -> None:
-    """Raise `StageError` where a user's function returns no finite loss of each example.
+def user_loss_values(key: str, y: Array, outputs: Array, where: str) -> Array:
+    """Return what a user's function gives for float32 tensors, as in training: float64 (n, ...).
 
     Args:
-        key: of the loss; one of shrink's own is not checked.
+        key: of the loss.
         y, outputs: of some examples, (n, ...).
+        where: on which examples, in words.
+
+    Raises:
+        StageError: the function raises, or returns no finite loss of each example.
     """
-    loss = loss_of(key)
-    if loss.function is None:
-        return
-    given = tf.constant(outputs, tf.float32)
+    loss, given = loss_of(key), tf.constant(outputs, tf.float32)
     values = loss_function(key)(tf.convert_to_tensor(y), given, False)
-    check_finite(values, *loss.function, "training examples")
+    if loss.function is not None:
+        check_finite(values, *loss.function, where)
+    return np.asarray(values, np.float64)
 
 
 def user_targets(y: tf.Tensor, outputs: tf.Tensor, kind: ValueKind) -> tf.Tensor:

@@ -9,7 +9,6 @@ import numpy as np
 from shrink.base.losses import ignored_class, loss_of
 from shrink.base.scores.output import Sums, output_of, sum_up
 from shrink.base.types import Array
-from shrink.tflite.lazy import tf
 
 
 def loss_sums(
@@ -28,24 +27,24 @@ def loss_sums(
     loss = loss_of(key)
     given = output_of(outputs, targets, mask=mask, from_logits=from_logits, loss=key)
     if loss.function is not None:
-        from shrink.engine.losses import user_targets
-        from shrink.engine.user_loss import check_finite, user_loss
+        from shrink.engine.losses import user_loss_values
 
-        # What a function says of float32 tensors, as in training: (n, ...), float64.
-        file, name = loss.function
-        tensor = tf.constant(given.outputs, tf.float32)
-        y = user_targets(tf.convert_to_tensor(given.targets), tensor, loss.kind or "values")
-        values = user_loss(file, name)(y, tensor)
-        check_finite(values, file, name, "outputs of the artifact")
-        return sum_up(np.asarray(values, np.float64), mask)
-    if loss.info.by_example:
-        y, x = given.of_loss(loss), given.reconstruction
-        if mask is not None:
-            counts = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
-            # What is masked may be anything, also infinite.
-            x, y = np.where(counts, x, 0.0), np.where(counts, y, 0.0)
-        return Sums(np.asarray(loss.computed(np, y, x)), np.ones(len(x)))
-    return sum_up(given.elements_of(loss), mask)
+        values = user_loss_values(key, given.targets, given.outputs, "outputs of the artifact")
+        return sum_up(values, mask)
+    if loss.info.of_numbers and not given.is_one_hot:
+        y = given.numbers
+    else:
+        y = given.shares if loss.kind == "classes" else given.values
+    if loss.info.is_entropy:
+        return sum_up(np.asarray(loss.computed(np, y, given.outputs, from_logits)), mask)
+    x = given.reconstruction
+    if not loss.info.by_example:
+        return sum_up(np.asarray(loss.computed(np, y, x)), mask)
+    if mask is not None:
+        counts = mask.reshape(mask.shape + (1,) * (x.ndim - mask.ndim))
+        # What is masked may be anything, also infinite.
+        x, y = np.where(counts, x, 0.0), np.where(counts, y, 0.0)
+    return Sums(np.asarray(loss.computed(np, y, x)), np.ones(len(x)))
 
 
 def without_ignored(

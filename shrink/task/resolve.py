@@ -170,11 +170,12 @@ class _Resolver:
         if len(losses) == 1 and numbers:
             check_labels(self._dataset, self._model, targets[0], ignored_class(losses[0]))
         if any(map(is_function, losses)):
-            from shrink.engine.losses import check_user_loss
+            from shrink.engine.losses import user_loss_values
 
             x, y = self._dataset.reference.arrays(_first(self._dataset))
             for key, own, output in zip(losses, leaves(y), self._model.ask(x), strict=True):
-                check_user_loss(key, own, output)
+                if is_function(key):
+                    user_loss_values(key, own, output, "training examples")
 
     def _check_metrics(self, metrics: Sequence[str], losses: Sequence[str]) -> None:
         """Raise `RecipeError` for a metric of a class that is not there, or of other outputs."""

@@ -12,7 +12,7 @@ import tf_keras as keras
 
 from shrink.base.errors import StageError
 from shrink.base.losses import LOSSES, loss_of
-from shrink.engine.losses import check_user_loss, loss_values
+from shrink.engine.losses import loss_values, user_loss_values
 from shrink.engine.objective import (
     SupervisedObjective,
     Totals,
@@ -230,7 +230,8 @@ def test_user_loss_per_element_is_averaged_over_the_rest(users: Path) -> None:
     np.testing.assert_allclose(loss_values(key, y, outputs, True), expected, rtol=1e-5)
     sums = loss_sums(LOGITS, REAL, key, from_logits=True)
     np.testing.assert_allclose(sums.values / sums.valid, expected, rtol=1e-5)
-    check_user_loss(key, REAL, LOGITS)
+    found = user_loss_values(key, REAL, LOGITS, "training examples")
+    np.testing.assert_allclose(found.mean(-1), expected, rtol=1e-5)
 
 
 def test_user_loss_of_classes_gets_class_numbers(users: Path) -> None:
@@ -251,7 +252,7 @@ def test_user_loss_of_classes_gets_class_numbers(users: Path) -> None:
 )
 def test_user_loss_that_is_none_is_refused(users: Path, name: str, complaint: str) -> None:
     with pytest.raises(StageError, match=complaint) as caught:
-        check_user_loss(f"{users}:{name}(of=values)", REAL, LOGITS)
+        user_loss_values(f"{users}:{name}(of=values)", REAL, LOGITS, "training examples")
     assert str(users) in str(caught.value.subject)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from shrink.base.errors import DataError, RecipeError, did_you_mean, hint_for
 from shrink.base.lazy import np
-from shrink.base.losses import Loss, kind_of_loss, log_probabilities, takes_logits
+from shrink.base.losses import kind_of_loss, log_probabilities, takes_logits
 from shrink.base.types import Array
 
 
@@ -189,19 +189,6 @@ class Output:
         return (
             softmax(self.outputs) if kind_of_loss(self.loss) == "classes" else sigmoid(self.outputs)
         )
-
-    def of_loss(self, loss: Loss) -> Array:
-        """Return targets as the formula of a loss takes them."""
-        if loss.info.of_numbers and not self.is_one_hot:
-            return self.numbers
-        return self.shares if loss.kind == "classes" else self.values
-
-    def elements_of(self, loss: Loss) -> Array:
-        """Return the loss of each element, (n, ...) or (n, ..., k), by a formula."""
-        y = self.of_loss(loss)
-        if loss.info.is_entropy:
-            return np.asarray(loss.computed(np, y, self.outputs, self.from_logits))
-        return np.asarray(loss.computed(np, y, self.reconstruction))
 
     @property
     def valid(self) -> Array:
