@@ -22,11 +22,12 @@ from shrink.base.cache import key_of
 from shrink.base.errors import DataError, ModelError
 from shrink.base.packages import versions
 from shrink.data.boxes import box_rows
-from shrink.data.cache import ALL, Example, spooled
+from shrink.data.cache import Example, spooled
 from shrink.data.config import AudioConfig, DataConfig
 from shrink.data.dataset import Dataset
 from shrink.data.examples import SPLIT_NAMES
 from shrink.data.fingerprint import fingerprint
+from shrink.data.folders import ALL
 from shrink.data.front_end import features, fitted
 from shrink.data.sources.columns import open_spooled
 from shrink.model.user_modules import blaming, function_of
