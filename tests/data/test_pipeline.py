@@ -23,6 +23,7 @@ from shrink.data.pipeline import (
     training_batches,
 )
 from shrink.data.views import View
+from shrink.tflite import lazy
 
 Batches = list[tuple[np.ndarray, np.ndarray]]
 
@@ -127,7 +128,7 @@ def test_a_batch_is_read_by_one_call_of_python_and_copied_once(
 
         monkeypatch.setattr(owner, name, counting)
 
-    count(tf, "numpy_function")
+    count(lazy.tf, "numpy_function")
     count(examples_module, "aligned_copy")
     assert len(_train(_numbered(30), 10, 0, 3)) == 3
     # One call in the graph of a batch; inputs and targets of three batches.
