@@ -179,7 +179,7 @@ def _blocks(diff: Changes, medium: Medium) -> Iterator[tuple[str, Iterable[Block
     results = {
         *ends["A"],
         *ends["B"],
-        " / ".join(str(name) for names in ends.values() for name in names[:1]),
+        " / ".join(map(str, (*ends["A"], *ends["B"]))),
     }
     stages = sorted(diff.stages, key=lambda one: one.name not in results)
     rows = [(stage, change) for stage in stages for change in stage.figures]

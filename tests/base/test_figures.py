@@ -7,6 +7,7 @@ import pytest
 from shrink.base.figures import (
     figures_of,
     format_change,
+    format_ratio,
     format_value,
     metric_figure,
 )
@@ -64,6 +65,15 @@ def test_format_change_carries_a_sign_and_prints_fractions_in_points() -> None:
 )
 def test_format_change_prints_no_difference_as_none(value: float, unit: str, text: str) -> None:
     assert format_change(value, unit) == text  # type: ignore[arg-type]
+
+
+def test_format_ratio_prints_decimals_below_10() -> None:
+    assert [format_ratio(ratio) for ratio in (0.256, 9.99, 10, None)] == [
+        "0.26x",
+        "9.99x",
+        "10x",
+        "-",
+    ]
 
 
 def test_figures_of_lists_the_groups_of_the_report_in_order() -> None:

@@ -90,3 +90,14 @@ def test_measure_sensitivity_ranks_a_layer_that_matters_behind_one_that_does_not
     assert ["quiet" in one.name for one in ranked] == [True, False]
     assert ranked[0].error < 0.01 * ranked[1].error
     assert [one.saved_bytes for one in ranked] == [64, 64]
+
+
+@pytest.mark.parametrize(("largest", "is_exact"), [(7, True), (15, False)])
+def test_measure_sensitivity_rounds_to_4_bits(largest: int, is_exact: bool) -> None:
+    codes = np.arange(-largest, largest + 1, dtype=np.float32)[:, None]  # of a symmetric type
+    model = keras.Sequential([L.Input((len(codes),)), L.Dense(1, use_bias=False)])
+    model.set_weights([codes / largest])
+    content = convert(model, "float32").content
+    x = np.random.default_rng(0).normal(size=(50, len(codes))).astype(np.float32)
+    (found,) = measure_sensitivity(content, weighted_operators(content), [{"x": x}])
+    assert (found.error < 1e-9) is is_exact

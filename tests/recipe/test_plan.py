@@ -144,7 +144,8 @@ def test_build_plan_merges_a_stages_own_training() -> None:
     stage = {"prune": {"training": {"optimizer": {"learning_rate": 0.5}}}}
     built = plan(TRAIN, stage, training={"optimizer": {"name": "sgd"}})
     assert built.step("prune").training.optimizer.learning_rate == 0.5
-    assert built.step("prune").training.optimizer.name == "sgd"
+    assert [step.training.optimizer.name for step in built.steps] == ["sgd", "sgd"]
+    assert built.step("train").training.optimizer.learning_rate != 0.5
     with pytest.raises(RecipeError, match="unknown key"):
         plan(TRAIN, {"prune": {"training": {"optimiser": {}}}})
 

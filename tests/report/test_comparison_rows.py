@@ -279,6 +279,18 @@ def test_repeats_are_a_row_with_their_runs_beneath() -> None:
     }
 
 
+def test_repeats_of_runs_with_branches_are_a_row_for_each_branch() -> None:
+    stages = [outcome("train", 98, 100_000, None)]
+    stages += [outcome(name, 90, 10_000, "train", training=False) for name in ("small", "tiny")]
+    made = report_of(report(stages, finals=("small", "tiny")))
+    runs = [replace(run(f"{seed}", 9, 9), report=made, combination="c") for seed in range(2)]
+    found = compare_runs(runs, Comparison(rows=(), title="digits", sweep=True, repeat=2))
+    assert [(one.name, len(one.rows)) for one in found.repeats] == [
+        ("c / small", 2),
+        ("c / tiny", 2),
+    ]
+
+
 def test_a_repeat_without_a_report_stays_beneath_its_combination() -> None:
     def seeds(name: str, lost: int) -> list[RunToCompare]:
         runs = [

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from shrink.contract.codec import to_plain
 from shrink.contract.report_file import report_of
+from shrink.report.page import Printer, Table
 from shrink.report.tables import output_tables
 from tests.report.page import Page
 from tests.report.plain import (
@@ -140,3 +142,8 @@ def test_page_holds_every_table_and_stays_valid() -> None:
     scrolling = [a for _, a in page.elements if a.get("class") == "wide"]
     assert len(scrolling) == 4
     assert all(a["tabindex"] == "0" and a["aria-label"] for a in scrolling)
+
+
+def test_a_table_whose_row_lacks_a_cell_is_not_printed_in_part() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        Printer(Console(file=io.StringIO())).table(Table(("a", "b"), (("1", "2"), ("3",))))
