@@ -64,7 +64,7 @@ def test_a_worker_is_a_fork_with_the_memory_of_a_fresh_process(
 
 @pytest.mark.parametrize(
     ("why", "said"),
-    [("", ""), ("a thread runs", "a thread runs"), (None, "it ended while it did the imports")],
+    [("", ""), ("a thread runs", "a thread runs"), (None, "it ended during its imports")],
 )
 def test_the_process_says_why_it_forks_for_nobody(
     why: str | None, said: str, monkeypatch: pytest.MonkeyPatch
