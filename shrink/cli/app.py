@@ -25,7 +25,7 @@ from shrink.base.errors import (
     Terminated,
 )
 from shrink.base.removal import replacement
-from shrink.cli.options import EXAMPLES, HELP_ALL, epilog, help_hint, meant
+from shrink.cli.options import EXAMPLES, HELP_ALL, CheckedCommand, epilog, help_hint, meant
 
 _USAGE_CODE = RecipeError.exit_code
 _ENVIRONMENT = {
@@ -137,7 +137,7 @@ def build(words: Sequence[str]) -> typer.Typer:
             app.add_typer(command, name=name, help=text)
         else:
             end = epilog(name) if name in EXAMPLES else None
-            app.command(name, help=text, epilog=end)(command)
+            app.command(name, cls=CheckedCommand, help=text, epilog=end)(command)
     return app
 
 

@@ -15,7 +15,7 @@ from shrink.base.errors import RecipeError, ResourceError, hint_for
 from shrink.base.fields import parse_bytes
 from shrink.base.figures import format_value
 from shrink.base.foreign import JsonObject
-from shrink.cli.options import JsonFlag, QuietFlag
+from shrink.cli.options import CheckedCommand, JsonFlag, QuietFlag
 from shrink.run.store import Store
 from shrink.tools.show import show_cache, show_cache_entries
 
@@ -33,9 +33,9 @@ def command(name: str, words: Sequence[str]) -> typer.Typer:
     """Return the group of commands."""
     group = typer.Typer(invoke_without_command=True)
     group.callback()(size)
-    group.command("list")(list_)
-    group.command("prune")(prune)
-    group.command("clear")(clear)
+    group.command("list", cls=CheckedCommand)(list_)
+    group.command("prune", cls=CheckedCommand)(prune)
+    group.command("clear", cls=CheckedCommand)(clear)
     return group
 
 

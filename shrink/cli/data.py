@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from shrink.base.console import Console
-from shrink.cli.options import JsonFlag, QuietFlag, epilog, print_result
+from shrink.cli.options import CheckedCommand, JsonFlag, QuietFlag, epilog, print_result
 from shrink.contract.findings import DataCheck
 from shrink.contract.job import CheckJob
 from shrink.data.config import DataConfig, source_of
@@ -25,7 +25,7 @@ from shrink.tools.show import show_data
 def command(name: str, words: Sequence[str]) -> typer.Typer:
     """Return the group of commands."""
     group = typer.Typer(no_args_is_help=True)
-    group.command("check", epilog=epilog("check"))(check)
+    group.command("check", cls=CheckedCommand, epilog=epilog("check"))(check)
     return group
 
 

@@ -5,16 +5,43 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
+from shrink.base.errors import RecipeError
 from shrink.base.removal import replacement
 
 if TYPE_CHECKING:
     from shrink.base.console import Console
 
 T = TypeVar("T")
+
+
+class CheckedCommand(TyperCommand):
+    """A command that refuses a repeated flag, of which Typer would silently keep the last value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse a command line.
+
+        Raises:
+            RecipeError: a flag of one value, or a switch with its opposite, is there twice.
+        """
+        seen = list[TyperOption]()
+        typed = [] if ctx.resilient_parsing else list(args)  # nothing is refused while it completes
+        for one in self.make_parser(ctx).parse_args(args=typed)[2]:
+            if not isinstance(one, TyperOption) or one.multiple or one.count:
+                continue
+            if one in seen and (not one.is_flag or one.secondary_opts):
+                flag = max(one.opts, key=len)
+                raise RecipeError(
+                    f"{flag} is given twice, and takes one value",
+                    subject=ctx.command_path,
+                    hint="give it once; commas separate the values of a list",
+                )
+            seen.append(one)
+        return super().parse_args(ctx, args)
 
 
 def recipe_names(incomplete: str) -> list[str]:

@@ -106,7 +106,12 @@ def _evaluate(
 
 
 def _distill(
-    teacher: Annotated[str, typer.Option("--teacher", metavar="MODEL", help="The teacher.")],
+    teacher: Annotated[
+        list[str],
+        typer.Option(
+            "--teacher", metavar="MODEL", help="The teacher; repeat it for a mean of several."
+        ),
+    ],
     student: Annotated[
         str,
         typer.Option(
@@ -119,11 +124,15 @@ def _distill(
     common: _Common,
     flags: Flags,
 ) -> None:
+    from shrink.model.reference import parse_model_reference
     from shrink.recipe.single import student_value
 
     sections = _split("distill", flags)
     sections.stage["student"] = student_value(student, Path.cwd())
-    _run("distill", teacher, sections, common)
+    if len(teacher) > 1:
+        references = [str(parse_model_reference(one, Path.cwd())) for one in teacher]
+        sections.stage["teacher"] = references
+    _run("distill", teacher[0], sections, common)
 
 
 def _compact(

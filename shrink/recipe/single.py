@@ -240,10 +240,16 @@ def portable(recipe: JsonObject, folder: Path) -> JsonObject:
         folder: where the recipe will lie.
     """
     value = copy.deepcopy(recipe)
+
+    def near(text: Json) -> Json:
+        is_path = isinstance(text, str) and Path(text).is_absolute()
+        return near_path(Path(str(text)), folder) if is_path else text
+
     for section, key in named_files(value):
-        text = section.get(key)
-        if isinstance(text, str) and Path(text).is_absolute():
-            section[key] = near_path(Path(text), folder)
+        if isinstance(named := section.get(key), list):  # several teachers
+            section[key] = [near(text) for text in named]
+        elif named is not None:
+            section[key] = near(named)
     return value
 
 

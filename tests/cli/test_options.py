@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -36,6 +37,9 @@ def test_switches_take_no_value(tmp_path: Path, words: list[str], told: str | No
         (["--sparse", "perhaps"], "unexpected extra argument"),
         (["--sparse", "true"], "a switch takes no value: write --FLAG, or --no-FLAG"),
         (["--sparse=true"], "a switch takes no value: write --FLAG, or --no-FLAG"),
+        (["--scheme", "int8", "--scheme", "float16"], "--scheme is given twice"),
+        (["--image-size", "8,8", "--data-image-size=9,9"], "--data-image-size is given twice"),
+        (["--sparse", "--no-sparse"], "--sparse is given twice"),
     ],
 )
 def test_flags_of_other_tools_are_told_what_is_meant(
@@ -44,6 +48,18 @@ def test_flags_of_other_tools_are_told_what_is_meant(
     store = tmp_path / "store"
     done = shrink("quantize", "m.keras", *words, cwd=tmp_path, store=store, expect=2)
     assert told in done.stderr
+
+
+def test_distill_takes_several_teachers(tmp_path: Path) -> None:
+    for name in ("a.keras", "b.keras"):
+        (tmp_path / name).touch()
+    words = ["--teacher", "a.keras", "--teacher=b.keras", "--student", "width=0.5", "--quiet"]
+    words += ["--quiet", "--data", "digits", "--emit-recipe", "--json"]
+    done = shrink("distill", *words, cwd=tmp_path, store=tmp_path / "store")
+    recipe = json.loads(done.stdout)
+    assert recipe["model"] == "a.keras"
+    (stage,) = recipe["stages"]
+    assert stage["distill"]["teacher"] == ["a.keras", "b.keras"]
 
 
 @pytest.mark.parametrize("verb", ["search", "prune"])
