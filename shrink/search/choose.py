@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -140,7 +141,12 @@ class Sizes:
     Args:
         steps: cached steps.
         trust_model: whether model files may contain code.
+
+    Attributes:
+        mean_s: seconds that the sizes of a model took to compute; 0 before the first.
     """
+
+    mean_s = 0.0
 
     def __init__(self, steps: Steps, trust_model: bool = False) -> None:
         self._steps, self._trust_model = steps, trust_model
@@ -154,6 +160,7 @@ class Sizes:
         """
         key = self._steps.keys(plan)[1][plan.finals[-1]]
         if key not in self._known:
+            started = time.monotonic()
             try:
                 with self._steps.store.work_folder() as work:
                     job = OutlineJob(name="sizes", steps=self._chain(plan))
@@ -163,6 +170,7 @@ class Sizes:
                 raise
             except ShrinkError as error:
                 self._known[key] = Outline(figures={}, error=error.message)
+            self.mean_s += (time.monotonic() - started - self.mean_s) / len(self._known)
         return self._known[key]
 
     def _chain(self, plan: Plan) -> tuple[StepJob, ...]:
@@ -429,6 +437,10 @@ class Chooser:
         steps: cached stages and the durations of stages.
         sizes: computes exact sizes.
         seed: of the random candidates.
+
+    Attributes:
+        rejected: candidates of the last choice whose exact sizes exceed a limit, or of which a
+            stage would fail; by recipe.
     """
 
     def __init__(
@@ -444,6 +456,7 @@ class Chooser:
         self._plans, self._steps, self._sizes, self._seed = plans, steps, sizes, seed
         self._first = [*plans.space.first()]
         self._candidates: dict[str, Candidate | None] = {}
+        self.rejected: dict[str, Candidate] = {}
 
     def begin(self) -> list[Settings]:
         """Return the starting trials: all that train nothing, or else the shortest one.
@@ -463,25 +476,24 @@ class Chooser:
             chosen.append(first[0])
         return [*{one.recipe: one.settings for one in chosen}.values()]
 
-    def next(
-        self, journal: Journal, left_s: float = math.inf
-    ) -> tuple[Settings | None, list[Candidate]]:
-        """Return the settings with the largest expected improvement per second, and the rejected.
+    def next(self, journal: Journal, left_s: float = math.inf) -> Settings | None:
+        """Return the settings with the largest expected improvement per second.
 
         Trials that end in time go before others. While the most promising candidate has predicted
-        sizes, its exact sizes are computed, and all candidates are ranked again. After `_ROUNDS`
-        rounds the trial may have predicted sizes; its worker computes the exact ones.
+        sizes, its exact sizes are computed if it can still be trained after that, and all
+        candidates are ranked again. After `_ROUNDS` rounds the trial may have predicted sizes; its
+        worker computes the exact ones.
 
         Args:
             journal: all trials so far.
             left_s: seconds until the search ends.
 
         Returns:
-            None if no candidate promises an improvement; and the candidates whose exact sizes
-            exceed a limit, or of which a stage would fail.
+            None if no candidate promises an improvement.
         """
+        deadline = time.monotonic() + left_s
         pool: dict[str, Candidate] = {}
-        rejected: dict[str, Candidate] = {}
+        rejected = self.rejected = {}
         recipes = journal.recipes
         promising = list[Candidate]()
         sized = any(name in UNTRAINED for name in self._goal.names)
@@ -489,8 +501,11 @@ class Chooser:
             for one in self._known(() if promising else self._draw(journal, number)):
                 if one.recipe not in recipes and one.recipe not in rejected:
                     pool.setdefault(one.recipe, one)
+            left_s = deadline - time.monotonic()
             promising, smallest = self._ranked(journal, [*pool.values()], left_s)
             if promising and (not sized or promising[0].outline is not None):
+                break
+            if promising and not self.can_size(promising[0].plan, journal, left_s):
                 break
             # if no candidate is promising, the smallest shows whether the limits can be kept
             unsized = [one for one in promising or smallest if sized and one.outline is None]
@@ -502,8 +517,16 @@ class Chooser:
                     rejected[one.recipe] = pool.pop(one.recipe)
                     promising = [other for other in promising if other is not one]
         else:
-            promising, _ = self._ranked(journal, [*pool.values()], left_s)
-        return (promising[0].settings if promising else None), [*rejected.values()]
+            promising, _ = self._ranked(journal, [*pool.values()], deadline - time.monotonic())
+        return promising[0].settings if promising else None
+
+    def can_size(self, plan: Plan, journal: Journal, left_s: float) -> bool:
+        """Whether the time left is enough to compute a plan's exact sizes and then to train it."""
+        if not self._sizes.mean_s:
+            return True
+        done = self._known(one.settings for one in journal.trials if one.status == "done")
+        (took,) = self._steps.seconds([plan], [one.plan for one in done])
+        return self._sizes.mean_s + _RESERVE * took <= left_s
 
     def _ranked(
         self, journal: Journal, candidates: Sequence[Candidate], left_s: float

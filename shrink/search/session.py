@@ -73,9 +73,10 @@ BEST, BASELINE, TRIALS = "best", "baseline", "trials"
 JOURNAL, SCORES = "search.journal", "scores.json"
 _ALWAYS = frozenset({TRIALS, JOURNAL, f".{JOURNAL}.choosing.lock", f".{JOURNAL}.writing.lock"})
 """What a search leaves in its folder before it has measured the baseline."""
-_MEASURE_S, _OF_BASELINE = 2.0, 0.8
-"""Seconds that measuring one stage of the best trial takes at least; and as a share of what
-starting and measuring the baseline took."""
+_MEASURE_S, _OF_BASELINE, _MOST_RESERVED = 2.0, 0.8, 0.25
+"""Seconds that measuring one stage of the best trial takes at least, and as a fraction of what
+starting and measuring the baseline took; the largest fraction of `--time` that is reserved for it.
+"""
 _COMMAND_S = 600.0
 _UNTRAINED_IN_A_ROW, _OUT_OF_MEMORY_IN_A_ROW = 100, 3
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
@@ -299,7 +300,7 @@ class Search:
                 else:
                     self._work(goal, baseline)
             except OutOfTime:
-                self.console.say("the search ends: the time is over")
+                self.console.say(f"the search ends: {self.time_is_over}")
             except (Interrupted, Terminated, ResourceError) as error:
                 self.stop = error
             self.console.above = None
@@ -407,15 +408,27 @@ class Search:
         self.console.say(f"the search ends: {worker.why}")
 
     def reserve_s(self) -> float:
-        """Return what measuring the best trial on test examples takes, as the baseline's did."""
+        """Return the seconds reserved for measuring the best trial on test examples.
+
+        It is estimated from the baseline; the measurement itself is never cut short.
+        """
         given = sum(step.config is None for step in self.plan.steps)  # a baseline is no stage
         chains = [one.stages for one in self.candidates.space.chains]
         longest = max(len(one) + given if one else len(self.plan.steps) for one in chains)
         made = made_before(self.runs.baseline_key(self.plan), self.runs.store)
-        if made is None or made.result.duration_s is None:
-            return longest * _MEASURE_S
-        took = made.result.duration_s - made.result.stage_s
-        return longest * max(_MEASURE_S, _OF_BASELINE * took)
+        took = 0.0
+        if made is not None and made.result.duration_s is not None:
+            took = made.result.duration_s - made.result.stage_s
+        most = math.inf if self.config.time is None else _MOST_RESERVED * self.config.time
+        return min(most, longest * max(_MEASURE_S, _OF_BASELINE * took))
+
+    @property
+    def time_is_over(self) -> str:
+        """Why a search ends whose time is over."""
+        return (
+            f"the time is over ({self.reserve_s():.0f} of {self.config.time or 0:.0f} s are "
+            "reserved for measuring the best trial on the test split)"
+        )
 
     def _finish(self, trials: list[Trial], goal: Goal, baseline: Figures) -> Searched:
         chosen = goal.best(trials)
@@ -456,9 +469,15 @@ class Search:
             raise StageError(
                 f"no trial keeps the limits ({goal.in_words()}): {impossible(trials, goal)}",
                 subject=self.folder / SEARCH_NAME,
-                hint="raise one of the limits, or search longer: the same command continues",
+                hint=f"raise one of the limits, or search longer: {self._longer}",
             )
         return searched
+
+    @property
+    def _longer(self) -> str:
+        if self.config.time is None:
+            return "the same command continues"
+        return f"the same command with --time {math.ceil(2 * self.config.time / 60)}m continues"
 
     def _show_best(self, chosen: Trial, goal: Goal) -> Best:
         """Run the best trial as any other run, measured on the test split."""
@@ -556,7 +575,7 @@ class Worker:
                 if begun is not None:
                     self._try(begun)
         except OutOfTime:
-            self.why = "the time is over"
+            self.why = self.search.time_is_over
 
     def _next(self) -> _Begun | None:
         """Begin the next trial, alone with the choice; None where `why` says that there is none."""
@@ -569,7 +588,7 @@ class Worker:
         elif self._untrained >= _UNTRAINED_IN_A_ROW:
             self.why = f"{self._untrained} trials in a row are too large to be worth training"
         elif time.monotonic() >= self._deadline:
-            self.why = "the time is over"
+            self.why = self.search.time_is_over
         while not self.why:
             journal = self.trials.read()
             settings = journal.waiting[0] if journal.waiting else self._choose(journal)
@@ -580,12 +599,13 @@ class Worker:
         return None
 
     def _choose(self, journal: Journal) -> Settings | None:
-        with until(self._deadline):
-            settings, rejected = self.chooser.next(journal, self._deadline - time.monotonic())
-        for one in rejected:
-            if (begun := self._begin(one.settings)) is not None:
-                self._end_untrained(begun, one.outline or Outline(figures={}))
-        return settings
+        try:
+            with until(self._deadline):
+                return self.chooser.next(journal, self._deadline - time.monotonic())
+        finally:  # also when the time is over: the next search need not compute their sizes again
+            for one in self.chooser.rejected.values():
+                if (begun := self._begin(one.settings)) is not None:
+                    self._end_untrained(begun, one.outline or Outline(figures={}))
 
     def _begin(self, settings: Settings) -> _Begun | None:
         """Begin a trial; None where its settings give no recipe, or that of another trial."""
@@ -603,11 +623,17 @@ class Worker:
         return None
 
     def _try(self, begun: _Begun) -> None:
-        """Train a trial, unless its sizes break a limit."""
-        outline = Outline(figures={})
-        if any(name in UNTRAINED for name in self.goal.names):
+        """Train a trial, unless its sizes break a limit.
+
+        Its sizes are not computed before if no time would be left to train it.
+        """
+        outline, plan = Outline(figures={}), self.candidates.plan(begun.settings)
+        left_s = self._deadline - time.monotonic()
+        if any(name in UNTRAINED for name in self.goal.names) and self.chooser.can_size(
+            plan, self.trials.read(), left_s
+        ):
             with until(self._deadline):
-                outline = self._sizes.of(self.candidates.plan(begun.settings))
+                outline = self._sizes.of(plan)
         self._untrained += 1
         if self._end_untrained(begun, outline):
             return

@@ -240,13 +240,16 @@ def choices(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[tuple[Any, A
         first: Sequence[Settings] = (),
         wrong: Mapping[float, Outline] | None = None,
         left_s: float = math.inf,
+        sizing_s: float = 0.0,
     ) -> tuple[tuple[Any, Any], _Sizes]:
         asked = _Sizes(wrong or {})
+        asked.mean_s = sizing_s
         chooser = Chooser(goal, BASELINE, Toy(first, sizes), _Steps(), asked, 0)
         entries = [
             StartedTrial(one.settings, choose._text(one.settings), "", 0, one) for one in trials
         ]
-        return chooser.next(Journal("", entries=entries), left_s), asked
+        settings = chooser.next(Journal("", entries=entries), left_s)
+        return (settings, [*chooser.rejected.values()]), asked
 
     return choosing
 
@@ -318,6 +321,15 @@ def test_the_gain_per_second_decides_among_those_that_end_in_time(choices: Any) 
     assert choices(FRONT, known, first=late, left_s=100.0)[0][0] == late[0]
     assert choices(FRONT, known, first=late, left_s=50.0)[0][0] == late[1]
     assert choices(FRONT, known, first=late, left_s=10.0)[0][0] == late[0]
+
+
+def test_no_size_is_computed_where_no_time_would_be_left_to_train(choices: Any) -> None:
+    known = [trial(0, 50_000, 0.99), trial(1, 20_000, 0.985)]
+    first: list[Settings] = [{"size": 10_000, "seconds": 40}]
+    choice, sizes = choices(FRONT, known, first=first, left_s=80.0, sizing_s=20.0)
+    assert (choice[0], sizes.asked) == (first[0], [10_000])
+    choice, sizes = choices(FRONT, known, first=first, left_s=60.0, sizing_s=20.0)
+    assert (choice[0], sizes.asked) == (first[0], [])
 
 
 def test_known_settings_are_not_chosen_again(choices: Any) -> None:

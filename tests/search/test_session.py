@@ -400,7 +400,33 @@ def test_time_for_the_last_measurement_is_set_aside(
     made = search(tmp_path, {"time": 1000}, FakeAttempt())
     with pytest.raises(StageError, match="no trial"):
         made.run()
-    assert said == [pytest.approx(made._started + 1000 - 3 * 100)]
+    assert said == [pytest.approx(made._started + 1000 - 250)]  # a quarter at most
+
+
+def test_a_search_that_runs_out_of_time_says_what_it_reserved_and_keeps_what_it_sized(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class TooLarge(FakeSizes):
+        def of(self, plan: Any) -> Outline:
+            known = super().of(plan)
+            if len(sized) == 3:
+                raise session.OutOfTime("the time of the search is over")
+            sized.append(known.figures["tflite_bytes"])
+            return known
+
+    sized = list[float | None]()
+    monkeypatch.setattr(session, "_MEASURE_S", 1e9)
+    made = search(tmp_path, {**limits(5_000), "time": 2000}, FakeAttempt())
+    made.console, made.make_sizes = Console(), TooLarge
+    with pytest.raises(StageError, match="no trial keeps the limits") as caught:
+        made.run()
+    assert caught.value.hint is not None
+    assert "--time 67m" in caught.value.hint
+    assert "the time is over (500 of 2000 s are reserved" in capsys.readouterr().err
+    trials = found_in(tmp_path)["trials"]
+    ended = [one["figures"]["tflite_bytes"] for one in trials if one["status"] == "infeasible"]
+    assert ended == sized
+    assert len(sized) == 3
 
 
 def test_latency_of_this_host_is_not_measured_while_others_train(tmp_path: Path) -> None:
