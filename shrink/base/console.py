@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 
 _DEFAULT_ENCODING = "utf-8"
+_SILENCE_S = 15.0
+"""Without a terminal, what a stage does is printed after so many seconds without a line."""
 
 
 def prepare_streams() -> None:
@@ -129,6 +132,7 @@ class Console:
         self.above: Callable[[], str] | None = None
         self._line: ProgressLine | None = None
         self._label = ""
+        self._said_at = time.monotonic()
 
     def rich(self, stream: TextIO | None = None) -> RichConsole:
         """Return a rich console on stdout, or on another stream, for the result."""
@@ -150,6 +154,7 @@ class Console:
             self._line.console.print(text, markup=False, highlight=False)
         else:
             self._write(sys.stderr, f"{self.prefix}{text}")
+            self._said_at = time.monotonic()
 
     def warn(self, text: str) -> None:
         """Print a warning, on stderr."""
@@ -189,8 +194,11 @@ class Console:
         self.say(f"[{index}/{count}] {name}: {how}")
 
     def show(self, activity: Activity) -> None:
-        """Show what a worker does: a steady line on a terminal, a line per epoch elsewhere."""
-        from shrink.base.progress import Printed, Progress
+        """Show what a worker does: a steady line on a terminal; elsewhere a line per epoch.
+
+        Elsewhere other activities get a line where none was printed for `_SILENCE_S`.
+        """
+        from shrink.base.progress import Printed, Progress, Share
 
         if isinstance(activity, Printed):
             for line in activity.lines if self.verbose else ():
@@ -204,8 +212,12 @@ class Console:
             self._start_progress()
         if self._line is not None:
             self._line.show(activity)
-        elif isinstance(activity, Progress) and activity.epoch_end:
-            self.say(f"  {self._label}: {describe_progress(activity)}")
+        elif isinstance(activity, Progress):
+            if activity.epoch_end:
+                self.say(f"  {self._label}: {describe_progress(activity)}")
+        elif time.monotonic() - self._said_at >= _SILENCE_S:
+            of = f" {activity.done:,}/{activity.total:,}" if isinstance(activity, Share) else ""
+            self.say(f"  {self._label}: {activity.name}{of}")
 
     def end_progress(self) -> None:
         """Take the progress line away."""

@@ -39,7 +39,10 @@ class Sensitivity:
 
 
 def measure_sensitivity(
-    content: bytes, operators: Sequence[Weighted], batches: Batches
+    content: bytes,
+    operators: Sequence[Weighted],
+    batches: Batches,
+    on_operator: Callable[[int], None] = lambda number: None,
 ) -> list[Sensitivity]:
     """Round each operator alone to 4 bits and measure the outputs; least error per byte first.
 
@@ -47,11 +50,13 @@ def measure_sensitivity(
         content: a float .tflite model.
         operators: those of its operators that may have 4-bit weights.
         batches: unlabelled examples.
+        on_operator: called before each operator, with its number.
     """
     reference = _outputs(content, batches)
     spread = float(np.mean((reference - reference.mean(axis=0)) ** 2)) or 1.0
     measured = []
-    for operator in operators:
+    for number, operator in enumerate(operators):
+        on_operator(number)
         moments = measure_moments(content, content, operator, batches)
         changed = with_constants(content, round_operator(operator, 4, moments))
         error = float(np.mean((_outputs(changed, batches) - reference) ** 2)) / spread

@@ -13,7 +13,7 @@ import numpy as np
 
 from shrink.base.errors import ReportWarning, listed
 from shrink.base.host import UNUSED_GPU_HINT, unused_gpu
-from shrink.base.progress import Phase
+from shrink.base.progress import Phase, Share
 from shrink.base.types import leaves
 from shrink.contract.details import Details, Usage
 from shrink.contract.events import Heartbeat, Send
@@ -423,9 +423,9 @@ class StageContext:
         """Add a warning to the report; see `ReportWarning`."""
         self.warnings.append(ReportWarning(code, message, hint, self.name))
 
-    def phase(self, name: str) -> None:
-        """Show what the stage does now, in a word or two."""
-        self._send(Phase(name))
+    def phase(self, name: str, done: int = 0, total: int | None = None) -> None:
+        """Show what the stage does now, in a word or two, and how much of a known total is done."""
+        self._send(Phase(name) if total is None else Share(name, done, total))
 
 
 def _epoch_metrics(task: Task, examples: Examples) -> WholeSplit | None:

@@ -6,6 +6,7 @@ import io
 import re
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console as RichConsole
@@ -102,3 +103,23 @@ def test_console_says_a_line_per_epoch_without_a_terminal(
     assert told[1] == "  [1/1] train: continues after update 24"
     assert len(told) == 3
     assert told[2].startswith("  [1/1] train: epoch 1/200  loss 1.5  accuracy 0.5")
+
+
+def test_console_says_what_a_stage_does_after_a_silence_without_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("shrink.base.console.time", SimpleNamespace(monotonic=lambda: now[0]))
+    console = Console()
+    console.stage_started("prune", 2, 3)
+    for seconds, done in ((5, 0), (16, 1), (20, 2), (40, 3)):
+        now[0] = float(seconds)
+        console.show(Share("measuring sensitivity, groups", done, 8))
+    now[0] = 60.0
+    console.show(Phase("measuring arena_bytes: model 2"))
+    assert capsys.readouterr().err.splitlines() == [
+        "[2/3] prune",
+        "  [2/3] prune: measuring sensitivity, groups 1/8",
+        "  [2/3] prune: measuring sensitivity, groups 3/8",
+        "  [2/3] prune: measuring arena_bytes: model 2",
+    ]

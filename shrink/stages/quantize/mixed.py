@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 
 from shrink.base import files
@@ -76,9 +77,12 @@ def mixed_artifact(
             hint="use scheme static_wi8_ai8",
         )
     batches = calibration.batches()
-    context.phase("measuring sensitivity")
-    ranked = measure_sensitivity(content, operators, batches)
-    context.phase("searching")
+
+    def show(number: int) -> None:
+        context.phase("measuring sensitivity, operators", number, len(operators))
+
+    ranked = measure_sensitivity(content, operators, batches, show)
+    built = itertools.count(1)
     borders = (config.artifact_input_type == "float32", config.artifact_output_type == "float32")
 
     @functools.cache
@@ -86,6 +90,7 @@ def mixed_artifact(
         return extreme_ranges(content, batches)
 
     def build(bits: Mapping[str, int], careful: bool) -> bytes:
+        context.phase(f"searching: artifact {next(built)}")
         rounded = rounded_model(content, bits, batches) if careful else content
         if mode != "static":
             return edge_quantizer.quantize(rounded, mode, bits)
