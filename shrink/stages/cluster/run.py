@@ -11,6 +11,7 @@ from shrink.pruning.masks import PrunableKernel, prunable_kernels, unfreeze
 from shrink.pruning.sharing import Shared, SharedKernels, cluster
 from shrink.stages.cluster.config import ClusterConfig
 from shrink.stages.context import StageContext, StageResult
+from shrink.stages.prune.length import watched
 
 
 def run(config: ClusterConfig, context: StageContext) -> StageResult:
@@ -51,7 +52,8 @@ def run(config: ClusterConfig, context: StageContext) -> StageResult:
             pairs = [(k.kernel, shared) for k, shared in zip(kernels, clustered, strict=True)]
             hook = SharedKernels(pairs)
         objective = context.task(model).objective()
-        record = context.train(model, objective, config.epochs, after_update=(hook,))
+        with watched(model, context):
+            record = context.train(model, objective, config.epochs, after_update=(hook,))
     counts = {one.layer: _most_values(one) for one in kernels}
     most = max(counts.values())
     if most > config.clusters:

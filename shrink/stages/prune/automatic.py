@@ -1,8 +1,8 @@
 """Settings that `prune` chooses when a recipe gives a budget and leaves them open.
 
-Importance and allocation are tried: the budget is met by arithmetic, and the combination with the
-least loss on validation examples, before fine-tuning, is taken. Teacher and learning rate follow
-fixed rules, because trying them would mean fine-tuning several times.
+Importance and allocation are tried: each combination meets the budget, and the one with the least
+loss on validation examples, before fine-tuning, is taken. Teacher and learning rate follow fixed
+rules, because trying them would mean fine-tuning several times.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from shrink.base.errors import StageError
 from shrink.contract.choices import Choice, Option
 from shrink.engine.config import OptimizerConfig, TrainingConfig
 from shrink.graph.groups import ChannelGraph
 from shrink.graph.rebuild import rebuild, weights_of
-from shrink.pruning.allocation import Allocate, by_budget, by_ranking, comparable
+from shrink.pruning.allocation import Allocate, by_ranking, comparable
 from shrink.pruning.importance import Curve
 from shrink.stages.context import StageContext
 from shrink.stages.prune.choice import (
@@ -30,7 +29,7 @@ from shrink.stages.prune.choice import (
 )
 from shrink.stages.prune.config import AUTO, PruneConfig
 from shrink.stages.prune.fine_tuning import with_teacher
-from shrink.stages.prune.targets import saved
+from shrink.stages.prune.targets import Target, find_target, saved
 
 MOST_GROUPS, MOST_CHANNELS = 24, 1500
 """Larger models are pruned by the cheapest combination: a trial takes longer than fine-tuning."""
@@ -45,6 +44,7 @@ class Settled:
     """A configuration without `auto`, and the measurements that decided it.
 
     Attributes:
+        target: how many channels each group loses.
         curves: sensitivity of the groups; empty for other allocations.
         known: whether the curves come from the cache.
         training: settings of the fine-tuning.
@@ -52,6 +52,7 @@ class Settled:
     """
 
     config: PruneConfig
+    target: Target
     curves: tuple[Curve, ...]
     known: bool
     training: TrainingConfig
@@ -64,7 +65,7 @@ def settle(graph: ChannelGraph, config: PruneConfig, context: StageContext) -> S
         plain = {"importance": "l2", "allocation": "uniform", "teacher": None}
         update = {key: value for key, value in plain.items() if getattr(config, key) == AUTO}
         config = config.model_copy(update=update)
-        return _measured(graph, config, config, context)
+        return _measured(graph, config, config, context, {})
     best, tried = _tried(graph, config, context)
     config, teacher = with_teacher(best.config, context.task(graph.network.model))
     training, rate = _with_rate(graph, config, context.training)
@@ -73,14 +74,26 @@ def settle(graph: ChannelGraph, config: PruneConfig, context: StageContext) -> S
 
 
 def _measured(
-    graph: ChannelGraph, config: PruneConfig, by: PruneConfig, context: StageContext
+    graph: ChannelGraph,
+    config: PruneConfig,
+    by: PruneConfig,
+    context: StageContext,
+    sizes: dict[bytes, float],
 ) -> Settled:
-    """Return a configuration with the sensitivity that it needs, measured by another one."""
+    """Return a configuration with its target and the sensitivity that it needs.
+
+    Args:
+        by: the configuration that the sensitivity is measured by.
+        sizes: of the models that were built for the budget; see `find_target`.
+    """
     curves, known = measure_sensitivity(graph, by, context)
-    return Settled(config, tuple(curves), known, context.training)
+    allocate = _sharing(graph, curves, config, context)
+    with context.devices.scope():
+        target = find_target(graph, config, context, allocate, sizes)
+    return Settled(config, target, tuple(curves), known, context.training)
 
 
-def sharing(
+def _sharing(
     graph: ChannelGraph, curves: Sequence[Curve], config: PruneConfig, context: StageContext
 ) -> Allocate:
     """Return how pruning is divided among the groups."""
@@ -97,7 +110,7 @@ def _tried(
     """Return the combination of importance and allocation with the least validation loss."""
     keys = [key for key in ("importance", "allocation") if getattr(config, key) == AUTO]
     if not keys:
-        return _measured(graph, config, config, context), ()
+        return _measured(graph, config, config, context, {}), ()
     importances = ["least_squares", "l2"] if config.importance == AUTO else [config.importance]
     if config.allocation == "global":
         importances = [one for one in importances if one != "least_squares"]
@@ -113,16 +126,19 @@ def _tried(
         why = f"trying others on {groups} groups of {channels:,} channels would take long"
     elif not len(context.dataset.validation):
         pairs, why = pairs[:1], "no validation examples to compare others on"
-    candidates = [_candidate(graph, config, *pair, context) for pair in pairs]
+    sizes = dict[bytes, float]()
+    candidates = [_candidate(graph, config, *pair, context, sizes) for pair in pairs]
 
     def value(one: Settled) -> str:
         return ", ".join(str(getattr(one.config, key)) for key in keys)
 
     if len(candidates) == 1:
         return candidates[0], (Choice(key=", ".join(keys), value=value(candidates[0]), why=why),)
-    context.phase("trying importances and allocations")
-    found = [_loss_of(graph, one, context) for one in candidates]
-    losses = [None if x is None or not math.isfinite(x) else x for x in found]
+    found = list[float]()
+    for number, one in enumerate(candidates):
+        context.phase("trying importances and allocations", number, len(candidates))
+        found.append(_loss_of(graph, one, context))
+    losses = [x if math.isfinite(x) else None for x in found]
     best = candidates[int(np.argmin([math.inf if x is None else x for x in losses]))]
     why = "least loss on validation examples before fine-tuning"
     if not any(x is not None for x in losses):
@@ -140,31 +156,18 @@ def _candidate(
     importance: str,
     allocation: str,
     context: StageContext,
+    sizes: dict[bytes, float],
 ) -> Settled:
     one = config.model_copy(update={"importance": importance, "allocation": allocation})
     by = one
     if config.allocation == AUTO and importance == "least_squares":
         by = one.model_copy(update={"importance": _CURVES_BY})
-    return _measured(graph, one, by, context)
+    return _measured(graph, one, by, context, sizes)
 
 
-def _loss_of(graph: ChannelGraph, one: Settled, context: StageContext) -> float | None:
-    """Return the validation loss at the budget by arithmetic; None if that is out of reach."""
-    config = one.config
-    cost = saved(graph, config)
-    unpruned = cost(graph.keep(np.array([])))
-    if (fraction := config.macs or config.parameters) is not None:
-        limit = fraction * unpruned
-    elif config.file_bytes is not None:
-        limit = min(config.file_bytes / (1 if config.file_precision == "int8" else 4), unpruned)
-    else:
-        limit = unpruned / 2  # arithmetic does not predict an arena
-    try:
-        allocate = sharing(graph, one.curves, config, context)
-        counts = by_budget(graph, cost, limit, str(config.budget), allocate)
-    except StageError:
-        return None
-    chosen = choose(graph, counts, config, context)
+def _loss_of(graph: ChannelGraph, one: Settled, context: StageContext) -> float:
+    """Return the validation loss at the budget, before fine-tuning."""
+    chosen = choose(graph, one.target.counts, one.config, context)
     return validation_loss(rebuild(graph, graph.keep(chosen.removed), chosen.weights), context)
 
 

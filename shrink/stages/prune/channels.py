@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import asdict
 
 import numpy as np
@@ -31,12 +32,12 @@ from shrink.pruning.masks import FrozenMasks, refuse_unmatched
 from shrink.pruning.reconstruct import check_same
 from shrink.stages.context import StageContext, StageResult
 from shrink.stages.distill.objective import temperature_choice
-from shrink.stages.prune.automatic import settle, sharing
+from shrink.stages.prune.automatic import settle
 from shrink.stages.prune.choice import choose, sample
 from shrink.stages.prune.config import AUTO, PruneConfig
 from shrink.stages.prune.fine_tuning import fine_tuning
-from shrink.stages.prune.length import first_epochs, prolong
-from shrink.stages.prune.targets import Target, find_target
+from shrink.stages.prune.length import first_epochs, prolong, watched
+from shrink.stages.prune.targets import Target
 
 _CHECKED = 8
 _LISTED = 40
@@ -54,11 +55,8 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
     _refuse_no_groups(graph, config, context)
     # Not in the devices' scope: variables of several replicas have no gradients outside of a step.
     settled = settle(graph, config, context)
-    config = settled.config
-    allocate = sharing(graph, settled.curves, config, context)
-    with context.devices.scope():
-        target = find_target(graph, config, context, allocate)
-        _refuse_nothing(target.counts, graph, config, context)
+    config, target = settled.config, settled.target
+    _refuse_nothing(target.counts, graph, config, context)
     choices, notes = [*settled.choices], list[str]()
     records, differences = list[TrainingRecord](), list[float]()
     # The remainder of an uneven division goes to the last round.
@@ -91,13 +89,16 @@ def prune_channels(config: PruneConfig, context: StageContext) -> StageResult:
         epochs = each + rest if is_last else each
         if not epochs:
             continue
-        with fine_tuning(model, graph, config, context) as (learning, objective):
-            record = context.train(learning, objective, epochs, masks, training=settled.training)
-        if is_last and config.epochs == AUTO:
-            record, length = prolong(
-                model, record, epochs, context, masks=masks, training=settled.training
-            )
-            choices += length
+        with watched(model, context) if is_last else contextlib.nullcontext():
+            with fine_tuning(model, graph, config, context) as (learning, objective):
+                record = context.train(
+                    learning, objective, epochs, masks, training=settled.training
+                )
+            if is_last and config.epochs == AUTO:
+                record, length = prolong(
+                    model, record, epochs, context, masks=masks, training=settled.training
+                )
+                choices += length
         records.append(record)
     if config.teacher == "self" and config.passes:
         choices += temperature_choice(config.temperature, context.task(model).losses)

@@ -152,10 +152,11 @@ def measure_sensitivity(
     def measure() -> list[Curve]:
         context.phase("measuring sensitivity")
         unpruned = validation_loss(full, context)
-        return [
-            _curve(number, group, unpruned, graph, config, context)
-            for number, group in enumerate(graph.groups)
-        ]
+        curves = list[Curve]()
+        for number, group in enumerate(graph.groups):
+            context.phase("measuring sensitivity, groups", number, len(graph.groups))
+            curves.append(_curve(number, group, unpruned, graph, config, context))
+        return curves
 
     return cached_curves(context.sensitivities, _identity(full, config, context), measure)
 

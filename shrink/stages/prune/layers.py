@@ -28,7 +28,7 @@ from shrink.stages.distill.objective import temperature_choice
 from shrink.stages.prune.choice import validation_loss
 from shrink.stages.prune.config import AUTO, PruneConfig
 from shrink.stages.prune.fine_tuning import fine_tuning, with_teacher
-from shrink.stages.prune.length import first_epochs, prolong
+from shrink.stages.prune.length import first_epochs, prolong, watched
 
 _FIGURE = "validation_loss"
 _LISTED = 6
@@ -54,7 +54,6 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
             subject=context.name,
             hint="raise data.validation_split",
         )
-    context.phase("choosing blocks")
     with context.devices.scope():
         before = validation_loss(model, context)
         gone, choices = _chosen(network, able, wanted, context)
@@ -66,11 +65,12 @@ def prune_layers(config: PruneConfig, context: StageContext) -> StageResult:
     record = None
     if config.passes:
         epochs = first_epochs(config, context)
-        with fine_tuning(smaller, find_groups(model), config, context) as (learning, objective):
-            record = context.train(learning, objective, epochs)
-        if config.epochs == AUTO:
-            record, length = prolong(smaller, record, epochs, context)
-            choices += length
+        with watched(smaller, context):
+            with fine_tuning(smaller, find_groups(model), config, context) as (learning, objective):
+                record = context.train(learning, objective, epochs)
+            if config.epochs == AUTO:
+                record, length = prolong(smaller, record, epochs, context)
+                choices += length
         if config.teacher == "self":
             choices += temperature_choice(config.temperature, task.losses)
     count, left = model.count_params(), smaller.count_params()
@@ -107,8 +107,11 @@ def _chosen(
 ) -> tuple[list[Block], tuple[Choice, ...]]:
     """Return the blocks to remove, in the order of their choice, and the choices for the report."""
     gone, choices, left = list[Block](), list[Choice](), [*able]
-    for _ in range(count):
-        losses = [validation_loss(without_blocks(network, [*gone, one]), context) for one in left]
+    for number in range(1, count + 1):
+        losses = list[float]()
+        for one in left:
+            context.phase(f"choosing block {number} of {count}", len(losses), len(left))
+            losses.append(validation_loss(without_blocks(network, [*gone, one]), context))
         best = losses.index(min(losses))
         options = tuple(
             Option(value=named(one, network), figures={_FIGURE: loss})

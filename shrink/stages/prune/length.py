@@ -10,8 +10,9 @@ costs.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tf_keras as keras
@@ -33,6 +34,10 @@ FIRST_UPDATES, FEWEST_EPOCHS, MOST_EPOCHS = 600, 5, 20
 """Updates of the first training, and the bounds of its epochs."""
 MOST_UPDATES = 16 * FIRST_UPDATES
 """A training that would end above this total number of updates is not started."""
+
+
+_PROVEN = 2.0
+"""Standard errors by which a loss has to rise to be called worse."""
 
 
 def updates_per_epoch(context: StageContext) -> int:
@@ -117,6 +122,34 @@ def prolong(
     record = joined(records)
     value = f"{record.epochs} ({record.epochs * per_epoch:,} updates)"
     return record, (Choice(key="epochs", value=value, why=why, options=tuple(options)),)
+
+
+@contextlib.contextmanager
+def watched(model: keras.Model, context: StageContext) -> Iterator[None]:
+    """Warn if the fine-tuning in the block raises a model's mean loss on validation examples.
+
+    It has to rise by more than `_PROVEN` standard errors of the paired differences, and by more
+    than `least_fall`.
+    """
+    if context.planning or len(context.dataset.validation) < 2:
+        yield
+        return
+    task = context.task(model)
+    objective = task.objective()
+    before = validation_losses(model, objective, context)
+    yield
+    after = validation_losses(model, objective, context)
+    rises = after - before
+    error = float(rises.std(ddof=1)) / math.sqrt(len(rises))
+    least = least_fall(task, context.dataset.reference.target_spec, len(rises))
+    if rises.mean() > max(_PROVEN * error, least):
+        context.warn(
+            "fine-tuning-harmed",
+            f"fine-tuning raised the loss on validation examples from {before.mean():.4g} to "
+            f"{after.mean():.4g} (standard error of the difference {error:.2g})",
+            "train for longer (epochs: auto), lower the learning rate "
+            "(training.optimizer.learning_rate), or leave fine-tuning out (epochs: 0)",
+        )
 
 
 def least_fall(task: Task, target: Specs, count: int) -> float:

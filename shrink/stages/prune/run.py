@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from shrink.base.errors import StageError, listed
@@ -26,7 +27,7 @@ from shrink.stages.context import StageContext, StageResult
 from shrink.stages.prune.channels import prune_channels
 from shrink.stages.prune.config import AUTO, PruneConfig
 from shrink.stages.prune.layers import prune_layers
-from shrink.stages.prune.length import first_epochs, prolong, updates_per_epoch
+from shrink.stages.prune.length import first_epochs, prolong, updates_per_epoch, watched
 
 _UNIT = {"unstructured": "weights", "block": "blocks of 4", "2:4": "groups of 4"}
 _LISTED = 8
@@ -68,9 +69,11 @@ def prune_magnitude(config: PruneConfig, context: StageContext) -> StageResult:
             masks.prune_now(at_once)
     record, choices = None, tuple[Choice, ...]()
     if epochs:
-        record = context.train(model, context.task(model).objective(), epochs, (masks,))
-        if config.epochs == AUTO:
-            record, choices = prolong(model, record, epochs, context, masks=(masks,))
+        # While the sparsity rises, so does the loss.
+        with contextlib.nullcontext() if ramps else watched(model, context):
+            record = context.train(model, context.task(model).objective(), epochs, (masks,))
+            if config.epochs == AUTO:
+                record, choices = prolong(model, record, epochs, context, masks=(masks,))
     notes = [*_finish(masks, kernels, config, context), *(one.sentence for one in choices)]
     reached = count_zeros(model).fraction
     note = f"{reached:.1%} of the weights in dense and convolutional kernels are zero"

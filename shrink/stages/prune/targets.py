@@ -96,19 +96,27 @@ class Target:
 
 
 def find_target(
-    graph: ChannelGraph, config: PruneConfig, context: StageContext, allocate: Allocate
+    graph: ChannelGraph,
+    config: PruneConfig,
+    context: StageContext,
+    allocate: Allocate,
+    known: dict[bytes, float],
 ) -> Target:
     """Return how many channels of each group go.
 
     Budgets limit the figures of the report: `macs` are counted in the TFLite file, `file_bytes`
     and `arena_bytes` come from real conversions.
 
+    Args:
+        known: the figure of the models that were built before, by the bytes of `ChannelGraph.keep`;
+            this search adds its own.
+
     Raises:
         StageError: a budget that is out of reach or already met.
         RecipeError: a pattern in `ratios` that fits no group.
     """
     if config.budget is not None:
-        return _budget(config.budget, graph, config, context, allocate)
+        return _budget(config.budget, graph, config, context, allocate, known)
     if config.allocation not in ("auto", "uniform") and not config.ratios:
         total = sum(len(group) for group in graph.groups)
         left = total - removed_count(total, config.ratio or 0.0)
@@ -117,19 +125,23 @@ def find_target(
 
 
 def _budget(
-    name: str, graph: ChannelGraph, config: PruneConfig, context: StageContext, allocate: Allocate
+    name: str,
+    graph: ChannelGraph,
+    config: PruneConfig,
+    context: StageContext,
+    allocate: Allocate,
+    known: dict[bytes, float],
 ) -> Target:
-    context.phase(f"measuring {name}")
     measure, precision = _measure(name, config, context)
     weights = weights_of(graph)
     if config.passes:
         # Fine-tuning makes equal weights differ, which a file stores once.
         random = np.random.default_rng(0)
         weights = {layer: parted(arrays, random) for layer, arrays in weights.items()}
-    known = dict[bytes, float]()
 
     def left(keep: np.ndarray) -> float:
         if (key := keep.tobytes()) not in known:
+            context.phase(f"measuring {name}: model {len(known) + 1}")
             known[key] = measure(rebuild(graph, keep, weights))
         return known[key]
 
@@ -210,8 +222,11 @@ def _arena(content: bytes) -> float:
 
 
 def saved(graph: ChannelGraph, config: PruneConfig) -> Cost:
-    """Return the figure, by arithmetic, that the groups are pruned to reduce."""
-    if config.macs is not None:
+    """Return the figure, by arithmetic, that the groups are pruned to reduce.
+
+    An arena holds activations: multiply-accumulates, unlike parameters, grow with their size.
+    """
+    if config.macs is not None or config.arena_bytes is not None:
         return graph.macs
     return channels_left(graph) if config.ratio is not None else graph.parameters
 

@@ -145,3 +145,16 @@ def test_frozen_layers_that_were_pruned_are_fine_tuned(
     for layer in layers:
         own, before = layer.get_weights()[0], base.get_layer(layer.name).get_weights()[0]
         assert np.isin(own[own != 0], before).all() == (layer.name not in changed)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"sparsity": 0.5, "schedule": "constant"}, {"method": "channels", "ratio": 0.25}]
+)
+@pytest.mark.parametrize(("rate", "codes"), [(1.0, ["fine-tuning-harmed"]), (1e-3, [])])
+def test_fine_tuning_that_raises_the_validation_loss_is_a_warning(
+    settings: dict[str, Any], rate: float, codes: list[str], tmp_path: Path
+) -> None:
+    context = _context(tmp_path, optimizer={"name": "adam", "learning_rate": rate})
+    run(PruneConfig.model_validate({**settings, "epochs": 1}), context)
+    assert [one.code for one in context.warnings] == codes
+    assert all("epochs: auto" in str(one.hint) for one in context.warnings)
