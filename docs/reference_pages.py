@@ -278,8 +278,9 @@ def errors_page() -> str:
             "run is\n"
             "complete and a gate was missed, and else with the code of its error. Python "
             "raises the classes.\n"
-            "Every message says what, where and why, and `hint:` what to do next. Warnings of "
-            "a report\n"
+            "Every message says what, where and why; `hint:` says what to do next where the "
+            "message does not.\n"
+            "Warnings of a report "
             "have codes of their own: [how to read it](../report.md#how-to-read-it).\n",
             _table(("error", "exit code", "what", "what to do"), rows),
         )

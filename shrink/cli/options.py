@@ -60,7 +60,9 @@ AlwaysJsonFlag = Annotated[
     bool,
     typer.Option("--json", help="Accepted; the output is always JSON.", show_default=False),
 ]
-QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and the result.")]
+QuietFlag = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print only errors, missed gates and the result.")
+]
 VerboseFlag = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also print the output of each stage's worker.")
 ]
@@ -201,7 +203,7 @@ DataOption = Annotated[
         "--data",
         metavar="D",
         help="A source (digits), a folder of images, an .npz, .h5 or .csv file, or a YAML file "
-        "with a data: section. Not needed if MODEL is a run folder, or if the stage needs no "
+        "with a data: section. Not needed if MODEL is a run folder, or if stage and gates need no "
         "examples.",
         show_default=False,
     ),

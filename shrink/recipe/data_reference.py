@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +47,7 @@ NO_EXAMPLES_LEFT = (
 def check_examples(
     data: DataConfig,
     stages: Mapping[str, StageConfig],
-    gates: Iterable[str],
+    gates: Collection[str],
     loaded: LoadedRecipe,
 ) -> None:
     """Raise `RecipeError` where a recipe without data or targets does what needs them.
@@ -71,7 +71,7 @@ def check_examples(
     else:
         return
     where = loaded.position("data", key)
-    if not stages:
+    if not stages and not gates:
         raise RecipeError(f"nothing to evaluate on: {lacking}", position=where, hint=_remedy(key))
     for name, config in stages.items():
         why = config.needs_examples if key == "source" else config.needs_targets
@@ -119,16 +119,17 @@ def without_targets(data: JsonObject, stages: Sequence[Mapping[str, Json]]) -> J
     return {**data, "target": "none"}
 
 
-def data_of_none(stages: Sequence[Mapping[str, Json]]) -> JsonObject:
+def data_of_none(stages: Sequence[Mapping[str, Json]], has_gates: bool) -> JsonObject:
     """Return the `data` section of a single verb without data.
 
     Args:
         stages: each a kind with its settings; what is wrong with these is refused elsewhere.
+        has_gates: whether there are gates; those on sizes need no examples.
 
     Raises:
         RecipeError: a stage needs examples, or there is nothing to do but to evaluate.
     """
-    if not stages:
+    if not stages and not has_gates:
         raise _no_data()
     for kind, settings in (pair for entry in stages for pair in entry.items()):
         try:
@@ -146,6 +147,8 @@ def _no_data(kind: str = "", why: str = "") -> RecipeError:
 
 
 def _name_data(kind: str = "") -> str:
+    if not kind:
+        return f"{NAME_DATA}; without data, gates may limit sizes: --gate tflite_bytes=40KB"
     if kind != QuantizeConfig.kind:
         return NAME_DATA
     without = (name for name, scheme in SCHEME_TRAITS.items() if not scheme.calibrates)

@@ -435,7 +435,8 @@ def _gates(value: Json, locate: Locate, problems: list[RecipeError]) -> Json:
         except ValidationError as error:
             problems.extend(recipe_errors(error, Gate, ("gates", name), locate))
         except ValueError as error:
-            problems.append(RecipeError(str(error), position=locate(("gates", name))))
+            hint = "docs/reference/figures.md and docs/metrics.md list gates and their units"
+            problems.append(RecipeError(str(error), position=locate(("gates", name)), hint=hint))
     return built
 
 

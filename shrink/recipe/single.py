@@ -315,7 +315,7 @@ def _data(
             subject="--data",
             hint=NAME_DATA,
         )
-    return NamedData(data_of_none(stages), {}), False
+    return NamedData(data_of_none(stages, bool(sections.gates)), {}), False
 
 
 def _same_place(one: JsonObject, other: JsonObject) -> bool:

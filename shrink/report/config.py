@@ -89,7 +89,7 @@ def why_unmeasured(gate: str, metrics: Sequence[str] | None) -> tuple[str, str] 
         return None
     if metric_of(name) is None:
         if name in METRICS:
-            return f"{name} needs arguments", f"gates name them, too, such as {name}_0.05_1"
+            return f"{name} needs arguments", f"gates name them, too, such as {_example(name)}"
         near = did_you_mean(name, (*keys, *METRICS))
         hint = f"did you mean {near}?" if near else hint_for(name, keys)
         return f"there is no metric {name!r}", hint
@@ -98,6 +98,17 @@ def why_unmeasured(gate: str, metrics: Sequence[str] | None) -> tuple[str, str] 
     near = did_you_mean(name, keys)
     hint = (f"did you mean {near}? Else " if near else "") + f"add {name} to task.metrics"
     return f"task.metrics has no {name}, so that no stage has it", hint
+
+
+def _example(name: str) -> str:
+    """Return a key of a metric that needs arguments, such as false_accepts_per_hour_0.05_1."""
+    texts = [name]
+    for one in METRICS[name].parameters:
+        if one.form == "class":
+            texts += ["good"] if one.needed else []
+        else:
+            texts.append(str(one.default or (0.05 if one.high == 1 else 1)))
+    return "_".join(texts)
 
 
 def gates_json_schema() -> JsonObject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shrink.base.fields import unit_hint
 from shrink.base.figures import (
     FIGURES,
     Target,
@@ -66,9 +67,13 @@ def gate_line(gate: GateResult) -> GateLine:
 
 
 def _reason(gate: GateResult) -> str:
-    """Return why a value is missing, without the figure's name where the gate has it already."""
+    """Return what explains a result, without the figure's name where the gate has it already."""
     target = target_of(gate.name)
     figure = target.figure.name if target else gate.name
+    absolute = gate.against is None and gate.relative_to is None
+    if gate.reason is None and gate.value is not None and not gate.passed and absolute:
+        is_size = target is not None and target.figure.unit == "bytes"
+        return unit_hint(gate.value, gate.limit) if is_size else ""
     reason = gate.reason or Note()
     return reason.why if reason.figures == (figure,) else str(reason)
 
@@ -146,8 +151,10 @@ def _comparison_with_baseline(gate: GateResult, target: Target | None, unit: Uni
 
 def _missed_sentence(gate: GateResult) -> str:
     where = f" of {gate.stage}" if gate.stage else ""
-    why = _reason(gate) or "the figure is unknown"
-    return f"Gate {gate.name}{where} missed: {why if gate.value is None else _comparison(gate)}."
+    why = _reason(gate)
+    if gate.value is None:
+        return f"Gate {gate.name}{where} missed: {why or 'the figure is unknown'}."
+    return f"Gate {gate.name}{where} missed: {_comparison(gate)}{why and f' ({why})'}."
 
 
 def _change_unit(unit: Unit) -> Unit:

@@ -20,6 +20,7 @@ from shrink.model.reference import ModelReference, refuse_idle_trust
 from shrink.recipe.plan import Plan, Step
 from shrink.recipe.resolution import resolved_recipe
 from shrink.report.content import warnings_of
+from shrink.report.gate_lines import missed_sentences
 from shrink.run.cluster import membership
 from shrink.run.follow import Follower, cluster_folder, leading
 from shrink.run.options import RunOptions, RunResult
@@ -214,6 +215,9 @@ def show_result(result: RunResult, console: Console) -> None:
             with_errors=result.error is None,
             with_notes=console.notes,
         )
+    if console.as_json or console.quiet:
+        for sentence in missed_sentences(result.report):
+            Console().say(sentence)  # the only line of a CI job's log that says why it is red
     if result.error is not None:
         # The report has it too; with --json stdout already carries its one document.
         Console(quiet=console.quiet).error(result.error)

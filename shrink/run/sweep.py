@@ -340,6 +340,10 @@ def show_sweep(result: SweepResult, output: Path, console: Console) -> None:
 
         render_comparison_terminal(result.comparison, console.rich())
         console.print(str(output / COMPARE_HTML))
+    if console.as_json or console.quiet:
+        for row in result.comparison.rows:
+            if row.gates_missed:
+                Console().say(f"{row.name}: gates missed: {', '.join(row.gates_missed)}")
     if result.error is not None:
         Console(quiet=console.quiet).error(result.error)
     _tell_ci(result, console)

@@ -151,6 +151,20 @@ def test_a_file_is_evaluated_and_gated(folder: Path, kind: str, least: str, code
     assert stage["examples"] == 20
 
 
+def test_sizes_are_gated_without_data_and_a_quiet_command_says_what_missed(folder: Path) -> None:
+    (folder / "m.tflite").write_bytes(classifier(64, (64,)))
+    call = ("evaluate", "m.tflite", "--output", "sizes", "--force", "--gate", "arena_bytes=64KiB")
+    passed = shrink(folder, *call)
+    assert passed.returncode == 0, passed.stderr
+    missed = shrink(folder, *call, "--gate", "tflite_bytes=0.1KB", "-q")
+    assert missed.returncode == 1
+    assert missed.stdout == "sizes\n"
+    assert missed.stderr.startswith("Gate tflite_bytes of baseline missed: ")
+    refused = shrink(folder, *call, "--gate", "accuracy=0.5")
+    assert refused.returncode == 2
+    assert "gate accuracy: metrics are not measured, because no data was named" in refused.stderr
+
+
 def test_inputs_that_are_quantized_already_are_a_warning(folder: Path) -> None:
     net = Net((1, 64))
     net.graph.tensors[net.input].quantization.zeroPoint[:] = -128  # of scale 0.5: holds 0 to 127.5

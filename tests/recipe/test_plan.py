@@ -238,6 +238,10 @@ def test_build_plan_refuses_to_evaluate_without_data() -> None:
     value = {"name": "r", **WITHOUT_DATA}
     with pytest.raises(RecipeError, match="nothing to evaluate on: no data was named"):
         build_plan(recipe_from_mapping(value, "test"))
+    sizes = {"tflite_bytes": "1MB", "arena_bytes": "64KiB"}
+    assert build_plan(recipe_from_mapping({**value, "gates": sizes}, "test")).data_path is None
+    with pytest.raises(RecipeError, match="gate accuracy: metrics are not measured"):
+        build_plan(recipe_from_mapping({**value, "gates": sizes | {"accuracy": 0.9}}, "test"))
 
 
 def test_build_plan_refuses_stages_where_every_example_is_tested() -> None:
@@ -268,6 +272,8 @@ def test_source_none_takes_no_keys_about_examples() -> None:
         (["rmse"], "mae_rise", "task.metrics has no mae", "add mae to task.metrics"),
         ([], "accuracy", "task.metrics has no accuracy", "add accuracy"),
         (None, "false_accepts_per_hour", "needs arguments", "false_accepts_per_hour_0.05_1"),
+        (None, "anomaly_roc_auc", "needs arguments", "such as anomaly_roc_auc_good"),
+        (None, "anomaly_partial_roc_auc", "needs arguments", "anomaly_partial_roc_auc_0.1_good"),
     ],
 )
 def test_build_plan_refuses_a_gate_on_what_no_stage_measures(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shrink.base.fields import unit_hint
 from shrink.contract.result import StageOutcome, StepResult
 from shrink.report.config import parse_gates
 from tests.report.plain import build_report, missed_sentences, verdict
@@ -265,6 +266,11 @@ def test_gates_of_a_run_that_was_to_stop_early_are_not_decided_on_what_ran() -> 
             "Gate tflite_bytes of quantize missed: 14.0 KB > 10.0 KB.",
         ),
         (
+            {"tflite_bytes": 64},
+            "Gate tflite_bytes of quantize missed: 14.0 KB > 64 B (the limit is 64 bytes; if KB "
+            "are meant, write 64KB).",
+        ),
+        (
             {"accuracy": 0.97},
             "Gate accuracy of quantize missed: 96.00 % < 97 %.",
         ),
@@ -285,3 +291,16 @@ def test_gates_of_a_run_that_was_to_stop_early_are_not_decided_on_what_ran() -> 
 )
 def test_missed_sentences_begin_with_what_missed(limits: dict[str, Any], sentence: str) -> None:
     assert missed_sentences(report(gates=limits)) == [sentence]
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "hint"),
+    [
+        (65_200, 64_000, "if 64 KB are 65,536 bytes, write 64KiB"),
+        (1_048_576, 1_000_000, "if 1 MB are 1,048,576 bytes, write 1MiB"),
+        (65_537, 64_000, ""),
+        (65_200, 64_100, ""),
+    ],
+)
+def test_a_limit_that_is_missed_by_the_meaning_of_kb(size: int, limit: int, hint: str) -> None:
+    assert unit_hint(size, limit) == hint
