@@ -112,6 +112,7 @@ class Console:
         prefix: before every line of what happens, where several runs print; then no line moves.
 
     Attributes:
+        warned: the warnings so far.
         above: returns a line to stand above the progress on a terminal; None for no such line.
     """
 
@@ -129,6 +130,7 @@ class Console:
         self.verbose = verbose
         self.notes = notes
         self.prefix = prefix
+        self.warned: list[str] = []
         self.above: Callable[[], str] | None = None
         self._line: ProgressLine | None = None
         self._label = ""
@@ -157,7 +159,8 @@ class Console:
             self._said_at = time.monotonic()
 
     def warn(self, text: str) -> None:
-        """Print a warning, on stderr."""
+        """Print a warning, on stderr, and keep it for the document of `--json`."""
+        self.warned.append(text)
         self.say(f"warning: {text}")
 
     def error(self, error: ShrinkError) -> None:

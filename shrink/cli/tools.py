@@ -112,7 +112,7 @@ def export(
     refuse_idle_trust(trust, [reference])
     paths = export_model(reference, format_, output, force, console, trust, name)
     if json_:
-        console.document({"format": format_, "paths": paths})
+        console.document({"format": format_, "paths": paths, "warnings": console.warned})
     else:
         for path in paths:
             console.print(path)

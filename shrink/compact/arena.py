@@ -7,7 +7,7 @@ from typing import NamedTuple
 from shrink.base.errors import StageError
 from shrink.compact.graph import Graph, write_graph
 from shrink.compact.plan import Plan
-from shrink.tflite.arena import arena_of
+from shrink.tflite.arena import arena_of, refusal_hint
 
 LEAST_GAIN = 0.01
 """Less than this share of an arena, or of a file, is not worth another operator."""
@@ -38,7 +38,7 @@ def allocated_bytes(content: bytes) -> int:
         raise StageError(
             f"compact plans the arena of TFLite Micro, which does not run this file: "
             f"{figure.reason}",
-            hint="quantize the float model to int8 for it (shrink quantize --target tflm)",
+            hint=refusal_hint(content, figure.reason),
         )
     return figure.value
 

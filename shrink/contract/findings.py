@@ -274,6 +274,8 @@ class Firmware(Arenas):
 
     Attributes:
         operators: methods of TFLite Micro's `MicroMutableOpResolver` to call, each once, sorted.
+        tflm_fails: why TFLite Micro refuses the model; null where it runs it, or may with a custom
+            operator's kernel.
         resource_variables: how many the model keeps between invocations.
         inputs, outputs: in the artifact's order.
         labels: names of the classes by index, from the light half; empty where there are none.
@@ -281,6 +283,7 @@ class Firmware(Arenas):
     """
 
     operators: tuple[str, ...]
+    tflm_fails: str | None = None
     resource_variables: int = 0
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]

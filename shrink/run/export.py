@@ -101,6 +101,8 @@ def _export_array(
     firmware = replace(
         run_tool(job, Firmware, console), labels=usage.labels or (), front_end=usage.front_end
     )
+    if firmware.tflm_fails is not None:
+        console.warn(f"{reference.path}: {firmware.tflm_fails}")
     content = reference.path.read_bytes()
     texts = cc_array(content, stem, firmware, paths[0].name)
     files.make_folder(paths[0].parent)

@@ -34,6 +34,8 @@ _LOOP_LIMIT_S = 3
 sequence, and others are small."""
 _MOST_WORDS = 300
 _ALARM = "died by SIGALRM"
+ETHOS_U = "ethos-u"
+"""The custom operator of files that Vela made."""
 # Beside activations, an arena holds kernels' own data and structures per tensor and operator.
 _HEADROOM_BYTES = 4 << 20
 
@@ -55,8 +57,8 @@ class ArenaFigure(Measured[int]):
             takes.
         estimate_32_reference: the same with reference kernels.
         runs: whether TFLite Micro ran the model.
-        fails: whether it allocates the model and fails when it runs it; running it may only have
-            taken too long.
+        fails: whether it refuses the model, when it allocates or runs it; it may only have taken
+            too long.
     """
 
     estimate: int | None = None
@@ -102,7 +104,11 @@ def arena_of(file: Path | bytes, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
     run = run_child(MODULE, request, ArenaAnswer, timeout_s=timeout_s)
     answer = run.answer or ArenaAnswer()
     if answer.smallest_bytes is None:
-        return ArenaFigure(None, _why_nothing(run), planned, runs=answer.runs)
+        if offsets and any(operator.name == ETHOS_U for operator in graphs[0].operators):
+            why = f"an Ethos-U file runs on its NPU; Vela planned {planned:,} bytes of arena"
+            return ArenaFigure(None, f"not measured: {why}", planned)
+        refused = run.answer is None and not run.timed_out
+        return ArenaFigure(None, _why_nothing(run), planned, runs=answer.runs, fails=refused)
     reason = "" if answer.runs else f"TFLite Micro allocates the model, but {_why_not_run(run)}"
     fails = not (answer.runs or run.timed_out or run.failure == _ALARM)
     cmsis_nn, reference = (
@@ -156,6 +162,19 @@ def refused_operator(words: str) -> str | None:
     """Return the operator that TFLite Micro's words say it cannot run, such as SQRT."""
     match = re.search(r"builtin opcode '(\w+)'|Node (\w+) \(number", words)
     return (match[1] or match[2]) if match else None
+
+
+def refusal_hint(content: bytes, words: str) -> str:
+    """Return what to do about a file that TFLite Micro refuses in these words."""
+    graph, kind = read(content)[0], refused_operator(words)
+    written = {graph.tensors[i].dtype for o in graph.operators for i in o.outputs if i >= 0}
+    if "builtin opcode" in words or not written & {"FLOAT32", "INT16"}:
+        instead = " (by relu or swish, say)" if kind == "GELU" else ""
+        return f"replace the layer of {kind or 'that operator'}{instead}"
+    return (
+        "quantize the float model to int8 (shrink quantize --target tflm), for which TFLite Micro "
+        "has most kernels"
+    )
 
 
 def _first_written(content: bytes, operator: str | None) -> str | None:
@@ -230,8 +249,7 @@ def predict_in_micro(
         raise StageError(
             f"TFLite Micro cannot run the artifact: {why}",
             subject=_first_written(content, refused_operator(why)),
-            hint="replace that layer (GELU by relu or swish, say), take scheme static_wi8_ai8, for "
-            "which TFLite Micro has most kernels, or run it in LiteRT only (quantize with target: "
+            hint=f"{refusal_hint(content, why)}, or run it in LiteRT only (quantize with target: "
             "litert)",
         )
     # TFLite Micro gives them in the file's order, which need not be the model's.

@@ -30,7 +30,7 @@ from shrink.contract.record import as_base
 from shrink.graph.macs import macs_figure
 from shrink.measure.inference import measure_inference
 from shrink.measure.size import operator_table
-from shrink.tflite.arena import ArenaFigure, arena_of
+from shrink.tflite.arena import ETHOS_U, ArenaFigure, arena_of
 from shrink.tflite.interpreter import plain_name
 from shrink.tflite.model import Subgraph, Tensor, read, read_file
 from shrink.tflite.suitability import (
@@ -171,7 +171,7 @@ _WORDS = {
     "TFLM_DECODE": "Decode",
     "TFLite_Detection_PostProcess": "DetectionPostprocess",
     "UNIDIRECTIONAL_SEQUENCE_LSTM": "UnidirectionalSequenceLSTM",
-    "ethos-u": "EthosU",
+    ETHOS_U: "EthosU",
 }
 """Operators whose method of TFLite Micro's `MicroMutableOpResolver` is spelled in its own way."""
 
@@ -189,8 +189,10 @@ def firmware_facts(job: FirmwareFactsJob, send: Send) -> Firmware:
         for operator in operators
         if operator.name == "VAR_HANDLE"
     }
+    custom = any(operator.custom for operator in operators)  # a firmware may have its kernel
     return Firmware(
         operators=tuple(sorted(map(resolver_method, names))),
+        tflm_fails=arena.reason if arena.fails and not custom else None,
         resource_variables=len(variables),
         **_sizes(arena),
         inputs=tuple(_place(graphs[0].tensors[i]) for i in graphs[0].inputs),

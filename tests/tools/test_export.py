@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import pytest
 import tensorflow as tf
 from ai_edge_litert import schema_py_generated as schema
 
+from shrink.base.errors import StageError
+from shrink.compact.arena import allocated_bytes
 from shrink.compact.graph import write_graph
 from shrink.compact.plan import plan
 from shrink.contract.job import FirmwareFactsJob
@@ -87,3 +90,24 @@ def test_firmware_facts_need_no_kernel_and_keep_the_order_of_the_file(tmp_path: 
     ]
     assert [(one.shape, one.dtype) for one in facts.inputs] == [((1, 4), "float32")]
     assert 'AddCustom /* "Foreign", its TFLMRegistration */' in facts.operators
+
+
+def test_firmware_facts_of_a_file_that_tflite_micro_refuses_list_no_operators(
+    tmp_path: Path,
+) -> None:
+    class Gelu(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec((1, 4), tf.float32)])
+        def __call__(self, x: tf.Tensor) -> tf.Tensor:
+            return tf.nn.gelu(x)
+
+    gelu, path = Gelu(), tmp_path / "gelu.tflite"
+    functions = [gelu.__call__.get_concrete_function()]
+    path.write_bytes(tf.lite.TFLiteConverter.from_concrete_functions(functions, gelu).convert())
+    facts = firmware_facts(FirmwareFactsJob(name="gelu", model=source(path)), quiet)
+    assert "builtin opcode 'GELU'" in str(facts.tflm_fails)
+    header, _ = cc_array(path.read_bytes(), "gelu", facts, "gelu.h")
+    assert "AddGelu" not in header
+    assert "// TFLite Micro does not run this model" in header
+    with pytest.raises(StageError) as caught:
+        allocated_bytes(path.read_bytes())
+    assert caught.value.hint == "replace the layer of GELU (by relu or swish, say)"

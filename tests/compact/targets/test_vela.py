@@ -14,6 +14,7 @@ from shrink.base.errors import ResourceError, StageError
 from shrink.compact.targets import vela
 from shrink.compact.targets.names import check_vela
 from shrink.compact.targets.vela import compile_with_vela, compiled_of
+from shrink.tflite.arena import arena_of
 from shrink.tflite.model import read
 from tests.compact.toys import Net, chain
 
@@ -38,6 +39,9 @@ def test_compile_with_vela_gives_one_operator_for_all_that_the_npu_runs() -> Non
     assert told.compiled.system == "Ethos_U55_High_End_Embedded"
     assert told.compiled.sram_bytes is not None
     assert told.compiled.sram_bytes >= 16 * 8 * 4  # its input is in there
+    arena = arena_of(compiled)
+    assert arena.reason.startswith("not measured: an Ethos-U file runs on its NPU; Vela planned ")
+    assert not arena.fails
     given, made = read(chain())[0], graph
     for ends in ("inputs", "outputs"):
         for one, other in zip(getattr(given, ends), getattr(made, ends), strict=True):
