@@ -112,8 +112,8 @@ def compaction_lines(result: Rewriting) -> list[str]:
     assert equality is not None, "a changed file is compared"
     needs = ", ".join(result.new_operators) or "none that it did not have"
     return [
-        f"arena       {before:,} -> {after:,} bytes ({after / before - 1:+.1%}); no plan of "
-        f"this file takes less than {result.bound_bytes:,}",
+        f"arena       {before:,} -> {after:,} bytes ({after / before - 1:+.1%}); this order of "
+        f"operators needs at least {result.bound_bytes:,}",
         f"MACs        {result.macs_before:,} -> {result.macs_after:,} ({share:+.1%})",
         f"file        {result.file_bytes_before:,} -> {result.file_bytes:,} bytes",
         f"operators   new to a firmware's resolver: {needs}",

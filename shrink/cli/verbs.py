@@ -146,7 +146,10 @@ def _compact(
     ] = None,
     demo: Annotated[
         bool,
-        typer.Option("--demo", help="Compact a bundled int8 model: demo.tflite is written here."),
+        typer.Option(
+            "--demo",
+            help="Compact a bundled int8 model: writes demo.tflite and demo-compact.tflite here.",
+        ),
     ] = False,
     *,
     common: _Common,

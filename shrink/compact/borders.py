@@ -65,14 +65,11 @@ def with_int8_borders(graph: Graph) -> Bordered:
     for side, ends in (("input", graph.inputs), ("output", graph.outputs)):
         for position, index in enumerate(ends):
             outer = graph.tensors[index]
-            if outer.dtype not in _NAMES:
+            if outer.dtype == "INT8":
                 continue
-            inner = _behind(found.graph, side, index)
+            inner = _behind(found.graph, side, index) if outer.dtype in _NAMES else None
             if inner is None:
-                line = (
-                    f"{side} {_name(outer)} stays {_NAMES[outer.dtype]}: it is not one conversion "
-                    "away from int8 values, or these are rescaled and not only shifted by 128"
-                )
+                line = f"{side} {_name(outer)} stays {outer.dtype.lower()}: {_why(side, outer)}"
                 found = found._replace(left=(*found.left, line))
                 continue
             tensor = found.graph.tensors[inner]
@@ -87,6 +84,17 @@ def with_int8_borders(graph: Graph) -> Bordered:
             replaced = _replaced(found.graph, side, position, index, inner)
             found = Bordered(replaced, (*found.borders, border), found.left)
     return found._replace(graph=without_unread(found.graph)) if found.borders else found
+
+
+def _why(side: str, outer: Tensor) -> str:
+    """Return why an input or output cannot become int8."""
+    if outer.dtype not in _NAMES:
+        return "only uint8 and float32 can become int8"
+    reads, is_float = side == "input", outer.dtype == "FLOAT32"
+    name = "DEQUANTIZE" if is_float and not reads else "QUANTIZE"
+    scale = "" if is_float else " with the same scale"
+    ends = "to int8 reads" if reads else "from int8 writes"
+    return f"no single {name} {ends} it{scale}"
 
 
 def _behind(graph: Graph, side: str, index: int) -> int | None:

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from shrink.base.errors import StageError
+from shrink.base.fields import unit_hint
 from shrink.compact.arena import LEAST_GAIN, Version, allocated_as_given, allocated_bytes
 from shrink.compact.borders import Bordered, with_int8_borders
 from shrink.compact.columns import with_columns
@@ -78,10 +79,11 @@ def compact(
         tiled = _best(bordered.graph, shares, arena)
         if arena is not None and tiled.arena > arena:
             possible = min(tiled.arena, before)
+            meant = unit_hint(possible, arena)
             raise StageError(
                 f"cannot fit the model into {arena:,} bytes (smallest arena found: "
                 f"{possible:,}, original: {before:,})",
-                hint=f"--arena-bytes {possible}, or a smaller model",
+                hint=f"{meant and f'{meant}; '}--arena-bytes {possible}, or a smaller model",
             )
         little = arena is None and _is_little(tiled.arena, before)
         if little and not bordered.borders:

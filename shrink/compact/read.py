@@ -116,7 +116,8 @@ def _check_kind(tensor: Tensor, name: str) -> None:
     if tensor.open_dimensions:
         raise _refused(f"tensor {name} has dimensions that are not known")
     if tensor.dtype not in _KNOWN_TYPES and not tensor.constant:
-        raise _refused(f"tensor {name} is of a type that is not known")
+        what = ", which keeps state between examples" if tensor.dtype == "RESOURCE" else ""
+        raise _refused(f"tensor {name} has the type {tensor.dtype.lower()}{what}")
 
 
 def _check_size(tensor: Tensor) -> None:

@@ -137,7 +137,8 @@ class Compaction:
         arena_before, arena_after: bytes of the smallest arena in which TFLite Micro's PyPI build
             allocates each file.
         bound_bytes: the arena with activations that take no more than the most bytes that are live
-            at once; no plan of the new file is lower. Null where the file is unchanged.
+            at once. No plan of the new file's operators in their order is lower; other row tiles
+            may need less. Null where the file is unchanged.
         equality: how both files were compared; null where the file is unchanged.
         memory_before: of the given file, whose tensors TFLite Micro keeps whole if it has no plan.
         memory_after: of the new one, whose plan frees each byte after its last use; null where

@@ -235,10 +235,12 @@ def check_free(
 
     Raises:
         RecipeError: the file exists, or the place of its record is taken by another file.
+        ResourceError: its folder cannot be written to.
     """
-    place, hint = record_path(artifact), "choose --output, or --force to overwrite"
+    files.make_folder(artifact.absolute().parent)
     if force:
         return
+    place, hint = record_path(artifact), "choose --output, or --force to overwrite"
     if artifact.exists() and (recipe is None or record_of(artifact).get("recipe") != recipe):
         raise RecipeError("the file exists", subject=artifact, hint=hint)
     if has_record and place.exists() and not any("sha256" in one for one in _artifacts(place)):

@@ -360,6 +360,12 @@ def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
     after, before = stage.figure("tflite_bytes"), source.figure("tflite_bytes")
     if after and before and after > _SLACK * before:
         sizes = f"{format_value(after, 'bytes')} instead of {format_value(before, 'bytes')}"
+        arena, given = stage.figure("arena_bytes"), source.figure("arena_bytes")
+        if arena and given and arena > _SLACK * given:
+            sizes += (
+                f"; so is its tensor arena: {format_value(arena, 'bytes')} instead of "
+                f"{format_value(given, 'bytes')}"
+            )
         yield ReportWarning(
             "artifact-larger-than-source",
             f"the file is larger than the model that it was made from: {sizes}",

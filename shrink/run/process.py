@@ -17,6 +17,7 @@ from shrink.base.console import Console
 from shrink.base.errors import InternalError, ModelError, ResourceError, ShrinkError, StageError
 from shrink.base.forkserver import Preloaded, switched_off
 from shrink.base.host import HOST_LIMIT, HostMemory, host_peak_bytes
+from shrink.base.packages import lacks_keras
 from shrink.base.progress import Activity, Printed
 from shrink.base.types import JsonObject
 from shrink.contract.codec import to_plain
@@ -126,6 +127,8 @@ def preloading_refused() -> str:
     """
     if why := switched_off():
         return why
+    if lacks_keras():
+        return "TensorFlow is not installed"
     preload()
     return "it did not start" if _Held.process is None else _Held.process.refusal()
 

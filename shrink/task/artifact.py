@@ -289,7 +289,11 @@ def clipped_inputs(
         share = np.mean((values < low - scale) | (values > high + scale))
         if share <= _NOTICEABLE:
             continue
-        hint = "scale values as in training: data.normalize, such as --normalize-scale 1/255"
+        hint = "scale values as in training: data.normalize"
+        if values.min() >= 0 and 1 < values.max() <= 255:
+            hint += ", such as --normalize-scale 1/255"
+        else:
+            hint += "; if they are, quantize again with calibration examples of their range"
         whole = np.all(values == np.rint(values))
         if whole and limits.min <= values.min() and values.max() <= limits.max:
             hint += (

@@ -57,9 +57,9 @@ def test_borders_that_rescale_stay_with_the_reason() -> None:
     found = with_int8_borders(graph)
     assert found.graph.operators == graph.operators
     assert [line.split(": ")[1] for line in found.left] == [
-        "it is not one conversion away from int8 values, or these are rescaled and not only "
-        "shifted by 128"
-    ] * 2
+        "no single QUANTIZE to int8 reads it with the same scale",
+        "no single QUANTIZE from int8 writes it with the same scale",
+    ]
 
 
 def test_a_float_input_that_something_else_reads_stays() -> None:
@@ -70,8 +70,17 @@ def test_a_float_input_that_something_else_reads_stays() -> None:
     net.emit(schema.BuiltinOperator.RELU, [net.input], output)
     quantized = net.quantize(net.input, schema.TensorType.INT8, 0.5, 0)
     found = with_int8_borders(read_graph(net.file(output, net.conv(quantized, 4))))
-    assert found.left[0].startswith("input t0 stays float32: it is not one conversion away")
+    assert found.left[0] == "input t0 stays float32: no single QUANTIZE to int8 reads it"
     assert found.borders == ()
+
+
+def test_an_int16_input_stays_with_the_reason() -> None:
+    net = Net((1, 4))
+    net.graph.tensors[net.input].type = schema.TensorType.INT16
+    output = net.tensor((1, 4), schema.TensorType.INT16)
+    net.emit(schema.BuiltinOperator.RELU, [net.input], output)
+    found = with_int8_borders(read_graph(net.file(output)))
+    assert found.left[0] == "input t0 stays int16: only uint8 and float32 can become int8"
 
 
 def test_int8_files_have_no_borders_to_change() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shrink.base.errors import RecipeError
+from shrink.base.errors import RecipeError, ResourceError
 from shrink.contract.usage import check_free, keep_record, record_of, record_path
 
 
@@ -36,6 +36,12 @@ def test_a_record_replaces_no_file_but_a_record(
         check_free(tmp_path / "m.tflite", force=False)
     assert (refused.value.subject, refused.value.exit_code) == (str(place), 2)
     assert "--force" in str(refused.value.hint)
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(ResourceError):
+        check_free(tmp_path / "file" / "m.tflite", force=True)
 
 
 @pytest.mark.parametrize("has_record_beside", [True, False])

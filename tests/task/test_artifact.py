@@ -317,6 +317,9 @@ def test_values_that_a_quantized_input_cannot_hold_are_counted(interface: Any) -
     assert message.endswith("they are 0 to 255, and the quantized input holds 0 to 1")
     assert "--normalize-scale 1/255" in hint
     assert "quantized already" not in hint
+    ((_, other),) = clipped_inputs(graph, details, [4 * unit - 2])
+    assert "1/255" not in other
+    assert "calibration examples of their range" in other
     # Behind a reshape the same values arrive in the same tensor.
     (start,) = graph.inputs
     new = len(graph.tensors)

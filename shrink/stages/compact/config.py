@@ -27,10 +27,10 @@ class CompactConfig(StageConfig):
     """Arena to fit, with the fewest extra multiply-accumulates found; by default the smallest
     arena."""
     max_extra_macs: Annotated[float, Field(ge=0, le=10)] = 0.05
-    """Fraction of extra multiply-accumulates allowed: 0.05 is 5 %. Ignored with `arena_bytes`."""
+    """Fraction of extra multiply-accumulates allowed: 0.05 is 5 %. Not with `arena_bytes`."""
     int8_io: bool = False
     """Make uint8 and float32 inputs and outputs int8, and drop the operators that convert them."""
-    target: Literal["tflm"] | PlacedTarget = "tflm"
+    target: Literal["tflm", PlacedTarget] = "tflm"
     """What runs the file; tflm: TFLite Micro, whose arena becomes smaller; ethos-u*: an NPU,
     for which Vela compiles; xnnpack: LiteRT, and the file stays as it is."""
     decode: Literal["auto"] | None = None
