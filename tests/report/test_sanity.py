@@ -290,6 +290,11 @@ def test_a_quantized_file_that_grew_is_a_warning() -> None:
     assert "121 KB instead of 30.0 KB" in warning.message
     assert "dynamic_wi8_afp32" in str(warning.hint)
     assert codes([base, outcome("quantize", 98, 30_100, "baseline")]) == []
+    grown = with_result(
+        outcome("quantize", 98, 121_000, "baseline"), memory={"arena_bytes": 99_000}
+    )
+    (warning,) = found([base, grown])
+    assert "so is its tensor arena: 99.0 KB instead of 24.0 KB" in warning.message
 
 
 def test_classes_of_one_split_only_are_named() -> None:
