@@ -184,8 +184,8 @@ def test_annotations_are_for_runners_only() -> None:
 def test_gate_annotations_tell_missed_gates_by_level() -> None:
     limits = {"tflite_bytes": 10, "loss": {"limit": 0.01, "level": "warn"}, "arena_bytes": "1MB"}
     assert gate_annotations(report(gates=limits), ACTIONS) == [
-        "::error title=gate tflite_bytes missed::quantize: 14.0 KB > 10 B: the limit is 10 bytes; if "
-        "KB are meant, write 10KB",
+        "::error title=gate tflite_bytes missed::quantize: 14.0 KB > 10 B: the limit is 10 bytes; "
+        "if KB are meant, write 10KB",
         "::warning title=gate loss missed::quantize: 0.1 > 0.01",
     ]
 
