@@ -59,17 +59,6 @@ def parse_bytes(value: object) -> int:
     return size
 
 
-def unit_hint(size: float, limit: float) -> str:
-    """Return the unit that was likely meant for a limit below a size, in a sentence; else ""."""
-    if limit < UNIT_BYTES["KB"]:
-        return f"the limit is {limit:g} bytes; if KB are meant, write {limit:g}KB"
-    for name, binary in (("GB", "GiB"), ("MB", "MiB"), ("KB", "KiB")):
-        count = limit / UNIT_BYTES[name]
-        if count.is_integer() and size <= (meant := count * UNIT_BYTES[binary]):
-            return f"if {count:g} {name} are {meant:,.0f} bytes, write {count:g}{binary}"
-    return ""
-
-
 def parse_memory(value: object) -> int:
     """Return the bytes of a memory limit, see `parse_bytes`; less than 1 MB is refused.
 

@@ -327,6 +327,17 @@ def target_of(name: str) -> Target | None:
     return None
 
 
+def unit_hint(size: float, limit: float) -> str:
+    """Return the unit that was likely meant for a limit below a size, in a sentence; else ""."""
+    if limit < 1000:
+        return f"the limit is {limit:g} bytes; if KB are meant, write {limit:g}KB"
+    for power, letter in ((3, "G"), (2, "M"), (1, "K")):
+        count = limit / 1000**power
+        if count.is_integer() and size <= (meant := count * 1024**power):
+            return f"if {count:g} {letter}B are {meant:,.0f} bytes, write {count:g}{letter}iB"
+    return ""
+
+
 def format_value(value: float, unit: Unit) -> str:
     """Return a number for people, with its unit; KB and MB are powers of 1000."""
     if unit == "bytes":

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from shrink.base.errors import StageError
-from shrink.base.fields import unit_hint
+from shrink.base.figures import unit_hint
 from shrink.compact.arena import LEAST_GAIN, Version, allocated_as_given, allocated_bytes
 from shrink.compact.borders import Bordered, with_int8_borders
 from shrink.compact.columns import with_columns

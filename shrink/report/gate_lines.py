@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from shrink.base.fields import unit_hint
 from shrink.base.figures import (
     FIGURES,
     Target,
@@ -12,6 +11,7 @@ from shrink.base.figures import (
     format_value,
     metric_figure,
     target_of,
+    unit_hint,
 )
 from shrink.base.measurement import Note
 from shrink.contract.report import GateResult, Report

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shrink.base.fields import unit_hint
+from shrink.base.figures import unit_hint
 from shrink.contract.result import StageOutcome, StepResult
 from shrink.report.config import parse_gates
 from tests.report.plain import build_report, missed_sentences, verdict
