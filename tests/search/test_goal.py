@@ -75,6 +75,20 @@ def test_a_size_that_is_none_breaks_its_limit_and_one_that_is_not_known_does_not
     assert limited.broken_by(Outline(figures={"arena_bytes": 1100}, exact=False)) == ()
 
 
+@pytest.mark.parametrize(
+    ("metric", "before", "after"), [("accuracy", 0.75, 0.5), ("loss", 0.5, 0.75)]
+)
+def test_a_drop_is_what_the_metric_lost_whichever_way_is_better(
+    metric: str, before: float, after: float
+) -> None:
+    now, baseline = {metric: after}, {metric: before}
+    assert Goal(metric).drop(now, baseline) == 0.25
+    assert Goal(metric, max_drop=0.25).broken(now, baseline) == ()
+    assert Goal(metric, max_drop=0.24).broken(now, baseline) == ("max_drop",)
+    assert Goal(metric, max_drop=0.24).broken({}, baseline) == ("max_drop",)
+    assert Goal(metric).broken(now, baseline) == ()
+
+
 def test_gates_that_a_trial_does_not_measure_are_not_missed() -> None:
     def result(name: str, value: float | None, **more: Any) -> GateResult:
         return GateResult(name=name, limit=1.0, value=value, **{"passed": False, **more})
