@@ -197,7 +197,7 @@ def test_a_run_says_which_settings_it_replaces(
         recipe["stages"] = [{"train": {"epochs": epochs}}]
         runner_of(recipe, tmp_path / "out").run()
         said = capsys.readouterr().err
-        assert ("replaces the run" in said) == (epochs == 2)
+        assert ("replaced an earlier run" in said) == (epochs == 2)
     assert "train.epochs was 1, is 2" in said
     assert "--output" in said
 
