@@ -94,7 +94,9 @@ def only_measures(stages: Iterable[Iterable[str]]) -> bool:
 
 
 def _remedy(key: str, kind: str = "") -> str:
-    return _name_data(kind) if key == "source" else "name the targets in data.targets"
+    if key == "source":
+        return _name_data(kind)
+    return "set data.target: label (--data-target label), or name the targets in data.targets"
 
 
 def without_targets(data: JsonObject, stages: Sequence[Mapping[str, Json]]) -> JsonObject:
