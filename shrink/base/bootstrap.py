@@ -15,6 +15,7 @@ be too narrow. The interval then also covers that of the widened Student's t on 
 A mean over classes hides what no resample varies: a class that is wholly right or wrong. Wilson's
 limit of the smallest such class, times its part of the mean, is combined with the interval as in
 MOVER (Zou and Donner, Statistics in Medicine 27:1693, 2008): by the root of the sum of squares.
+Differences are left as they are: they are paired, and such a class mostly stays as it is.
 """
 
 from __future__ import annotations
@@ -92,9 +93,12 @@ def resampled_interval(
     far = max(sample.value - bounds[0], bounds[1] - sample.value) if bounds else 0.0
     unseen = far * sample.reach
     found = _bca(sample.value, sample.replicates, sample.influences, confidence, unseen, bounds)
-    if bounds is None or sample.value in bounds:
+    if bounds is None or sample.value in bounds or found.low is None or found.high is None:
         return found  # at a bound the interval is that of Wilson already
-    return _widened(found, *sample.unseen(confidence), bounds)
+    below, above = sample.unseen(confidence)
+    low = sample.value - math.hypot(sample.value - found.low, below)
+    high = sample.value + math.hypot(found.high - sample.value, above)
+    return replace(found, low=max(bounds[0], low), high=min(bounds[1], high))
 
 
 def resampled_difference(
@@ -122,23 +126,7 @@ def resampled_difference(
     influences, apart = paired_influences(before, after, bounds)
     width = None if bounds is None else (bounds[0] - bounds[1], bounds[1] - bounds[0])
     value = after.value - before.value
-    found = _bca(value, replicates, influences, confidence, apart, width)
-    if bounds is None or width is None or (before.value in bounds and after.value in bounds):
-        return found
-    down, up = before.unseen(confidence), after.unseen(confidence)
-    return _widened(found, max(down[1], up[0]), max(down[0], up[1]), width)
-
-
-def _widened(found: Interval, below: float, above: float, bounds: Bounds) -> Interval:
-    """Return an interval that also covers what a class may be below and above the value."""
-    value, low, high = found.value, found.low, found.high
-    if low is None or high is None:
-        return found
-    return replace(
-        found,
-        low=max(bounds[0], value - math.hypot(value - low, below)),
-        high=min(bounds[1], value + math.hypot(high - value, above)),
-    )
+    return _bca(value, replicates, influences, confidence, apart, width)
 
 
 def paired_influences(

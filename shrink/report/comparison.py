@@ -283,8 +283,8 @@ def front_sentence(found: Comparison, front: Front) -> str:
     names = "all of them" if is_all and len(front.rows) > 1 else "; ".join(front.rows)
     within = "within the limits " if found.split == "validation" else ""
     return (
-        f"On the Pareto front of {front.y} against {front.x}: {names}. Nothing {within}is better "
-        "in one and no worse in the other."
+        f"On the Pareto front of {front.y} against {front.x}: {names}. No other {within}is "
+        "better in one figure and no worse in the other."
     )
 
 

@@ -282,7 +282,7 @@ def slice_table(report: Report, stage: Stage, most: int = _MOST_ROWS) -> Table:
         rest += f" {unlisted:,} smaller slices are not measured."
     metrics = {line.slicing.metric for line in lines}
     has_recall = any((one.slicing.by, one.slicing.metric) == (BY_CLASS, RECALL) for one in lines)
-    verdicts = f" At 95 % confidence none of the {tested} verdicts is wrong." if tested else ""
+    verdicts = f" With 95 % confidence all verdicts hold, of {tested} slices." if tested else ""
     recall = " Within a class, recall is the accuracy of its examples." if has_recall else ""
     caption = (
         f"{', '.join(sorted(metrics))} against {report.baseline} on the same test examples, with "

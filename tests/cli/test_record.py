@@ -292,7 +292,7 @@ def test_classes_are_those_of_the_outputs_in_a_folder_that_lacks_one(root: Path)
     (root / "other" / "bee").rename(root / "other" / "eel")
     error = command(root, "evaluate", "images", "--data", "other", "--output", "no", expect=3)
     assert "the class 'eel' is not in data.classes" in error
-    assert "taken from the model's record" in error
+    assert "data.classes comes from the model's record" in error
     words = ("--data", "fewer", "--classes", "dog,cat,bee,ant", "--output", "no")
     error = command(root, "evaluate", "images", *words, expect=3)
     assert "the outputs of the model are ant, bee, cat, dog" in error

@@ -144,7 +144,7 @@ def test_trials_that_break_a_limit_are_on_no_front_and_say_so() -> None:
     assert [row.status for row in kept.rows] == ["passed", "missed"]
     text = render_comparison(kept)["compare.md"]
     assert "**prune.sparsity = 0.7**: missed: max" in text
-    assert "Nothing within the limits is better" in text
+    assert "No other within the limits is better" in text
 
 
 def test_compare_runs_names_every_branch() -> None:

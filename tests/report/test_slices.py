@@ -185,7 +185,7 @@ def test_slices_that_are_all_too_small_prove_nothing(monkeypatch: pytest.MonkeyP
         monkeypatch.setitem(SIZES, name, 14)
     text = render_html(run(barn=2))
     assert "quantize: no verdict on any of 3 slices of the test examples." in text
-    assert "verdicts is wrong" not in text
+    assert "all verdicts hold" not in text
 
 
 def test_slices_that_are_not_measured_are_counted() -> None:

@@ -81,6 +81,7 @@ class _Chosen:
         ratio: OfCounts,
         denominators: OfCounts,
         of_class: Ratio | None = None,
+        present: OfCounts | None = None,
     ) -> Weighted:
         """Return a metric of the sums of these over weighted examples.
 
@@ -91,6 +92,7 @@ class _Chosen:
             denominators: of the ratios that it is the mean of, (examples, ratios), from the same
                 of each example.
             of_class: the ratio of each class, if the metric is their plain mean.
+            present: above 0 for the classes that the mean is over.
         """
         sums = Sums.of_rows(rows, rows.values[0], examples)
 
@@ -100,16 +102,17 @@ class _Chosen:
 
         counts = np.split(rows.values[0], 3, axis=1)
         found = Weighted.by(sums, of, share=largest_share(denominators(*counts)))
-        if of_class is None:
+        if of_class is None or present is None:
             return found
-        values = divided(*of_class(*(part.sum(axis=0) for part in counts)))
+        totals = [part.sum(axis=0) for part in counts]
+        values = divided(*of_class(*totals))
         sizes = (of_class(*counts)[1] > 0).sum(axis=0)
-        return replace(
-            found,
-            part=1 / max(1, int(np.count_nonzero(counts[1].sum(axis=0) + counts[2].sum(axis=0)))),
-            right=int(sizes[values == 1].min(initial=examples + 1)) % (examples + 1),
-            wrong=int(sizes[values == 0].min(initial=examples + 1)) % (examples + 1),
-        )
+
+        def smallest(value: float) -> int:
+            return int(min(sizes[values == value], default=0))
+
+        part = 1 / max(1, np.count_nonzero(present(*totals)))
+        return replace(found, part=part, right=smallest(1.0), wrong=smallest(0.0))
 
 
 def _by_example(values: Array, example: Array, count: int) -> Array:
@@ -174,7 +177,8 @@ def _of_class(ratio: Ratio, average: Average | None, both: bool = False) -> Make
                 return each if average in (None, "macro") else each.sum(axis=1, keepdims=True)
 
             is_mean = alone is None and average in (None, "macro")
-            return chosen.weighted(rows, examples, of, denominators, ratio if is_mean else None)
+            each = ratio if is_mean else None
+            return chosen.weighted(rows, examples, of, denominators, each, _present)
 
         return Rule(chosen.keep, over, _UNDEFINED[ratio])
 
@@ -192,7 +196,15 @@ def _averaged(ratio: Ratio, average: Average, hits: Array, decided: Array, true:
     each = np.nan_to_num(divided(*ratio(hits, decided, true)))
     if average == "weighted":
         return divided((each * true).sum(axis=1), true.sum(axis=1))
-    return mean_where(each, (decided + true) > 0)
+    return mean_where(each, _present(hits, decided, true) > 0)
+
+
+def _present(hits: Array, decided: Array, true: Array) -> Array:
+    return decided + true
+
+
+def _true(hits: Array, decided: Array, true: Array) -> Array:
+    return true
 
 
 def _balanced_accuracy(arguments: dict[str, object]) -> Rule:
@@ -205,7 +217,7 @@ def _balanced_accuracy(arguments: dict[str, object]) -> Rule:
             several = (true > 0).sum(axis=1) > 1
             return np.where(several & (not chosen.labels), value, np.nan)
 
-        return chosen.weighted(rows, examples, of, lambda hits, decided, true: true, _recall)
+        return chosen.weighted(rows, examples, of, _true, _recall, _true)
 
     return Rule(chosen.keep, over, "it needs elements of two classes, one label each")
 
