@@ -123,7 +123,8 @@ def _figures(
         why = WHY_NO_METRICS if not context.has_data else WHY_NO_TARGETS
         if context.has_data and outcome.model is None and job.kind == "baseline":  # a given file
             examples, names = context.dataset.reference, context.dataset.input_names
-            _warn_of_clipping(context, read_file(tflite)[0], load(tflite), examples, names)
+            if len(names) == len((runner := load(tflite)).input_names):
+                _warn_of_clipping(context, read_file(tflite)[0], runner, examples, names)
         result = StepResult(
             notes=as_notes([f"metrics: not measured, as {why}", f"task: none, as {why}"])
         )

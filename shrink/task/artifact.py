@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -29,7 +29,7 @@ from shrink.task.slices import ClassCounts, Sliced, groups_of, measure_slices
 from shrink.task.task import Task
 from shrink.tflite.interpreter import Runner, TensorDetail, load
 from shrink.tflite.lazy import keras, tf
-from shrink.tflite.model import Subgraph
+from shrink.tflite.model import Operator, Subgraph
 from shrink.tflite.names import named, ordered
 
 _SEQUENCE_AXES = 3
@@ -274,12 +274,15 @@ def clipped_inputs(
         details: of its inputs.
         arrays: real values (n, ...) for each input, in this order.
     """
+    readers_of = defaultdict[int, list[Operator]](list)
+    for operator in graph.operators:
+        for tensor in {*operator.inputs}:
+            readers_of[tensor].append(operator)
     for index, detail, values in zip(graph.inputs, details, arrays, strict=True):
-        at, stored = index, graph.tensors[index]
-        while readers := [one for one in graph.operators if at in one.inputs]:
-            if len(readers) > 1 or readers[0].name not in _RESHAPING:
-                break
-            at = readers[0].outputs[0]
+        stored, readers = graph.tensors[index], readers_of[index]
+        for operator in graph.operators:  # in the order in which they run: a file may hold a cycle
+            if len(readers) == 1 and readers[0] is operator and operator.name in _RESHAPING:
+                readers = readers_of[operator.outputs[0]] if operator.outputs else []
         if readers and all(operator.name == "QUANTIZE" for operator in readers):
             stored = graph.tensors[readers[0].outputs[0]]
         if stored.dtype not in _QUANTIZED or len(stored.scales) != 1 or not values.size:

@@ -331,3 +331,7 @@ def test_values_that_a_quantized_input_cannot_hold_are_counted(interface: Any) -
     tensors = (*graph.tensors, graph.tensors[start])
     graph = replace(graph, tensors=tensors, operators=(reshape, *moved))
     assert list(clipped_inputs(graph, details, [255 * unit])) == [(message, hint)]
+    # A file may hold a cycle.
+    back = replace(reshape, inputs=(new,), outputs=(start,))
+    graph = replace(graph, operators=(reshape, back))
+    assert len(list(clipped_inputs(graph, details, [255 * unit]))) == (interface == "uint8")

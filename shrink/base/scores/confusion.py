@@ -105,14 +105,20 @@ class _Chosen:
         if of_class is None or present is None:
             return found
         totals = [part.sum(axis=0) for part in counts]
-        values = divided(*of_class(*totals))
-        sizes = (of_class(*counts)[1] > 0).sum(axis=0)
+        there = present(*totals) > 0
+        values, defined = divided(*of_class(*totals)), of_class(*totals)[1] > 0
+        sizes = np.where(
+            defined,
+            np.count_nonzero(of_class(*counts)[1], axis=0),
+            np.count_nonzero(present(*counts), axis=0),
+        )
 
-        def smallest(value: float) -> int:
-            return int(min(sizes[values == value], default=0))
+        def smallest(where: Array) -> int:
+            return int(sizes[where].min()) if where.any() else 0
 
-        part = 1 / max(1, np.count_nonzero(present(*totals)))
-        return replace(found, part=part, right=smallest(1.0), wrong=smallest(0.0))
+        right, wrong = smallest(values == 1), smallest(there & ((values == 0) | ~defined))
+        part = 1 / max(1, int(np.count_nonzero(there)))
+        return replace(found, part=part, right=right, wrong=wrong)
 
 
 def _by_example(values: Array, example: Array, count: int) -> Array:

@@ -79,7 +79,8 @@ def test_a_metric_of_few_examples_at_its_end_is_as_uncertain_as_a_share_of_them(
     assert sample.value == (0 if wrong else 1)
     found = resampled_interval(sample, bounds=BOUNDS)
     change = resampled_difference(sample, sample, bounds=BOUNDS)
-    assert None not in (found.low, found.high)
+    assert change is not None
+    assert None not in (found.low, found.high, change.low, change.high)
     # A half of the macro average is of the other class, which is as certain as its 324 examples.
     part = 2 if key == "recall_macro" else 1
     wilson = stats.binomtest(OWN, OWN).proportion_ci(method="wilson")
@@ -121,6 +122,13 @@ def test_a_class_that_is_never_true_is_no_part_of_balanced_accuracy() -> None:
     sample = sampled("balanced_accuracy", outputs, truth)
     assert sample is not None
     assert sample.part == pytest.approx(1 / 3)
+
+
+def test_a_class_that_is_never_named_is_wholly_wrong() -> None:
+    truth = np.repeat([0, 1], [40, 5])
+    outputs = np.tile([1.0, 0.0], (45, 1))
+    samples = [sampled(key, outputs, truth) for key in ("precision_macro", "f1_macro")]
+    assert [one.wrong for one in samples if one is not None] == [5, 5]
 
 
 def test_a_drop_in_large_classes_is_proven_beside_a_rare_class_that_stays_right() -> None:
