@@ -195,19 +195,19 @@ ENDLESS = ("run", "toy.yaml", "--set", "train.epochs=100000", "--output")
 
 
 def test_a_signal_ends_the_run_and_all_its_processes(toy: Toy) -> None:
-    run = start(toy, *ENDLESS, "terminated")
+    run = start(toy, *ENDLESS, "interrupted")
     wait_until_training(run)
     assert len(processes_of(toy)) >= 2
-    run.terminate()
+    run.send_signal(signal.SIGINT)
     _, stderr = run.communicate(timeout=30)
-    check_interrupted(toy, "terminated", 143, run.returncode, stderr)
+    check_interrupted(toy, "interrupted", 130, run.returncode, stderr)
     assert processes_of(toy) == []
 
 
-def test_an_interrupt_has_an_exit_code_of_its_own(toy: Toy) -> None:
-    words, env = (*ENDLESS, "interrupted"), environment(toy.store)
-    (run,) = forks.run_together([words], toy.folder, env, interrupt=signal.SIGINT)
-    check_interrupted(toy, "interrupted", 130, run.returncode, run.stderr)
+def test_termination_has_an_exit_code_of_its_own(toy: Toy) -> None:
+    words, env = (*ENDLESS, "terminated"), environment(toy.store)
+    (run,) = forks.run_together([words], toy.folder, env, interrupt=signal.SIGTERM)
+    check_interrupted(toy, "terminated", 143, run.returncode, run.stderr)
 
 
 def check_interrupted(toy: Toy, word: str, exit_code: int, found: int, stderr: str) -> None:

@@ -44,6 +44,14 @@ def test_quantize_static_has_float_borders_when_asked() -> None:
     assert runner.output_details[0].dtype == np.int8
 
 
+def test_to_float16_keeps_outputs_to_half_precision() -> None:
+    content, x = edge_quantizer.to_float16(float_cnn()), images(5)
+    assert len(content) < len(float_cnn())
+    np.testing.assert_allclose(
+        load(content).predict(x)[0], load(float_cnn()).predict(x)[0], atol=2e-3
+    )
+
+
 @pytest.mark.parametrize("read_twice", [False, True])
 def test_quantize_static_makes_prelu_int8(read_twice: bool) -> None:
     """ai-edge-quantizer has no PRELU; the error stays that of 8 bits."""
