@@ -92,6 +92,7 @@ class Changes:
             their names.
         only_a, only_b: names of stages in one run only.
         gates: those that changed.
+        gated: the figures that have a gate in either run.
         examples: how the test examples differ, "other data" or "other test examples".
     """
 
@@ -103,6 +104,7 @@ class Changes:
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     gates: tuple[GateChange, ...]
+    gated: tuple[str, ...]
     examples: str | None = left_out(None)
 
 
@@ -132,6 +134,7 @@ def diff_reports(a: Report, b: Report, recipe_changes: Sequence[RecipeChange] = 
         only_a=tuple(name for name in stages_a if name not in stages_b),
         only_b=tuple(name for name in stages_b if name not in stages_a),
         gates=tuple(_gate_diffs(a, b)),
+        gated=tuple(dict.fromkeys(gate.name for gate in (*a.gates, *b.gates))),
         examples=other_examples(b.data, a.data),
     )
 
@@ -183,9 +186,15 @@ def _blocks(diff: Changes, medium: Medium) -> Iterator[tuple[str, Iterable[Block
     }
     stages = sorted(diff.stages, key=lambda one: one.name not in results)
     rows = [(stage, change) for stage in stages for change in stage.figures]
-    first = [(s, c) for s, c in rows if s.name in results and _is_reviewed(c)]
+    main = {*COSTS[:4], diff.results.metric, *diff.gated}
+    first = [
+        (stage, change)
+        for stage, change in rows
+        if stage.name in results and (change.name in main or _is_metric(change.name))
+    ]
     rest = [row for row in rows if row not in first]
-    others = f"{len(rest)} more figure{'s' * (len(rest) > 1)} changed"
+    more = "more " if first else ""
+    others = f"{len(rest)} {more}figure{'s' * (len(rest) > 1)} changed"
     if medium == "terminal":
         listed = [f"{others}: --markdown lists them"] if rest else []
         yield "", [_figure_table(first), *listed]
@@ -203,10 +212,8 @@ def _list(lines: Sequence[str]) -> Lines:
     return Lines(tuple(("", line) for line in lines))
 
 
-def _is_reviewed(change: FigureChange) -> bool:
-    """Whether a figure of a result is shown, not folded: metrics and the four main costs."""
-    name = change.name
-    return name in COSTS[:4] or (figure_of(name).group == "metrics" and name != LOSS)
+def _is_metric(name: str) -> bool:
+    return figure_of(name).group == "metrics" and name != LOSS
 
 
 def _figure_table(rows: Sequence[tuple[StageChange, FigureChange]]) -> Table:

@@ -107,6 +107,31 @@ def test_render_diff_markdown_shows_what_reviewers_ask_for_and_folds_the_rest() 
     assert folded.rstrip().endswith("</details>")
 
 
+def test_render_diff_shows_the_main_metric_and_figures_with_gates() -> None:
+    train, *_ = outcomes()
+    before = with_result(train, metrics={"loss": 0.1}, size={"gzip_bytes": 900, "file_bytes": 900})
+    after = with_result(train, metrics={"loss": 0.3}, size={"gzip_bytes": 950, "file_bytes": 950})
+    a, b = (report([one], gates={"gzip_bytes": 1000}, finals=("train",)) for one in (before, after))
+    diff = diff_reports(a, b)
+    stream = io.StringIO()
+    render_diff_terminal(diff, Console(file=stream, width=80))
+    shown, _, folded = render_diff_markdown(diff).partition("<details>")
+    for name in ("loss", "gzip_bytes"):
+        assert f"train  {name}" in stream.getvalue()
+        assert f"| train | {name.replace('_', chr(92) + '_')} |" in shown
+    assert "file" in folded
+    assert "1 more figure changed: --markdown lists them" in stream.getvalue()
+
+
+def test_render_diff_says_more_only_of_a_table_that_shows_some() -> None:
+    train, *rest = outcomes()
+    changed = with_result(train, size={**train.result.size, "gzip_bytes": 1})
+    stream = io.StringIO()
+    diff = diff_reports(report(), report([changed, *rest]))
+    render_diff_terminal(diff, Console(file=stream, width=80))
+    assert stream.getvalue().split("\n", 1)[0].strip() == "1 figure changed: --markdown lists them"
+
+
 def test_render_diff_markdown_escapes_names() -> None:
     train, *_ = outcomes()
     hostile = replace(train, name="a|@octocat")
