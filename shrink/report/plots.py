@@ -85,9 +85,9 @@ def _pairs(xs: Sequence[float | None], ys: Sequence[float | None]) -> list[tuple
 
 
 def bar_groups(report: Report, names: Sequence[str]) -> list[BarGroup]:
-    """Return bars by stage of those figures that visibly differ, or stay below a limit."""
+    """Return bars by stage of those figures that have a limit, or visibly differ."""
     groups = [_bars(report, name) for name in names]
-    return [one for one in groups if any(bar.percent < _LOOKS_FULL for bar in one.bars)]
+    return [g for g in groups if g.caption or any(b.percent < _LOOKS_FULL for b in g.bars)]
 
 
 def _bars(report: Report, name: str) -> BarGroup:

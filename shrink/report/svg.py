@@ -165,7 +165,7 @@ class Plot:
 def numbered_labels(
     x: Axis, y: Axis, names: Sequence[tuple[Point, str, str]]
 ) -> tuple[tuple[Label, ...], str]:
-    """Return a number above each place, and what the numbers are: `1 train, 2 prune.`
+    """Return a number above each place, and what the numbers are: `1 train; 2 prune.`
 
     Places that cover each other share one text, such as `1, 2`.
     """
@@ -184,4 +184,4 @@ def numbered_labels(
         text = ", ".join(names[index][1] for index in group)
         kind, dx = ("label end", -8) if x(across) > 85 else ("label", 8)
         labels.append(Label(across, up, text, kind, dx, -6))
-    return tuple(labels), ", ".join(f"{number} {name}" for _, number, name in names) + "."
+    return tuple(labels), "; ".join(f"{number} {name}" for _, number, name in names) + "."

@@ -15,6 +15,7 @@ from shrink.contract.findings import (
     Profile,
     Suitability,
 )
+from shrink.report.page import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, JustifyMethod
@@ -58,7 +59,9 @@ def show_profile(result: Profile, console: Console) -> None:
             for start in range(0, len(result.step), each)
         ]
         bars = (_BARS[(len(_BARS) - 1) * one // max(peak.alive_bytes, 1)] for one in highest)
-        console.print(f"outputs and their gradients over a step, by shapes:\n  {''.join(bars)}")
+        if printable(_BARS, console.encoding) == _BARS:
+            console.print("outputs and their gradients over a step, by shapes:")
+            console.print(f"  {''.join(bars)}")
         console.print(
             f"most in the {peak.phase} pass of {peak.layer}: {_bytes(peak.alive_bytes)}, which "
             "these layers hold:"

@@ -28,7 +28,7 @@ def test_tradeoff_plot_marks_the_front_and_draws_intervals() -> None:
     # train is best, quantize smallest; prune has the accuracy of quantize and is larger.
     assert marks == ["dot on-front", "dot beaten", "dot on-front"]
     assert len([r for r in root.iter("line") if r.attrib["class"] == "whisker"]) == 3
-    assert "1 train, 2 prune, 3 quantize. Filled (3, 1): on the Pareto front" in plot.caption
+    assert "1 train; 2 prune; 3 quantize. Filled (3, 1): on the Pareto front" in plot.caption
 
 
 def drawn(plot: Plot | None) -> ElementTree.Element:
@@ -82,6 +82,21 @@ def test_bars_scale_to_the_longest_and_place_a_near_limit() -> None:
         ("prune, predicted", 82, None, "predicted"),
     ]
     assert device.caption == "Limit 50.0 MB, the tick"
+
+
+def test_bars_of_about_one_length_are_shown_where_there_is_a_limit() -> None:
+    train = outcomes()[0]
+    memory = {**train.result.memory, "training_peak_bytes": 10_100_000}
+    memory["training_peak_predicted_bytes"] = 9_950_000
+    for limit, kind, caption in (
+        (10_000_000, "over", "Limit 10.0 MB, the tick"),
+        (30_300_000, "measured", "Limit 30.3 MB, 3 times the longest bar"),
+    ):
+        training = {"memory_limit_bytes": limit, "history": {}}
+        stage = with_result(train, memory=memory, training=training)
+        groups = bar_groups(report([stage], finals=("train",)), PICTURE)
+        (device,) = [group for group in groups if group.caption]
+        assert (device.bars[0].kind, device.caption) == (kind, caption)
 
 
 def test_loss_plots_draw_a_curve_per_split() -> None:

@@ -54,7 +54,7 @@ def test_numbers_stand_at_their_marks_which_share_a_text_where_they_cover_each_o
     labels, said = svg.numbered_labels(x, y, names)
     places = [(one.x, one.y, one.text) for one in labels]
     assert places == [(10, 20, "1, 7"), (60, 80, "2"), (90, 50, "9")]
-    assert said == "1 a, 2 b, 7 c, 9 d."
+    assert said == "1 a; 2 b; 7 c; 9 d."
 
 
 def test_a_plot_is_well_formed_with_any_text() -> None:

@@ -44,7 +44,7 @@ def test_step_memory_counts_a_gradient_from_its_last_reader_on() -> None:
 
 
 def test_the_step_is_plotted_with_the_layer_at_its_peak() -> None:
-    def shown(alive: list[int]) -> list[str]:
+    def shown(alive: list[int], encoding: str = "utf-8") -> list[str]:
         moments = [
             StepMoment(layer=f"layer{n}", phase="backward", alive_bytes=kilobytes * 1000)
             for n, kilobytes in enumerate(alive)
@@ -65,12 +65,16 @@ def test_the_step_is_plotted_with_the_layer_at_its_peak() -> None:
             trace=(),
             notes=(),
         )
-        stream = io.StringIO()
+        content = io.BytesIO()
+        stream = io.TextIOWrapper(content, encoding, errors="backslashreplace")
         show_profile(found, Console(file=stream, width=100))
-        return stream.getvalue().splitlines()
+        stream.flush()
+        return content.getvalue().decode(encoding).splitlines()
 
     lines = shown([0, 250, 500, 1000])
     assert "  ▁▂▄█" in lines
     assert any("backward pass of layer3: 1.00 MB" in line for line in lines)
+    plain = shown([0, 250, 500, 1000], "ascii")
+    assert [line for line in lines if line.isascii() and "by shapes" not in line] == plain
     # More than 60 moments share bars; each shows the most of its own.
     assert "  " + "▁" * 49 + "█" in shown([*[1] * 99, 1000])
