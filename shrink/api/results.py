@@ -230,11 +230,12 @@ class Comparison:
     def __str__(self) -> str:
         from rich.console import Console as RichConsole
 
-        from shrink.report.comparison import render_comparison_terminal
+        from shrink.report.comparison import COMPARE_HTML, render_comparison_terminal
 
         stream = io.StringIO()
         console = RichConsole(file=stream, width=_TEXT_COLUMNS, highlight=False)
-        render_comparison_terminal(self.document, console)
+        more = "with output=DIR" if self.folder is None else f"in {COMPARE_HTML}"
+        render_comparison_terminal(self.document, console, more)
         return stream.getvalue().rstrip()
 
     def _repr_html_(self) -> str:

@@ -127,7 +127,9 @@ def _check_output(output: Path | None, named: Sequence[_Named]) -> None:
         return
     if len(named) == 1 and named[0].path.resolve() == output.resolve():
         return
-    if all(row.run.startswith("..") for row in there.rows):
+    is_search = there.split == "validation"
+    folders = [Path(os.path.normpath(row.run)).parent for row in there.rows]
+    if folders and not is_search and Path() not in folders:
         return  # a page about a sweep elsewhere
     raise RecipeError(
         f"the folder holds the runs of the sweep {there.title!r}; its compare.json lists them",

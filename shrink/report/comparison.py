@@ -75,7 +75,6 @@ _BEST = "★ "
 """What the name of the chosen row begins with."""
 _ROWS = {"search": "Trials", "sweep": "Combinations", "comparison": "Runs"}
 _RATIO = "ratio"
-_LONGEST_NAME = 200
 _SEEDS = "- "
 """What the runs of a combination begin with, below it."""
 _MOST_SLICES = 20
@@ -101,8 +100,8 @@ def comparison_table(found: Comparison) -> Table:
     Columns without a value are left out.
     """
     table = filled_table(list(_columns(found)), list(ordered_rows(found)), titled=False)
-    needed = table.heads.index(_RATIO) + 2 if _RATIO in table.heads else 1
-    return replace(table, caption=caption_of(found), left=2, longest=_LONGEST_NAME, needed=needed)
+    needed = table.heads.index(_RATIO) + 2 if _RATIO in table.heads else 2
+    return replace(table, caption=caption_of(found), left=2, needed=needed)
 
 
 def status_text(status: RowStatus) -> str:

@@ -193,9 +193,10 @@ def points_of(rows: Sequence[AnyRow], x: str, y: str) -> list[FrontPoint]:
         settings, _, branch = row.name.partition(" / ")
         short = ", ".join(row.settings.values()) + (f" / {branch}" if branch else "")
         label = short if " = " in settings and row.settings else row.name
-        trial = _TRIAL.match(row.name)
+        if (trial := _TRIAL.match(row.name)) is not None:
+            label = row.name[trial.end() :]
         point = point_at(row.name, label, _value(across), _value(up), limits)
-        points.append(replace(point, number=trial[1], label=short) if trial else point)
+        points.append(replace(point, number=trial[1]) if trial else point)
     return points
 
 
@@ -215,23 +216,28 @@ def _value(figure: float | Spread) -> float:
 def front_points(points: Sequence[FrontPoint], x: str, y: str) -> list[FrontPoint]:
     """Return the points that no other beats in one figure without losing in the other.
 
-    Points that are equal in both all stay. They begin with the best `x`.
+    Points that are equal in both all stay. A worse `y` is kept only for an `x` that is better by
+    more than its noise. They begin with the best `x`.
     """
     sign_x, sign_y = (1 if figure_of(name).larger_is_better else -1 for name in (x, y))
-
-    def beaten(point: FrontPoint) -> bool:
-        return any(
-            sign_x * other.x >= sign_x * point.x
-            and sign_y * other.y >= sign_y * point.y
-            and (other.x, other.y) != (point.x, point.y)
-            for other in points
-        )
-
-    return sorted((p for p in points if not beaten(p)), key=lambda p: -sign_x * p.x)
+    front: list[FrontPoint] = []
+    for point in sorted(points, key=lambda p: (sign_y * p.y, sign_x * p.x), reverse=True):
+        last = front[-1] if front else None
+        if (
+            last is None
+            or (point.x, point.y) == (last.x, last.y)
+            or sign_x * (point.x - last.x) > _noise(x) * abs(last.x)
+        ):
+            front.append(point)
+    return sorted(front, key=lambda p: -sign_x * p.x)
 
 
 _TIMING_NOISE = 0.1
-"""Latencies that differ by less are taken as equal."""
+
+
+def _noise(cost: str) -> float:
+    """Return the relative difference up to which two values count as equal."""
+    return _TIMING_NOISE if figure_of(cost).group == "latency" else 0.0
 
 
 def _fronts(rows: Sequence[AnyRow], metric: str | None, kept: Set[str]) -> Iterator[Front]:
@@ -240,7 +246,7 @@ def _fronts(rows: Sequence[AnyRow], metric: str | None, kept: Set[str]) -> Itera
         points = points_of(rows, cost, str(metric))
         values = [point.x for point in points]
         able = [point for point in points if point.name in kept]
-        same = _TIMING_NOISE if cost == "p50_ms" else 1e-9
+        same = max(_noise(cost), 1e-9)
         if able and len(points) > 1 and not math.isclose(min(values), max(values), rel_tol=same):
             on_front = front_points(able, cost, str(metric))
             yield Front(x=cost, y=str(metric), rows=tuple(point.name for point in on_front))

@@ -41,7 +41,8 @@ class Table:
         form: `dense` is long and folded, the cells of a `matrix` are shaded by their number.
         left: how many columns are left aligned on a terminal.
         longest: letters of the first column that a terminal shows.
-        needed: columns for which a narrow terminal prints the first one on a line of its own.
+        needed: columns for which a narrow terminal prints the first one, whole, on lines of its
+            own; 1 where it is cut to `longest` letters instead.
     """
 
     heads: tuple[str, ...]
@@ -347,7 +348,8 @@ class Printer:
         """Print as many columns of a table as fit, then its caption and the columns left out."""
         longest = table.longest
         cells = [list(column) for column in zip(table.heads, *table.rows, strict=True)]
-        cells[0] = [c if len(c) <= longest else f"{c[: longest - 3]}..." for c in cells[0]]
+        if table.needed == 1:
+            cells[0] = [c if len(c) <= longest else f"{c[: longest - 3]}..." for c in cells[0]]
         widths = [max(map(len, column)) for column in cells]
         count, gap = fitting(widths, self.width)
         left, names, indent = table.left, list[str](), ""
@@ -358,12 +360,12 @@ class Printer:
         for index, row in enumerate(zip(*cells[:count], strict=True)):
             style = "" if index else "bold"
             if names:
-                self.line(names[index], style)
+                self.wrapped(names[index], "", style)
             padded = [
                 cell.ljust(width) if column < left else cell.rjust(width)
                 for column, (cell, width) in enumerate(zip(row, widths[:count], strict=True))
             ]
-            self.line((indent + (" " * gap).join(padded)).rstrip(), style)
+            self.wrapped((indent + (" " * gap).join(padded)).rstrip(), "", style)
         if table.caption:
             self.wrapped(table.caption, "", "dim")
         if more and count < len(cells):

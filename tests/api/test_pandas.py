@@ -42,6 +42,8 @@ def test_a_comparison_is_a_table_of_its_rows(folder: Path) -> None:
     table = found.to_pandas()
     assert list(table.index) == [row.name for row in found.rows]
     assert table["accuracy"].tolist() == [row.figures["accuracy"] for row in found.rows]
+    assert "compare.html" not in str(found)  # nothing was written
+    assert "more with output=DIR: " in str(found)
 
 
 def test_without_pandas_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

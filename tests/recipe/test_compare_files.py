@@ -27,6 +27,7 @@ def write_sweep(folder: Path, correct: list[int]) -> Path:
         row |= {"combination": "prune.sparsity = 0.5", "figures": {}, "intervals": {}, "delta": {}}
         rows.append(row)
     found = {"schema_version": 1, "title": "r", "sweep": True, "repeat": len(rows), "rows": rows}
+    folder.mkdir(exist_ok=True)
     (folder / "compare.json").write_text(json.dumps(found), encoding="utf-8")
     return folder
 
@@ -38,6 +39,23 @@ def test_the_page_of_a_sweep_elsewhere_is_written_again(tmp_path: Path) -> None:
     assert json.loads((page / "compare.json").read_text("utf-8"))["sweep"]
     with pytest.raises(RecipeError, match="holds the runs of the sweep 'r'"):
         compare_folders([page], sweep)
+
+
+def test_the_page_above_a_sweep_is_written_again(tmp_path: Path) -> None:
+    sweep = write_sweep(tmp_path / "sweep", [90, 92])
+    for _ in range(2):
+        compare_folders([sweep], tmp_path)
+
+
+def test_what_holds_runs_of_its_own_is_not_overwritten(tmp_path: Path) -> None:
+    sweep, empty = write_sweep(tmp_path / "sweep", [90]), write_sweep(tmp_path / "empty", [])
+    search = write_sweep(tmp_path / "search", [90])
+    found = json.loads((search / "compare.json").read_text("utf-8")) | {"split": "validation"}
+    found["rows"][0]["run"] = "trials/0"
+    (search / "compare.json").write_text(json.dumps(found), encoding="utf-8")
+    for there in (empty, search):
+        with pytest.raises(RecipeError, match="holds the runs of the sweep 'r'"):
+            compare_folders([sweep], there)
 
 
 def test_sweeps_of_the_same_name_are_kept_apart(

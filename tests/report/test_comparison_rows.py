@@ -107,6 +107,30 @@ def test_a_narrow_terminal_shows_sizes_below_long_names() -> None:
         assert "50.0 KB 0.50x" in " ".join(lines[lines.index(row.name) + 1].split())
 
 
+def test_a_name_that_is_wider_than_the_terminal_is_wrapped() -> None:
+    names = [
+        f"0.5, distill.temperature = 4, {'train.epochs = 20, ' * 10}seed = {n}" for n in (1, 2)
+    ]
+    found = compare_runs([run(name, 97, 50_000) for name in names], SWEEP)
+    lines = printed(found, 80)
+    assert max(map(len, lines)) <= 80
+    for row in found.rows:
+        assert row.name in " ".join(" ".join(lines).split())
+
+
+def test_trials_are_labelled_by_their_whole_names() -> None:
+    names = {"0: prune+quantize, prune.sparsity = 0.5": 97, "1: the recipe as it is": 98}
+    runs = [
+        replace(run("0.5", correct, 1000 * correct), name=name, settings={})
+        for name, correct in names.items()
+    ]
+    found = compare_runs(runs, replace(SWEEP, split="validation"))
+    plot = compared_plot(found, found.fronts[0])
+    assert plot.caption.startswith(
+        "0 prune+quantize, prune.sparsity = 0.5; 1 the recipe as it is. Filled (0, 1)"
+    )
+
+
 def test_an_outcome_that_all_rows_share_has_no_column_in_a_terminal() -> None:
     same = compare_runs([run("0.3", 97, 50_000), run("0.5", 95, 40_000)], SWEEP)
     assert not any("outcome" in line for line in printed(same, 80))
@@ -126,7 +150,9 @@ def test_marks_of_trials_have_the_numbers_of_the_trials() -> None:
     ]
     found = compare_runs(runs, replace(SWEEP, split="validation"))
     plot = compared_plot(found, found.fronts[0])
-    assert plot.caption.startswith("4 0.3, 7 0.5. Filled (7, 4):")
+    assert plot.caption.startswith(
+        "4 prune, prune.sparsity = 0.3; 7 prune, prune.sparsity = 0.5. Filled (7, 4):"
+    )
     assert [label.text for label in plot.labels] == ["4", "7"]
 
 
@@ -232,6 +258,18 @@ def test_front_points_are_those_that_nothing_beats() -> None:
         found = front_points(points, x, y)
         assert {p.name for p in found} == {name for name, beaten in better.items() if not beaten}
         assert all(sign[1] * (b.y - a.y) >= 0 for a, b in itertools.pairwise(found))
+
+
+def test_a_front_of_latencies_begins_beyond_their_noise() -> None:
+    values = {"a": (98, 0.2), "b": (97, 0.1995), "c": (96, 0.19), "d": (95, 0.17), "e": (94, 0.3)}
+    runs = []
+    for name, (correct, p50_ms) in values.items():
+        latency = {"p50_ms": p50_ms, "p90_ms": 0.5, "threads": 1}
+        stage = with_result(outcome("train", correct, 100_000, None), latency=latency)
+        made = report_of(report([stage], finals=("train",)))
+        runs.append(replace(run(name, 97, 1), name=name, report=made))
+    fronts = {front.x: front.rows for front in compare_runs(runs, SWEEP).fronts}
+    assert fronts["p50_ms"] == ("d", "a")
 
 
 def test_fronts_begin_with_the_metric_against_the_size() -> None:
