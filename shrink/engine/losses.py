@@ -52,8 +52,8 @@ def loss_values(key: str, y: tf.Tensor, output: tf.Tensor, from_logits: bool) ->
     y, x = _of_formula(loss, y, x, from_logits)
     mask = mask_of(output)
     if mask is not None:  # it only says which count
-        counts = _spread(tf.cast(tf.cast(mask, tf.bool), x.dtype), x.shape.rank)
-        x, y = x * counts, y * counts
+        counts = _spread(tf.cast(mask, tf.bool), x.shape.rank)
+        x, y = (tf.where(counts, one, tf.zeros_like(one)) for one in (x, y))
     return loss.computed(NAMESPACE, y, x)
 
 

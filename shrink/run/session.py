@@ -97,9 +97,9 @@ def _identity(recipe: Mapping[str, Json]) -> tuple[str, ...]:
 def _identity_in(folder: Path) -> tuple[str, ...] | None:
     """Return the identity of the run in a folder; None where no run of shrink has finished."""
     path = folder / RESOLVED_NAME
-    stages = files.read_mapping(folder / REPORT_NAME).get("stages", [])
+    stages = files.read_mapping(folder / REPORT_NAME).get("stages")
     try:
-        if not all(stage["artifact"] for stage in stages):
+        if not stages or not all(stage["artifact"] for stage in stages):
             return None
         return _identity(yaml.load(path).value) if path.is_file() else None
     except (ShrinkError, KeyError, TypeError, AttributeError):

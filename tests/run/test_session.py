@@ -42,8 +42,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(plan: Plan, runs: Path, name: str) -> None:
-    """Leave behind what tells a run folder's thing."""
+    """Leave behind what a finished run is known by."""
     (runs / name).mkdir(parents=True)
+    report = {"stages": [{"artifact": "a.keras"}, {"artifact": "b.tflite"}]}
+    (runs / name / "report.json").write_text(json.dumps(report))
     (runs / name / "recipe.resolved.yaml").write_text(resolved_recipe_text(plan))
 
 
@@ -99,6 +101,8 @@ def test_free_name_is_that_of_a_run_that_failed(folder: Path) -> None:
     report = runs / "quantize-m" / "report.json"
     other = plan_of(folder, "m.keras", "more.npz")
     report.write_text(json.dumps({"stages": [{"artifact": "a.keras"}, {"artifact": None}]}))
+    assert free_name(other, runs) == "quantize-m"
+    report.write_text(json.dumps({"stages": []}))
     assert free_name(other, runs) == "quantize-m"
     report.write_text(json.dumps({"stages": [{"artifact": "a.keras"}, {"artifact": "b.tflite"}]}))
     assert free_name(other, runs) != "quantize-m"
