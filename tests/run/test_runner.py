@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from shrink.base.errors import StageError
 from shrink.contract.job import StepJob
 from shrink.run.options import RunOptions
 from tests.run.fake_worker import FakeWorker, run, runner_of, statuses
@@ -214,3 +215,27 @@ def test_an_artifact_that_is_only_measured_again_counts_as_cached(
     said = capsys.readouterr().err
     assert "train: cached" in said
     assert "done in" not in said
+
+
+@pytest.mark.parametrize(
+    ("stages", "name"),
+    [
+        ([{"train": {"epochs": 1}}, {"quantize": {}}], "the model of stage train"),
+        ([{"quantize": {}}], "m.keras"),
+    ],
+)
+def test_an_error_names_no_file_of_the_store(stages: list[Any], name: str, tmp_path: Path) -> None:
+    def refuse(job: StepJob, work: Path, on_event: Callable[..., None]) -> dict[str, Any]:
+        if job.kind == "quantize":
+            path = job.inputs["model"].path
+            raise StageError(f"{path} is odd", subject=str(path), hint=f"mend {path}")
+        return FakeWorker()(job, work, on_event)
+
+    recipe = _recipe(tmp_path, "def build():\n    return 'model'\n", stages=stages)
+    if name == "m.keras":
+        (tmp_path / name).touch()
+        recipe["model"] = name = str(tmp_path / name)
+    with pytest.raises(StageError) as caught:
+        run(recipe, tmp_path / "out", refuse)
+    error = caught.value
+    assert (error.message, error.subject, error.hint) == (f"{name} is odd", name, f"mend {name}")

@@ -82,12 +82,14 @@ def test_run_recovering_knows_what_the_worker_recovered_from_itself(tmp_path: Pa
 
     def end(job: StepJob, on_event: Any) -> None:
         on_event(event)
-        raise death(Beat(5, 4))
+        raise death(Beat(5, job.attempts.micro_batch_size or 4))
 
     worker = Worker(end)
     supervise(worker, tmp_path)
     assert worker.jobs[1]["micro_batch_size"] == 2
     assert [e["step"] for e in worker.jobs[1]["events"]] == [3, 5]
+    with pytest.raises(ResourceError, match="micro-batch of 1"):  # not the model's own code
+        supervise(Worker(end, end, end), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from shrink.base.console import Console
 from shrink.base.errors import InternalError, ModelError
 from shrink.contract.codec import to_plain
-from shrink.contract.findings import Bench, Worked
+from shrink.contract.findings import Bench, Examination, StorePlace, Worked
 from shrink.contract.job import BenchJob, CompactJob, DoctorJob, InspectJob
 from shrink.contract.model_source import ModelSource
 from shrink.run import tool
@@ -39,6 +39,15 @@ def test_run_action_refuses_an_answer_of_another_shape(
         tool.run_action(job, Bench, Console())
     assert caught.value.exit_code == 70
     assert caught.value.subject == "m.tflite"
+
+
+@pytest.mark.parametrize(("extras", "line"), [((), "none"), (("lmdb", "tiles"), "lmdb, tiles")])
+def test_an_examination_lists_the_extras(extras: tuple[str, ...], line: str) -> None:
+    store = StorePlace(path="cache", free_bytes=0, writable=True)
+    texts = dict.fromkeys(("shrink", "installed", "python", "system", "machine"), "x")
+    more: dict[str, Any] = {"memory_limit_bytes": None, "packages": {}, "variables": {}}
+    found = Examination(**texts, **more, extras=extras, store=store)
+    assert f"- extras: {line}" in tool.lines_of(found)
 
 
 def test_a_file_of_2020_that_litert_refuses_is_taken(
