@@ -329,6 +329,22 @@ def test_resolve_task_says_what_would_do_where_targets_do_not_fit(
     assert hint in str(caught.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("loss", "y", "words"),
+    [
+        ("binary_crossentropy", [0, 1, 3], "needs targets from 0 to 1, and they are 0.0 to 3.0"),
+        ("poisson", [-1, 1, 3], "needs targets of at least 0, and they are -1.0 to 3.0"),
+    ],
+)
+def test_a_loss_says_within_which_bounds_targets_must_be(
+    loss: str, y: list[int], words: str, tmp_path: Path
+) -> None:
+    model = keras_interface(model_of(L.Dense(3, activation="sigmoid")))
+    dataset = dataset_of(tmp_path, np.tile(np.float32(y), (len(X), 1)))
+    with pytest.raises(DataError, match=f"{loss} {words}"):
+        resolve_task(TaskConfig(loss=loss), dataset, model)
+
+
 def test_metrics_of_a_record_keep_their_names_and_get_no_company(tmp_path: Path) -> None:
     interface = keras_interface(model_of(L.Dense(5, activation="softmax")))
     dataset = dataset_of(tmp_path, CLASSES)
