@@ -23,8 +23,10 @@ def sample_of(values: np.ndarray, seed: int = 1, draw: str = "a") -> Resampled:
     return Resampled(float(values.mean()), tuple(replicates), tuple(influences.tolist()), draw)
 
 
-def test_resampled_interval_equals_scipys_bca_but_for_chance() -> None:
-    values = RANDOM.exponential(size=400)
+@pytest.mark.parametrize(
+    "values", [RANDOM.exponential(size=400), RANDOM.integers(0, 2, 100)], ids=["skewed", "tied"]
+)
+def test_resampled_interval_equals_scipys_bca_but_for_chance(values: np.ndarray) -> None:
     expected = stats.bootstrap(
         (values,), np.mean, method="BCa", n_resamples=20_000, rng=np.random.default_rng(5)
     ).confidence_interval

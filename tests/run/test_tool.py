@@ -44,9 +44,11 @@ def test_run_action_refuses_an_answer_of_another_shape(
 @pytest.mark.parametrize(("extras", "line"), [((), "none"), (("lmdb", "tiles"), "lmdb, tiles")])
 def test_an_examination_lists_the_extras(extras: tuple[str, ...], line: str) -> None:
     store = StorePlace(path="cache", free_bytes=0, writable=True)
-    texts = dict.fromkeys(("shrink", "installed", "python", "system", "machine"), "x")
-    more: dict[str, Any] = {"memory_limit_bytes": None, "packages": {}, "variables": {}}
-    found = Examination(**texts, **more, extras=extras, store=store)
+    known: dict[str, Any] = dict.fromkeys(
+        ("shrink", "installed", "python", "system", "machine"), ""
+    )
+    known |= {"memory_limit_bytes": None, "packages": {}, "variables": {}}
+    found = Examination(**known, extras=extras, store=store)
     assert f"- extras: {line}" in tool.lines_of(found)
 
 

@@ -340,7 +340,7 @@ def test_a_loss_says_within_which_bounds_targets_must_be(
     loss: str, y: list[int], words: str, tmp_path: Path
 ) -> None:
     model = keras_interface(model_of(L.Dense(3, activation="sigmoid")))
-    dataset = dataset_of(tmp_path, np.tile(np.float32(y), (len(X), 1)))
+    dataset = dataset_of(tmp_path, np.tile(np.array(y, np.float32), (len(X), 1)))
     with pytest.raises(DataError, match=f"{loss} {words}"):
         resolve_task(TaskConfig(loss=loss), dataset, model)
 
