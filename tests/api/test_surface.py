@@ -17,6 +17,7 @@ from docs.stubs import stub
 from shrink import api
 from shrink.api import results
 from shrink.base.errors import ShrinkError
+from shrink.contract.comparison import Comparison
 
 ROOT = Path(__file__).parents[2]
 VERBS = ("train", "prune", "cluster", "quantize", "compact", "evaluate")
@@ -125,6 +126,12 @@ def test_a_keyword_that_there_is_not_is_refused(call: Callable[[], object], mean
     with pytest.raises(shrink.RecipeError, match="unknown key") as caught:
         call()
     assert meant in str(caught.value.hint)
+
+
+def test_a_comparison_that_lies_in_no_folder_is_not_compared_again() -> None:
+    found = results.Comparison(Comparison(rows=(), title="two runs"))
+    with pytest.raises(shrink.RecipeError, match="without a folder holds no runs"):
+        shrink.compare(found)
 
 
 def test_rooms_with_a_functions_name_are_called_as_it() -> None:
