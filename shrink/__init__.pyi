@@ -201,7 +201,7 @@ class _Compact(_Verb, total=False):
     arena_bytes: int | str | None
     max_extra_macs: float
     int8_io: bool
-    target: Literal['tflm'] | Literal['xnnpack', 'ethos-u55-32', 'ethos-u55-64', 'ethos-u55-128', 'ethos-u55-256', 'ethos-u65-256', 'ethos-u65-512', 'ethos-u85-128', 'ethos-u85-256', 'ethos-u85-512', 'ethos-u85-1024', 'ethos-u85-2048']
+    target: Literal['tflm', 'xnnpack', 'ethos-u55-32', 'ethos-u55-64', 'ethos-u55-128', 'ethos-u55-256', 'ethos-u65-256', 'ethos-u65-512', 'ethos-u85-128', 'ethos-u85-256', 'ethos-u85-512', 'ethos-u85-1024', 'ethos-u85-2048']
     decode: Literal['auto'] | None
 
 class _Evaluate(_Verb, total=False):
