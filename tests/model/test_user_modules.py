@@ -75,7 +75,7 @@ def test_declared_objects_reads_names_without_running_the_file(tmp_path: Path) -
 @pytest.mark.parametrize("text", ["def (", "\0", "(" * 100_000])
 def test_declared_objects_refuses_what_is_no_python(text: str, tmp_path: Path) -> None:
     (tmp_path / "objects.py").write_text(text, encoding="utf-8")
-    with pytest.raises(ModelError, match="no Python"):
+    with pytest.raises(ModelError, match="not valid Python"):
         declared_objects(tmp_path / "objects.py")
 
 

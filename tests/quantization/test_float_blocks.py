@@ -180,7 +180,7 @@ def test_mixed_precision_keeps_masks_float_too() -> None:
     config = QuantizeConfig(
         scheme="mixed", activations="int8", input_type="float32", file_bytes=1_000_000
     )
-    context: Any = SimpleNamespace(phase=lambda name: None)
+    context: Any = SimpleNamespace(phase=lambda *shown: None)
     made, _ = mixed_artifact(FloatModel(model), calibrated_on(x), config, context)
     (found,) = load(made.content).predict({"ids": x})
     noise = np.sum((found - expected) ** 2) / np.sum(expected**2)

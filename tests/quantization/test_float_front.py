@@ -93,7 +93,7 @@ def calibrated(arrays: dict[str, np.ndarray]) -> CalibrationExamples:
 def context() -> Any:
     warnings: list[tuple[str, str, str]] = []
     return SimpleNamespace(
-        warn=lambda *said: warnings.append(said), warnings=warnings, phase=lambda name: None
+        warn=lambda *said: warnings.append(said), warnings=warnings, phase=lambda *shown: None
     )
 
 

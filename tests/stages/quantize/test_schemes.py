@@ -153,7 +153,7 @@ def artifact(source: FloatModel, config: QuantizeConfig, x: np.ndarray) -> bytes
     calibration = CalibrationExamples(UnlabelledExamples(x), 100, 0)
     if config.scheme != "mixed":
         return SCHEMES[config.scheme](source, calibration, config).content
-    context: Any = SimpleNamespace(phase=lambda name: None)
+    context: Any = SimpleNamespace(phase=lambda *shown: None)
     return mixed_artifact(source, calibration, config, context)[0].content
 
 
