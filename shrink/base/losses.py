@@ -51,7 +51,7 @@ class LossInfo:
         metric: what is measured beside it where the recipe names no metric; empty for the default
             of its kind.
         bounds: what targets of the outputs' shape lie between.
-        formula: see `loss`; None for what is no formula.
+        formula: see `loss`; None for a detector's loss and for a user's function.
         is_entropy: whether `formula` takes logits, too, and training takes tf-keras' function.
         of_numbers: whether the formula takes class numbers, (n, ..., 1), and not shares of classes.
         by_example: whether the formula gives one number for each example, (n,); what a mask leaves
@@ -80,7 +80,11 @@ _Formula = TypeVar("_Formula", bound=Callable[..., Numbers])
 
 
 def loss(
-    kind: ValueKind | None, *arguments: Argument, is_entropy: bool = False, **info: Any
+    kind: ValueKind | None,
+    *arguments: Argument,
+    is_entropy: bool = False,
+    of_probabilities: bool = False,
+    **info: Any,
 ) -> Callable[[_Formula], _Formula]:
     """Add a formula to `LOSSES`, under its own name, with what `LossInfo` says.
 
@@ -95,9 +99,13 @@ def loss(
     """
 
     def add(formula: _Formula) -> _Formula:
-        of_probabilities = is_entropy or info.pop("of_probabilities", False)
         LOSSES[formula.__name__] = LossInfo(
-            kind, arguments, of_probabilities, formula=formula, is_entropy=is_entropy, **info
+            kind,
+            arguments,
+            is_entropy or of_probabilities,
+            formula=formula,
+            is_entropy=is_entropy,
+            **info,
         )
         return formula
 

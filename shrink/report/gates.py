@@ -262,7 +262,10 @@ def _with_interval(
     before, after = (run.scores.get(s, {}).get(evidence) for s in (run.baseline, str(result.stage)))
     interval = score_interval(before, after, confidence, metric.bounds)
     if interval is None or interval.low is None or interval.high is None:
-        why = "no interval without scores of the same examples; the point value decides"
+        note = interval.note if interval else None
+        why = (
+            f"{note or 'no interval without scores of the same examples'}; the point value decides"
+        )
         return _because(decided, why)
     sign = -1 if metric.larger_is_better else 1
     low, high = sorted((sign * interval.low, sign * interval.high))

@@ -370,7 +370,7 @@ def _origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: Stored
         stage=plan.baseline.name,
         artifact=identity(stored.files["artifact"]),
         scores=stored.files["scores"].name,
-        tested_on=test_identity(plan, splits, data_fingerprint, result.data.classes),
+        tested_on=evaluated_split(plan, splits, data_fingerprint, result.data.classes),
         test_examples=result.splits.test_examples,
         size=result.size,
         memory=result.memory,
@@ -380,7 +380,7 @@ def _origin_of(plan: Plan, splits: Splits, data_fingerprint: str, stored: Stored
     )
 
 
-def test_identity(
+def evaluated_split(
     plan: Plan, splits: Splits, data_fingerprint: str, classes: Sequence[str] | None
 ) -> SplitIdentity:
     """Return what decides the test examples of a run."""
@@ -397,7 +397,7 @@ def chain_of(plan: Plan, splits: Splits, data: DataSet, store: Store) -> Continu
     if identity(reference.path) == origin.artifact:
         return None
     fingerprint = str(data.fingerprint)
-    paired = origin.tested_on == test_identity(plan, splits, fingerprint, data.classes)
+    paired = origin.tested_on == evaluated_split(plan, splits, fingerprint, data.classes)
     tests = (origin.test_examples, data.test_examples)
     same = paired if None in tests else tests[0] == tests[1]
     name = origin.scores if same and paired else None  # scores are paired by their order

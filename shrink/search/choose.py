@@ -3,7 +3,7 @@
 1. Candidates are drawn at random; half of them are crossed with trials of the Pareto front
    (`Chooser`).
 2. A Gaussian process over the trained trials predicts the main metric of each candidate from its
-   sizes and settings (`predicted_costs`).
+   sizes and settings (`predicted_values`).
 3. The expected improvement follows in closed form (`gains_of`): of the metric, of the file size
    times the probability of keeping the drop, or of the hypervolume of several objectives.
 4. It is divided by the expected training time (`Steps.seconds`; Snoek et al. 2012, section 3.2).
@@ -208,7 +208,7 @@ class Features(NamedTuple):
     figures: Figures
 
 
-def predicted_costs(
+def predicted_values(
     known: Sequence[Features],
     values: Sequence[float],
     queries: Sequence[Features],
@@ -378,7 +378,7 @@ def gains_of(
         if trial.feasible and goal.keeps(trial.drop_bound):
             feasible.append((trial.figures, cost))
     if running:
-        believed = [float(one) for one in predicted_costs(known, costs, running, goal.names)[0]]
+        believed = [float(one) for one in predicted_values(known, costs, running, goal.names)[0]]
         known, costs = [*known, *running], [*costs, *believed]
         feasible += [(one.figures, cost) for one, cost in zip(running, believed, strict=True)]
     sizes = [name for name in goal.optimised if name != goal.metric]
@@ -399,7 +399,7 @@ def gains_of(
     front = undominated([[*place(one), cost if is_judged else 0.0] for one, cost in feasible])
     gains = list[float]()
     for one, mean, deviation in zip(
-        points, *predicted_costs(known, costs, points, goal.names), strict=True
+        points, *predicted_values(known, costs, points, goal.names), strict=True
     ):
         if is_judged:
             gain = expected_hypervolume_gain(place(one.figures), mean, deviation, front, corner)
@@ -577,7 +577,7 @@ class Chooser:
                 measured = [(Features({}, {}), math.log(max(min(before, limit), 1e-9)))]
             unknown = [n for n, one in enumerate(figures) if name not in one]
             points = [Features(candidates[n].settings, {}) for n in unknown]
-            means, spreads = predicted_costs(
+            means, spreads = predicted_values(
                 [p for p, _ in measured], [v for _, v in measured], points, ()
             )
             for n, mean, spread in zip(unknown, means, spreads, strict=True):

@@ -153,9 +153,9 @@ def test_dice_counts_only_what_a_mask_leaves() -> None:
     logits = RANDOM.normal(size=(2, 5, 1))
     y = RANDOM.integers(0, 2, (2, 5, 1))
     mask = np.array([[1, 1, 0, 1, 0], [1, 0, 0, 0, 1]], bool)
-    output = tf.constant(np.where(mask[..., None], logits, np.inf))
+    output = tf.constant(np.where(mask[..., None], 1 / (1 + np.exp(-logits)), np.inf))
     output._keras_mask = tf.constant(mask)
-    found = loss_values("dice(of=labels)", tf.constant(y), output, True)
+    found = loss_values("dice(of=labels)", tf.constant(y), output, False)
     sums = loss_sums(logits, y, "dice(of=labels)", from_logits=True, mask=mask)
     for row in range(2):
         p = 1 / (1 + np.exp(-logits[row, mask[row]]))

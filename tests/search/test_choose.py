@@ -27,7 +27,7 @@ from shrink.search.choose import (
     expected_hypervolume_gain,
     expected_improvement,
     gains_of,
-    predicted_costs,
+    predicted_values,
     probability_within,
 )
 from shrink.search.goal import Goal
@@ -105,7 +105,7 @@ def point(size: float, **settings: Any) -> Features:
 def test_a_metric_that_falls_with_the_size_falls_on_where_nothing_was_trained() -> None:
     trained = [point(size) for size in (100_000, 50_000, 20_000, 8_000)]
     asked = [point(30_000), point(8_000), point(2_000)]
-    mean, deviation = predicted_costs(
+    mean, deviation = predicted_values(
         trained, [-0.90, -0.78, -0.60, -0.45], asked, ["tflite_bytes"]
     )
     assert -0.78 < mean[0] < -0.60
@@ -117,13 +117,13 @@ def test_a_metric_that_falls_with_the_size_falls_on_where_nothing_was_trained() 
 def test_settings_of_any_kind_tell_trials_of_one_size_apart() -> None:
     known = [point(100, scheme=s, list=v) for s in "ab" for v in (["x"], None, {"y": 1})]
     costs = [-0.9 if one.settings["scheme"] == "a" else -0.8 for one in known]
-    mean, _ = predicted_costs(known, costs, [point(100, scheme="a"), point(100, scheme="b")], [])
+    mean, _ = predicted_values(known, costs, [point(100, scheme="a"), point(100, scheme="b")], [])
     assert mean[0] < -0.87
     assert mean[1] > -0.83
 
 
 def test_one_known_value_is_expected_everywhere() -> None:
-    mean, deviation = predicted_costs(
+    mean, deviation = predicted_values(
         [Features({}, {})], [-0.9], [point(5), point(9)], ["tflite_bytes"]
     )
     np.testing.assert_allclose(mean, [-0.9, -0.9])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from shrink.base.arguments import Argument
 from shrink.base.lazy import np
@@ -17,6 +18,8 @@ from shrink.base.scores.rule import (
     divided,
 )
 from shrink.base.types import Array
+
+_BIASED = "no interval: chance raises the error of few examples, and resamples raise it again"
 
 
 def _confidence(output: Output) -> Array:
@@ -54,7 +57,7 @@ def _expected_calibration_error(arguments: dict[str, object]) -> Rule:
         def of(totals: Array) -> Array:
             return divided(np.abs(totals[:, :-1]).sum(axis=1), totals[:, -1])
 
-        return Weighted.by(sums, of)
+        return replace(Weighted.by(sums, of), why=_BIASED)
 
     return Rule(keep, over, "no element counts", follows_nan=True)
 

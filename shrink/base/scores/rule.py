@@ -148,6 +148,7 @@ class Weighted:
         of_sums: the metric of these sums, (b, k) to (b,).
         share: the largest part of the metric that one example makes up; 0 where nobody knows.
         part, right, wrong: of a mean over classes, as in `shrink.base.bootstrap.Resampled`.
+        why: why there is no interval, where there is none; else empty.
     """
 
     of: OfWeights
@@ -158,6 +159,7 @@ class Weighted:
     part: float = 0.0
     right: int = 0
     wrong: int = 0
+    why: str = ""
 
     @classmethod
     def by(

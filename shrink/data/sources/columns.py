@@ -90,9 +90,12 @@ def open_columns(
     }
     if config.test_split == 1:  # what is not tested may be of another kind
         tested = splits[tested_split(splits)]
-        for split in [name for name, one in splits.items() if not _is_like(one, tested)]:
-            del splits[split]
-            notes.append(f"the split {split} has arrays of another kind and is not used")
+        for name, split in [*splits.items()]:
+            try:
+                _check_splits(path, {"train": tested, "test": split}, needs_two=False)
+            except DataError as error:
+                del splits[name]
+                notes.append(f"the split {name} is not used: {error.message}")
     needs_two = config.target == "label" and not config.takes_one_class(len(words) == 1)
     _check_splits(path, splits, needs_two)
     starts = np.cumsum([0, *(split.count for split in splits.values())])
@@ -211,15 +214,6 @@ def _split(
     for name in (f"{name}{suffix}" for name in targets):
         y[name] = opened(path, name, targets_of(path, name, arrays[name], first, len(rows), notes))
     return _Split(x, y or {"": np.zeros((len(rows), 0), np.float32)})
-
-
-def _is_like(split: _Split, tested: _Split) -> bool:
-    """Whether a split has arrays of the shapes and kinds of the tested one."""
-    try:
-        _check_splits(Path(), {"train": tested, "test": split}, needs_two=False)
-    except DataError:
-        return False
-    return True
 
 
 def _check_splits(path: Path, splits: Mapping[str, _Split], needs_two: bool) -> None:

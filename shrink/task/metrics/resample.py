@@ -61,6 +61,7 @@ def resample(
             tuple(None if np.isnan(one) else one for one in own.tolist()),
             tuple(_influences(value, left).tolist()),
             f"{_SEED}, {count} of {examples}, numpy {'.'.join(np.__version__.split('.')[:2])}",
+            why=metric.why,
             reach=max(1.0, blocks * metric.share),
             part=metric.part,
             right=metric.right,

@@ -175,6 +175,7 @@ class WholeSplit:
             part=max(one.part for one in each) / len(each),
             right=min((one.right for one in each if one.right), default=0),
             wrong=min((one.wrong for one in each if one.wrong), default=0),
+            why=each[0].why,
         )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.task.metrics.toys import value
+from shrink.base.bootstrap import resampled_difference, resampled_interval
+from tests.task.metrics.toys import sampled, value
 
 RANDOM = np.random.default_rng(4)
 
@@ -31,3 +32,13 @@ def test_expected_calibration_error_follows_its_definition(bins: int) -> None:
     bits, chance = RANDOM.integers(0, 2, 500), RANDOM.uniform(size=500)
     expected = _by_definition(np.maximum(chance, 1 - chance), (chance > 0.5) == bits, bins)
     assert value(key, chance[:, None], bits) == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_estimate_of_few_examples_is_too_high_for_an_interval() -> None:
+    labels, p = RANDOM.integers(0, 2, 300), RANDOM.uniform(size=300)
+    sample = sampled("expected_calibration_error_15", p[:, None], labels)
+    assert sample is not None
+    for found in (resampled_interval(sample), resampled_difference(sample, sample)):
+        assert found is not None
+        assert (found.low, found.high) == (None, None)
+        assert "resamples raise it again" in str(found.note)
