@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import os
 import shutil
 import subprocess
@@ -24,6 +23,7 @@ from shrink.measure.small_tensors import map_large_blocks
 MEBIBYTE = 2**20
 _FLOAT64 = 8
 _MOST_ELEMENTS = 2**31 - 1
+_REGION = 1024 * MEBIBYTE
 _SPARE = 4 * MEBIBYTE
 """Memory that TensorFlow may hold already, so that the region fits under a real limit."""
 
@@ -128,7 +128,7 @@ def _open_cpu(
         tf.config.threading.set_inter_op_parallelism_threads(1)
     if not _cpu_is_limited():
         # Twice: a region of the limit alone would have no piece left to split near its end.
-        _open_region(math.inf if memory_limit is None else 2 * memory_limit)
+        _open_region(_REGION if memory_limit is None else 2 * memory_limit)
     elif memory_limit is not None:
         _open_region(memory_limit - _SPARE)
     return tuple(f"CPU:{index}" for index in range(replicas))
@@ -140,14 +140,14 @@ def _cpu_is_limited() -> bool:
     return uses_bfc and "TF_CPU_BFC_MEM_LIMIT_IN_MB" in os.environ
 
 
-def _open_region(most: float) -> None:
-    """Make the CPU's allocator ask for one region: half of what is free, and `most` bytes at most.
+def _open_region(most: int) -> None:
+    """Make the CPU's allocator ask for one region of `most` bytes, or of half of what is free.
 
     Left to itself, it asks for regions of 1, 2, 4, ... MiB as training goes on. A tensor takes a
     whole free chunk of up to twice its size where splitting would leave less than it needs, and
     where regions end decides how often: peaks then differed by a quarter between a process that
     had probed smaller sizes and one that had not. The region is not touched, and takes no memory
-    before it is used.
+    before it is used, but the allocator's table of it does: a 32nd of its size.
     """
     elements = int(min(min(most, host_free_bytes() / 2) / _FLOAT64, _MOST_ELEMENTS))
     # Without a region training works all the same.

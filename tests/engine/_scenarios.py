@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
+from shrink.base.host import host_peak_bytes
 from shrink.data.dataset import Dataset
 from shrink.data.pipeline import training_batches
 from shrink.engine.config import TrainingConfig
@@ -371,6 +372,14 @@ def refused_by_the_allocator() -> dict[str, Any]:
         "evidence": [event.evidence for event in record.oom_events],
         "peak": record.peaks["training_peak_bytes"].value,
     }
+
+
+def opening_bytes() -> int:
+    """Return by how much this process grows, in bytes, where it opens a CPU without a limit."""
+    tf.zeros(()).numpy()
+    before = host_peak_bytes()
+    open_devices(TrainingConfig())
+    return host_peak_bytes() - before
 
 
 def lent_bytes(memory_limit: int, size: int) -> int:

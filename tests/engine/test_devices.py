@@ -53,6 +53,11 @@ def test_a_memory_limit_leaves_tensors_their_own_size() -> None:
 
 
 @no_gpu
+def test_opening_a_cpu_takes_little_memory() -> None:
+    assert call("tests.engine._scenarios", "opening_bytes") < 100_000_000
+
+
+@no_gpu
 def test_open_devices_refuses_more_replicas_when_tensorflow_runs_already() -> None:
     tf.zeros(()).numpy()
     with pytest.raises(ResourceError, match="already runs") as caught:
