@@ -7,9 +7,11 @@ Schema and the flags have a use for.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
+import itertools
 import json
-import textwrap
+import sys
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -161,23 +163,26 @@ def field_docstrings(section: type[BaseModel]) -> dict[str, str]:
     docstrings: dict[str, str] = {}
     for base in reversed(section.__mro__):
         if issubclass(base, Config):
-            docstrings |= _own_docstrings(base)
+            docstrings |= _docstrings(base.__module__).get(base.__name__, {})
     return docstrings
 
 
-def _own_docstrings(section: type[BaseModel]) -> dict[str, str]:
-    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
-    if not isinstance(definition, ast.ClassDef):
-        return {}
-    pairs = zip(definition.body, definition.body[1:], strict=False)
+@functools.cache
+def _docstrings(module: str) -> dict[str, dict[str, str]]:
+    """Return the docstring under each field of each class of a module."""
+    classes = ast.parse(inspect.getsource(sys.modules[module])).body
     return {
-        field.target.id: inspect.cleandoc(text.value.value)
-        for field, text in pairs
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
+        definition.name: {
+            field.target.id: inspect.cleandoc(text.value.value)
+            for field, text in itertools.pairwise(definition.body)
+            if isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr)
+            and isinstance(text.value, ast.Constant)
+            and isinstance(text.value.value, str)
+        }
+        for definition in classes
+        if isinstance(definition, ast.ClassDef)
     }
 
 
