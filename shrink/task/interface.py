@@ -19,7 +19,7 @@ from shrink.data.config import NO_DATA, DataConfig, usage_section
 from shrink.data.dataset import Dataset
 from shrink.model.output_kind import OutputKind, output_kinds, output_kinds_of_file
 from shrink.task.config import TaskConfig
-from shrink.tflite.interpreter import Runner, describe_tensors, load
+from shrink.tflite.interpreter import Runner, TensorDetail, load
 from shrink.tflite.lazy import keras, tf
 from shrink.tflite.names import named, signature_names
 
@@ -126,7 +126,9 @@ def describe_usage(
         task: the recipe's section; how a detector's outputs become boxes.
         before: of the model that the run began with, which counts where there is no data.
     """
-    inputs, outputs = describe_tensors(content)
+    runner = load(content)
+    inputs = tuple(map(_tensor, runner.input_details))
+    outputs = tuple(map(_tensor, runner.output_details))
     if data.source == NO_DATA:
         return replace(before or Usage(), inputs=inputs, outputs=outputs, task=None)
     return Usage(
@@ -139,6 +141,17 @@ def describe_usage(
         data=usage_section(
             data.model_copy(update={"inputs": tuple(dataset.columns) or data.inputs})
         ),
+    )
+
+
+def _tensor(detail: TensorDetail) -> TensorType:
+    is_quantized = detail.scale != 0
+    return TensorType(
+        name=detail.name,
+        shape=tuple(detail.shape),
+        dtype=detail.dtype.name,
+        scale=detail.scale if is_quantized else None,
+        zero_point=detail.zero_point if is_quantized else None,
     )
 
 

@@ -13,7 +13,6 @@ from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from shrink.base.errors import DataError, ModelError
 from shrink.base.types import Array
-from shrink.contract.details import TensorType
 from shrink.tflite.litert_twin import litert_twin
 from shrink.tflite.memory import lifetimes, live_bytes
 from shrink.tflite.model import PLAN_ENTRY, Operator, Subgraph, read, read_metadata, values
@@ -386,25 +385,3 @@ def random_values(
             field = np.sin(a * rows / 4 + b) * np.cos(c * columns / 4) + level / 2
             drawn[place] = np.clip(middle + reach * field[:, :, None], limits.min, limits.max)
     return drawn.astype(dtype)
-
-
-def describe_tensors(
-    content: bytes,
-) -> tuple[tuple[TensorType, ...], tuple[TensorType, ...]]:
-    """Return the inputs and outputs of a .tflite file: names, shapes, dtypes, scales."""
-    runner = load(content)
-    return (
-        tuple(map(_tensor, runner.input_details)),
-        tuple(map(_tensor, runner.output_details)),
-    )
-
-
-def _tensor(detail: TensorDetail) -> TensorType:
-    is_quantized = detail.scale != 0
-    return TensorType(
-        name=detail.name,
-        shape=tuple(detail.shape),
-        dtype=detail.dtype.name,
-        scale=detail.scale if is_quantized else None,
-        zero_point=detail.zero_point if is_quantized else None,
-    )

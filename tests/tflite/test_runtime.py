@@ -16,7 +16,10 @@ from shrink.tflite.suitability import check_runs
 from tests import runtimes
 from tests.tflite.toys import small_cnn, to_float32
 
-HEAVY = ("tensorflow", "tf_keras", "keras", "ai_edge_quantizer", "sklearn", "scipy")
+HEAVY = (
+    *("tensorflow", "tf_keras", "keras", "ai_edge_quantizer", "sklearn", "scipy"),
+    "shrink.base.metrics",
+)
 # Read by every interpreter that starts: notes that it did, and each heavy module it looks for.
 _NOTING = f"""
 import os, sys
