@@ -225,15 +225,27 @@ def _crash() -> NoReturn:
 
 def _serve() -> None:
     gc.disable()
+    from shrink import cli
     from shrink.base import child as children
+    from shrink.cli import app
+    from shrink.contract.report_file import read_report
     from shrink.measure import inference
+    from shrink.recipe import schema
+    from shrink.report.run_files import render
     from shrink.run import process, worker
     from shrink.stages import STAGES
 
     trackers = ("shrink.tools.trackers", "shrink.tools.trackers")
     heavy = {place.partition(":")[0] for _, place in worker.ACTIONS.values()}
-    for name in (*heavy.difference(trackers), *(f"shrink.stages.{kind}.run" for kind in STAGES)):
+    families = {f"shrink.cli.{family}" for family, _ in app.COMMANDS.values()}
+    stages = {f"shrink.stages.{kind}.run" for kind in STAGES}
+    lazy = ("shrink.run.session", "shrink.engine.fit", "jinja2.ext", "yaml")
+    for name in (*heavy.difference(trackers), *stages, *families, *lazy):
         importlib.import_module(name)
+    # Made for the words of one command: the next import makes it anew.
+    del sys.modules[app.__name__], vars(cli)["app"]
+    schema.describe_fields()
+    render(read_report(ROOT / "tests/report/saved/chain.json"), {})
     # Tests kill processes, not machines, and compare no latencies.
     os.fsync = lambda fd: None
     vars(inference)["LEAST_S"] = 0.0

@@ -45,9 +45,9 @@ def install() -> None:
 def _serve() -> None:
     descriptor, parent = map(int, sys.argv[1:3])
     child.die_with_parent(parent)
-    import numpy  # noqa: F401
-    from ai_edge_litert import interpreter  # noqa: F401
     from tflite_micro import runtime as micro  # noqa: F401
+
+    from shrink.tflite import interpreter  # noqa: F401
 
     gc.collect()
     gc.freeze()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -133,23 +132,23 @@ def test_sweep_leaves_work_alone_while_another_machine_writes(store: Store) -> N
     assert not theirs.exists()
 
 
-def _count_up(root: Path, rounds: int) -> None:
-    store = Store(root, lambda text: None)
-    counter = root / "counter"
-    for _ in range(rounds):
-        with store.lock("counter"):
-            value = int(counter.read_text(encoding="utf-8"))
-            counter.write_text(str(value + 1), encoding="utf-8")
+_COUNT_UP = """
+import sys
+from pathlib import Path
+from shrink.run.store import Store
+store = Store(Path(sys.argv[1]), print)
+counter = store.root / "counter"
+for _ in range(25):
+    with store.lock("counter"):
+        counter.write_text(str(int(counter.read_text()) + 1))
+"""
 
 
 def test_lock_serialises_eight_processes(store: Store) -> None:
     (store.root / "counter").write_text("0", encoding="utf-8")
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_count_up, args=(store.root, 25)) for _ in range(8)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
+    command = [sys.executable, "-c", _COUNT_UP, str(store.root)]
+    processes = [subprocess.Popen(command) for _ in range(8)]
+    assert [process.wait() for process in processes] == [0] * 8
     assert (store.root / "counter").read_text(encoding="utf-8") == "200"
 
 
