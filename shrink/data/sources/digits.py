@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from shrink.data.config import DataConfig
 from shrink.data.dataset import Dataset
@@ -15,8 +15,12 @@ from shrink.data.source_table import SourceTable
 
 def open_source(config: DataConfig, seed: int) -> Dataset:
     """Return the digits: x float32 (8, 8, 1) as stored, y int64."""
-    digits = load_digits()
-    x = digits.images.astype(np.float32)[..., None]
-    y = digits.target.astype(np.int64)
-    names = tuple(map(str, digits.target_names))
+    # The file that `sklearn.datasets.load_digits` reads; the import takes a second of each stage.
+    package = importlib.util.find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
+    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    rows = np.loadtxt(path, delimiter=",", dtype=np.float32)
+    x, y = rows[:, :-1].reshape(-1, 8, 8, 1), rows[:, -1].astype(np.int64)
+    names = tuple(map(str, range(10)))
     return SourceTable(Path("digits"), {ALL: np.arange(len(y))}, y, x, names).open(config, seed)
