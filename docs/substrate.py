@@ -17,14 +17,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 REASONS = {
-    "says that something is a model or a layer": r"Model|layers\.Layer|KerasTensor",
-    "tells kinds of layers apart, or builds them": (
+    "annotate types: a model, a layer": r"Model|layers\.Layer|KerasTensor",
+    "recognise or build kinds of layers": (
         r"(layers|activations|initializers|regularizers|constraints)\b.*|Input|Sequential"
     ),
-    "trains": r"(optimizers|losses|metrics|callbacks|mixed_precision)\b.*",
-    "loads, saves and copies models": r"(models|saving|src\.saving)\b.*|utils\.custom_object_scope",
-    "sets seeds and reads the state of Keras": r"(utils|(src\.)?backend|config|__version__)\b.*",
-    "reads how layers are connected": r"(src\.engine|__internal__)\b.*",
+    "train": r"(optimizers|losses|metrics|callbacks|mixed_precision)\b.*",
+    "load, save and copy models": r"(models|saving|src\.saving)\b.*|utils\.custom_object_scope",
+    "set seeds and read the state of Keras": r"(utils|(src\.)?backend|config|__version__)\b.*",
+    "read how layers are connected": r"(src\.engine|__internal__)\b.*",
 }
 """Each reason, with the names of tf-keras that it stands for."""
 
@@ -119,7 +119,7 @@ def by_reason(use: Use) -> dict[str, tuple[int, int, str]]:
         for name, times in names.items():
             counts[reason_of(name)][path] += times
     for path, names in use.private.items():
-        counts["uses private attributes"][path] += sum(names.values())
+        counts["use private attributes"][path] += sum(names.values())
     return {
         reason: (sum(paths.values()), len(paths), f"shrink/{paths.most_common(1)[0][0]}")
         for reason, paths in counts.items()
@@ -129,15 +129,15 @@ def by_reason(use: Use) -> dict[str, tuple[int, int, str]]:
 def tables(use: Use) -> str:
     """Return the tables of docs/substrate.md."""
     found = by_reason(use)
-    lines = ["| a file | files | uses | most of them in |", "|---|--:|--:|---|"]
-    for reason in (*REASONS, "uses private attributes"):
+    lines = ["| tf-keras is used to | files | uses | mostly in |", "|---|--:|--:|---|"]
+    for reason in (*REASONS, "use private attributes"):
         if reason in found:
             uses, files, most = found[reason]
             lines.append(f"| {reason} | {files} | {uses} | `{most}` |")
     rooms: Counter[str] = Counter()
     for path, names in use.names.items():
         rooms[path.parts[0]] += sum(names.values())
-    lines += ["", "| room | files | uses |", "|---|--:|--:|"]
+    lines += ["", "| package | files | uses |", "|---|--:|--:|"]
     for room, uses in sorted(rooms.items(), key=lambda pair: -pair[1]):
         lines.append(f"| {room} | {sum(p.parts[0] == room for p in use.names)} | {uses} |")
     private: Counter[str] = Counter()

@@ -91,7 +91,7 @@ class Changes:
         stages: those in both that changed; the only results of both runs are one stage, whatever
             their names.
         only_a, only_b: names of stages in one run only.
-        gates: those that changed.
+        gates: those that changed or that `b` misses.
         gated: the figures that have a gate in either run.
         examples: how the test examples differ, "other data" or "other test examples".
     """
@@ -217,7 +217,10 @@ def _is_metric(name: str) -> bool:
 
 
 def _figure_table(rows: Sequence[tuple[StageChange, FigureChange]]) -> Table:
-    return Table(_HEADS, tuple(_figure_row(s.name, change) for s, change in rows), left=2)
+    has_metrics = any(figure_of(change.name).group == "metrics" for _, change in rows)
+    caption = "Metrics have no intervals here: reports store no scores." if has_metrics else ""
+    cells = tuple(_figure_row(stage.name, change) for stage, change in rows)
+    return Table(_HEADS, cells, caption=caption, left=2)
 
 
 def _stage_diff(name: str, a: Stage, b: Stage) -> StageChange:
@@ -238,7 +241,8 @@ def _gate_diffs(a: Report, b: Report) -> list[GateChange]:
     changed = []
     for key in dict.fromkeys((*gates_a, *gates_b)):
         before, after = gates_a.get(key), gates_b.get(key)
-        if _gate_outcome(before) != _gate_outcome(after):
+        missed = after is not None and after.judged and not after.passed
+        if missed or _gate_outcome(before) != _gate_outcome(after):
             changed.append(GateChange(name=key[0], stage=key[1], a=before, b=after))
     return changed
 
@@ -289,7 +293,4 @@ def _conclusion(diff: Changes) -> str:
         )
     if not (diff.stages or diff.only_a or diff.only_b or diff.gates):
         return f"no figure, stage or gate changed; {ends}"
-    groups = {figure_of(change.name).group for one in diff.stages for change in one.figures}
-    if "metrics" not in groups:
-        return ends
-    return f"{ends}; metric changes have no intervals, because the runs share no scores by example"
+    return ends

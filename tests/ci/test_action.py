@@ -66,7 +66,9 @@ def test_a_push_keeps_the_report_and_a_pull_request_is_compared_with_it(checkout
         assert done["code"] == 0
         assert "1000 instead of 2000" in done["summary"]
         (comment,) = comments(checkout)
-        assert comment.startswith("<!-- shrink shrink -->\n")
+        assert comment.startswith(
+            "<!-- shrink shrink -->\nA: branch main, B: this pull request\n\n"
+        )
         assert "1000 instead of 2000" in comment
 
 
@@ -160,6 +162,10 @@ def test_gitlabs_script_ends_as_the_run_ended(checkout: Checkout, code: int) -> 
     asked = (checkout.folder / "address").read_text(encoding="utf-8").strip()
     assert asked == f"https://lab/api/v4/{report}"
     assert "1000 instead of 2000" in done.stdout
+
+
+def test_gitlab_keeps_finished_stages_of_a_job_that_failed() -> None:
+    assert gitlab()["cache"]["when"] == "always"
 
 
 def test_gitlabs_first_run_has_nothing_to_compare_with(checkout: Checkout) -> None:

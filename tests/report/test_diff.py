@@ -68,6 +68,15 @@ def test_diff_reports_lists_gates_that_changed() -> None:
     assert gates["p50_ms"][0] is None
 
 
+def test_diff_reports_lists_a_gate_that_both_runs_miss() -> None:
+    missed = {"tflite_bytes": 1_000, "loss": 1}
+    diff = diff_reports(report(gates=missed), report(gates=missed))
+    assert [gate["name"] for gate in diff["gates"]] == ["tflite_bytes"]
+    lines = render_diff_markdown(diff).splitlines()
+    assert "**both runs fail**" in lines
+    assert len([line for line in lines if "missed (" in line]) == 1
+
+
 def test_render_diff_says_of_a_gate_that_was_not_checked_that_it_was_not() -> None:
     a, b = report(gates={"tflite_bytes": 20_000}), report(gates={"tflite_bytes": 20_000})
     b["gates"][0] |= {"value": None, "passed": False, "judged": False, "reason": "not reached"}
