@@ -25,7 +25,7 @@ from shrink.engine.record import TrainingRecord
 from shrink.engine.trainer import build_trainer
 from shrink.engine.whole_split import Outputs, WholeSplit
 from tests.engine._scenarios import dataset
-from tests.engine._toys import ArrayExamples, setup, trained
+from tests.engine._toys import ArrayExamples, setup, splits, trained
 
 TRAINING_KEYS = {
     "training_peak_lower_bound",
@@ -91,6 +91,20 @@ def test_train_reports_the_training_object_and_progress() -> None:
     assert "val_accuracy" in ends[0].metrics
     assert not record.exact
     assert record.inexact_because[0].startswith("norm: ")
+
+
+def test_the_logged_loss_is_the_data_loss_and_the_regularisation_of_the_weights() -> None:
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(20, 4)).astype(np.float32), np.arange(20) % 5
+    inputs = keras.layers.Input((4,))
+    model = keras.Model(inputs, keras.layers.Dense(5, kernel_regularizer="l2")(inputs))
+    kernel, bias = model.get_weights()
+    config = TrainingConfig(global_batch_size=20, micro_batch_size=7)
+    record = trained(model, splits(x, y), config, epochs=1)
+    logits = (x @ kernel + bias).astype(np.float64)
+    of_data = np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(20), y]
+    expected = of_data.mean() + 0.01 * np.square(kernel).sum()
+    assert record.history["loss"] == pytest.approx([expected], rel=1e-5)
 
 
 def test_train_gives_bitwise_equal_weights_when_repeated() -> None:
