@@ -46,8 +46,9 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.Div: ast.Mult,
 }  # fmt: skip
 _ALSO = {
-    "contract": ["report"], "detection": ["task/metrics"], "distillation": ["stages/distill"],
-    "pruning": ["stages/prune"], "quantization": ["stages/quantize"],
+    "base": ["task/metrics"], "contract": ["report"], "detection": ["task/metrics"],
+    "distillation": ["stages/distill"], "pruning": ["stages/prune"],
+    "quantization": ["stages/quantize"],
 }  # fmt: skip
 """Folders of tests beside the package's own: there the stage tests the arithmetic."""
 
