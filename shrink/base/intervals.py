@@ -83,8 +83,8 @@ def limit_below_resolution(
     key = f"data.{'test' if split == 'test' else 'validation'}_split"
     return ReportWarning(
         "limit-below-resolution",
-        f"a drop of {100 * limit:g} points of {metric} cannot be measured on {count:,} {split} "
-        f"examples, of which each is {100 / count:.1f} points: the limit allows no lost example"
+        f"{count:,} {split} examples cannot resolve a drop of {100 * limit:g} points of {metric}: "
+        f"each example is {100 / count:.1f} points, so the limit allows no lost example"
         + ("" if split == "test" else ", and the test split may lose more"),
         f"use at least {needed:,} {split} examples ({key}), and {_NOT_EXCLUDED * needed:,} for "
         "95 % confidence that the limit holds; or allow a larger drop",

@@ -38,53 +38,53 @@ _ENVIRONMENT = {
 COMMANDS = {
     "run": (
         "run",
-        "Run a recipe: its stages, report and gates; or a sweep with a comparison.",
+        "Run a recipe, or a sweep of several runs.",
     ),
     "train": ("verbs", "Train a model, or continue from its weights."),
     "distill": ("verbs", "Train a student to follow a teacher."),
     "prune": ("verbs", "Remove the weights that matter least, then fine-tune."),
-    "cluster": ("verbs", "Cluster the weights of each kernel to a few values, then fine-tune."),
+    "cluster": ("verbs", "Cluster weights to a few values, then fine-tune."),
     "quantize": ("verbs", "Convert to TFLite under a quantization scheme."),
     "compact": (
         "verbs",
-        "Rewrite a .tflite file to need less RAM, with outputs equal to the byte.",
+        "Rewrite a .tflite file for less RAM, with equal outputs.",
     ),
-    "evaluate": ("verbs", "Measure a model on the test split: accuracy, size, memory, latency."),
+    "evaluate": ("verbs", "Measure accuracy, size, memory and latency of a model."),
     "search": (
         "search",
-        "Find the recipe for a device: the smallest file, or the most accurate, within limits.",
+        "Find the best recipe within the limits of a device.",
     ),
-    "profile": ("tools", "Measure the memory of a training step, on random inputs with Adam."),
-    "inspect": ("tools", "Show layers or operators with their dtypes, shapes and sparsity."),
+    "profile": ("tools", "Measure the memory of a training step (random inputs, Adam)."),
+    "inspect": ("tools", "Show layers or operators: dtypes, shapes, sparsity."),
     "export": (
         "tools",
-        "Export a model to tf-keras, Keras 3 or a SavedModel, or an artifact to a C array.",
+        "Export to tf-keras, Keras 3, a SavedModel or a C array.",
     ),
     "bench": (
         "tools",
-        "Measure a .tflite artifact's latency and memory in LiteRT on this machine, batch size 1.",
+        "Measure latency and memory of a .tflite file in LiteRT.",
     ),
     "report": (
         "reports",
-        "Print a run's report again, and write its files again from report.json.",
+        "Print the report of a run again, and render its files.",
     ),
     "diff": ("reports", "Show what changed between two runs: stages, figures, gates."),
     "compare": (
         "reports",
-        "Compare runs and sweeps: a table, Pareto fronts, settings that differ.",
+        "Compare runs and sweeps in a table and plots.",
     ),
     "data": ("data", "Inspect data before training on it."),
     "cache": ("cache", "List and clean the cache."),
     "validate": (
         "recipes",
-        "Check recipes without running them; an error in one does not skip the others.",
+        "Check recipes without running them.",
     ),
     "schema": ("recipes", "Print the JSON Schema of a recipe, for editors."),
     "recipes": ("recipes", "List the bundled recipes, each runnable by its name."),
     "init": ("recipes", "Write a first recipe with gates for a model and its data."),
     "doctor": (
         "tools",
-        "Check the installation; the output belongs in a bug report. Exit code 5 on a problem.",
+        "Check the installation; add the output to bug reports.",
     ),
 }
 """The commands, each with its module of this package and its line of help."""

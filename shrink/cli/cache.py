@@ -108,7 +108,7 @@ def prune(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Remove old entries, then the least recently used ones; without options as runs do."""
+    """Remove old entries; without options as runs do by themselves."""
 
     root = cache_root()
     try:
@@ -126,7 +126,7 @@ def clear(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Remove everything, or all of some kinds; run folders and artifacts stay."""
+    """Remove all entries, or all of some kinds; run folders stay."""
 
     going = cache.entries(cache_root(), _kinds(kinds))
     _remove(going, dry_run=dry_run, json_=json_, quiet=quiet)

@@ -110,7 +110,7 @@ def compaction_lines(result: Rewriting) -> list[str]:
     share = result.macs_after / max(1, result.macs_before) - 1
     equality = result.equality
     assert equality is not None, "a changed file is compared"
-    needs = ", ".join(result.new_operators) or "none that it did not have"
+    needs = ", ".join(result.new_operators) or "none"
     return [
         f"arena       {before:,} -> {after:,} bytes ({after / before - 1:+.1%}); this order of "
         f"operators needs at least {result.bound_bytes:,}",

@@ -41,7 +41,7 @@ def check(
     json_: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
-    """Read every example once: counts by class and split, shapes, values, corrupt files."""
+    """Read every example once: classes, shapes, broken files."""
 
     console = Console(as_json=json_, quiet=quiet)
     config = validate_section(DataConfig, parse_data_reference(data, Path.cwd()), data)

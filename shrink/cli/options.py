@@ -253,7 +253,7 @@ HELP_ALL = "--help-all"
 SHOWN: dict[str, tuple[str, ...]] = {
     "train": ("epochs", "optimizer_learning_rate", "global_batch_size", "memory_limit"),
     "distill": ("epochs", "temperature", "alpha", "control", "memory_limit"),
-    "prune": ("method", "sparsity", "ratio", "macs", "epochs", "memory_limit"),
+    "prune": ("method", "sparsity", "ratio", "macs", "file_bytes", "epochs", "memory_limit"),
     "cluster": ("clusters", "epochs"),
     "quantize": ("scheme", "calibration_samples", "file_bytes", "aware", "epochs"),
     "compact": ("arena_bytes", "max_extra_macs", "target"),
@@ -320,7 +320,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "bench": ("shrink bench model.tflite --threads 2",),
     "search": (
-        "shrink search recipes/digits.yaml --flash 40KB --max-drop 0.01 --time 4m",
+        "shrink search recipes/digits.yaml --flash 40KB --max-drop 0.02 --time 4m",
         "shrink search model.h5 --data pictures/ --flash 64KB --ram 40KB --time 30m",
     ),
     "report": (

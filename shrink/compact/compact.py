@@ -103,7 +103,7 @@ def compact(
         kernels = dataclasses.replace(
             kernels,
             changed=False,
-            reason=f"stored kernels give other outputs in {', '.join(equality.different)}",
+            reason=f"compressed kernels give other outputs in {', '.join(equality.different)}",
             file_bytes=kernels.file_bytes_before,
             arena_after=kernels.arena_before,
             layers=(),
@@ -202,8 +202,8 @@ def _is_little(arena: int, before: int) -> bool:
 
 def _no_gain(best: Version, before: int) -> str:
     if best.arena >= before:
-        return f"no order, plan or row tiles were found that take less than its {before:,} bytes"
-    return f"the best that was found saves {before - best.arena:,} of its {before:,} bytes"
+        return f"no order, plan or row tiling found takes less than its {before:,} bytes"
+    return f"the best rewrite found saves {before - best.arena:,} of its {before:,} bytes"
 
 
 def _versions(graph: Graph, shares: Sequence[float]) -> Iterator[Version]:
@@ -236,7 +236,7 @@ def _described(graph: Graph, tilings: Sequence[Tiling]) -> Iterator[str]:
     if any(operator.name == "TRANSPOSE_CONV" for operator in graph.operators):
         yield (
             "transposed convolutions: for some shapes CMSIS-NN gives other bytes than the kernels "
-            "compared here, for the given file too; compare on the device where it is used"
+            "compared here, for the given file too; if you use CMSIS-NN, compare on the device"
         )
 
 

@@ -97,7 +97,7 @@ def read_graph(content: bytes) -> Graph:
         for index in graph.used():
             _check_size(graph.tensors[index])
         if any(not 0 <= entry.buffer < len(model.buffers) for entry in model.metadata or []):
-            raise corrupt("metadata in a buffer that is not there")
+            raise corrupt("metadata name a missing buffer")
     except MALFORMED as error:
         raise corrupt(error) from error
     return graph
@@ -135,7 +135,7 @@ def _check_flow(graph: Graph, operator: Operator, written: set[int]) -> None:
     """Check an operator's kind and order, and add its outputs to the tensors that are written."""
     if operator.custom and operator.name == DECODE:
         raise _refused(
-            f"its kernels are stored for {DECODE} already; compact the file that it was made of"
+            f"its kernels are stored for {DECODE} already; compact the file that it was made from"
         )
     if not operator.custom and not hasattr(schema.BuiltinOperator, operator.name):
         raise corrupt(f"an operator of the unknown kind {operator.name}")

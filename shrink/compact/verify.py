@@ -137,8 +137,7 @@ def _answers_or_none(job: Future[Answers]) -> Answers:
 def does_not_run() -> StageError:
     """Return the error of a file that was allocated, but that no runtime ran."""
     return StageError(
-        "its runtime allocates the file but does not run it, so that what comes out cannot be "
-        "compared",
+        "its runtime allocates the file but does not run it, so its outputs cannot be compared",
         hint="`shrink inspect` lists its operators",
     )
 

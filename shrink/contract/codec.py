@@ -163,7 +163,8 @@ def _read_union(kind: TypeForm, plain: Json) -> object:
     inner = [error for error in problems if error.path or error.problem.startswith("key ")]
     if len(inner) == 1:
         raise inner[0]
-    wanted = (error.problem.rpartition(" is wanted")[0] or error.problem for error in problems)
+    texts = (error.problem.removeprefix("expected ") for error in problems)
+    wanted = (text.rpartition(", not ")[0] or text for text in texts)
     raise _not(" or ".join(dict.fromkeys(wanted)), plain)
 
 
@@ -218,4 +219,4 @@ def _object(plain: Json) -> Mapping[str, Json]:
 def _not(wanted: str, plain: Json) -> ContractError:
     text = repr(plain)
     shown = text if len(text) <= 60 else text[:57] + "..."
-    return ContractError(f"{wanted} is wanted, not {shown}")
+    return ContractError(f"expected {wanted}, not {shown}")

@@ -286,8 +286,8 @@ def targets_of(path: Path, name: str, y: Rows, inputs: str, count: int, notes: l
     check_finite(path, name, single)
     if np.array_equal(single, np.floor(single)):
         notes.append(
-            f"{name} holds whole numbers stored as {y.dtype}: real targets, or labels where the "
-            "loss is one of labels"
+            f"{name} holds whole numbers stored as {y.dtype}: they are labels if the loss takes "
+            "labels, else real targets"
         )
     return single.reshape(count, 1)
 

@@ -90,8 +90,8 @@ def _order(arrays: Sequence[str], wanted: Sequence[Aliases], kind: str) -> tuple
         own = next((other[0] for other in wanted if name in other), None)
         if own is not None and name not in aliases:
             raise DataError(
-                f"the array {name} has the name of the model's {kind} {own}, and stands where "
-                f"{aliases[0]} is fed; the {kind}s are {', '.join(names)}, the arrays "
+                f"by position the array {name} belongs to the model's {kind} {aliases[0]}, but it "
+                f"has the name of its {kind} {own}; the {kind}s are {', '.join(names)}, the arrays "
                 f"{', '.join(arrays)}",
                 subject=f"data.{_KEYS[kind]}",
                 hint=f"name all arrays like the {kind}s, or none and use the model's order",

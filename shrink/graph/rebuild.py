@@ -363,7 +363,7 @@ def _refuse_loss_functions(network: Network) -> None:
     for model in (network.model, *network.nested):
         if loss_functions(model):
             raise ModelError(
-                f"a loss was added to {model.name!r} as a function, which would go on to look at "
+                f"a loss was added to {model.name!r} as a function, which would still read "
                 "the weights of the old model",
                 hint="add it as a tensor, model.add_loss(f(x)), in a layer, or as a regularizer",
             )

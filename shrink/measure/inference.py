@@ -87,7 +87,9 @@ def measure_inference(tflite: Path, threads: int = 1, inputs: Sequence[Array] = 
         untimed = Measured[float](None, f"latency not measured: {why}")
         unknown = Measured[int](None, f"inference memory not measured: {why}")
         return Inference(untimed, untimed, unknown, threads, examples)
-    note = "" if examples else f"timed on made-up inputs ({answer.inputs}), as there is no example"
+    note = (
+        "" if examples else f"inputs of the timing: {answer.inputs}, because there are no examples"
+    )
     p50, p90 = (Measured(float(v), note) for v in np.percentile(answer.times_ms, [50, 90]))
     memory = Measured[int](answer.memory_bytes)
     if answer.memory_bytes < _LEAST_BYTES:

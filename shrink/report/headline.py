@@ -168,10 +168,11 @@ def _smaller(stage: Stage, base: Stage) -> str:
         return ""
     texts = [figure_of(size).text(one) for one in (after, before)]
     if after == before:
-        return f"Stage {stage.name} is as large as {base.name}: {texts[0]}."
+        return f"The TFLite files of {stage.name} and {base.name} are equally large: {texts[0]}."
     factor, word = _factor(figure_of(size), after, before)
     sizes = " instead of ".join(texts)
-    return f"Stage {stage.name} is {factor:.3g} times {word} than {base.name}: {sizes}."
+    names = f"The TFLite file of {stage.name} is {factor:.3g} times {word} than that of {base.name}"
+    return f"{names}: {sizes}."
 
 
 def _factor(figure: Figure, value: float, before: float) -> tuple[float, str]:

@@ -55,8 +55,8 @@ def _estimate(target: str, one: Compiled) -> str:
     cycles = "?" if one.cycles is None else f"{one.cycles:,}"
     return (
         f"{one.compiler} estimates {', '.join(used) or 'no memory'}, and {cycles} cycles or {time} "
-        f"for an inference on {target} at {clock} ({one.system}, {one.memory_mode}), without what "
-        "the CPU runs."
+        f"for an inference on {target} at {clock} ({one.system}, {one.memory_mode}), without the "
+        "operators on the CPU."
     )
 
 

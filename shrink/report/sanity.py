@@ -45,7 +45,7 @@ def sanity_warnings(
 ) -> list[ReportWarning]:
     """Return what a reader should look into before anything is made of the figures.
 
-    Each cause is reported once: where the baseline is no better than guessing, no stage after it is
+    Each cause is reported once: where the baseline is at chance level, no stage after it is
     said to be, and nothing is compared with it.
 
     Args:
@@ -125,8 +125,8 @@ def _of_data(base: Stage, trains: bool, tests_all: bool) -> Iterator[ReportWarni
 def _missing_classes(guess: Guess, *, few: bool) -> Iterator[ReportWarning]:
     """Yield classes of one split only; a few test examples cannot hold every class anyway."""
     for names, here, there in (
-        (guess.only_in_test, "the test examples", "those to train on"),
-        (() if few else guess.only_in_train, "the examples to train on", "those to test on"),
+        (guess.only_in_test, "the test examples", "the training examples"),
+        (() if few else guess.only_in_train, "the training examples", "the test examples"),
     ):
         if names:
             what = "a class is" if len(names) == 1 else f"{len(names)} classes are"
@@ -175,7 +175,9 @@ def _at_chance(stage: Stage, guess: Guess | None, code: str) -> list[ReportWarni
     low, high = _interval(stage, metric.name)
     word = _how_much(metric, value, chance, low, high)
     guessing = f"{_text(metric, chance)}{_guessed(metric, guess)}"
-    message = f"{metric.name} is {_text(metric, value)}, {word} better than guessing ({guessing})"
+    message = (
+        f"{metric.name} is {_text(metric, value)}, {word} better than chance level ({guessing})"
+    )
     if code == "baseline-at-chance":
         message += "; comparisons with it are meaningless"
     return [ReportWarning(code, message, _causes(guess, stage.kind), stage.name)]
@@ -311,7 +313,7 @@ def _of_result(stage: Stage, base: Stage, gates: Sequence[str]) -> list[ReportWa
     if metric is None:
         return []
     if {metric.name, f"{metric.name}_drop", f"{metric.name}_rise"} & set(gates):
-        return []  # somebody said how much may be lost; the gate speaks
+        return []  # the gate reports the loss
     drop = _large_drop(stage, base, metric)
     return drop or _at_chance(stage, base.guess, "stage-at-chance")
 
@@ -337,7 +339,7 @@ def _large_drop(stage: Stage, base: Stage, metric: Figure) -> list[ReportWarning
     limits = _interval(stage, metric.name)
     if chance is not None and hardly_better(metric, after, chance, *limits):
         word = _how_much(metric, after, chance, *limits)
-        guessing = f", which is {word} better than guessing ({_text(metric, chance)})"
+        guessing = f", which is {word} better than chance level ({_text(metric, chance)})"
     verb = "fell" if metric.larger_is_better else "rose"
     gate = f"{metric.name}_{'drop' if metric.larger_is_better else 'rise'}"
     limit = "0.02" if metric.unit == "fraction" else f"{before / 10:.2g}"

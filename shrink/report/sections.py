@@ -300,7 +300,7 @@ def _slices(report: Report, medium: Medium) -> Iterator[Block]:
 
 def _timelines(report: Report) -> Block:
     explanation = (
-        "By optimizer update. Device: the most that its allocator held since the point before. "
+        "By optimizer update. Device: the most that its allocator held since the last value. "
         "Process: resident memory."
     )
     plots = timeline_plots(report)
@@ -322,8 +322,8 @@ def _inside(report: Report) -> Iterator[tuple[str, Iterable[Block]]]:
     yield "Loss by epoch", [*legend, Beside(tuple(losses))]
     controls = control_tables(report)
     explanation = (
-        "On the test examples: the same student, trained for as many updates with and without its "
-        "teacher; the difference with its 95 % interval, of fractions in percentage points."
+        "The same student, trained for as many updates with and without its teacher, on the test "
+        "examples. Differences have a 95 % interval; those of fractions are percentage points."
     )
     yield "Effect of the teacher", [explanation if controls else "", *controls]
     yield "Sensitivity to pruning", cut(sensitivity_tables(report))

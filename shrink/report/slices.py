@@ -370,9 +370,9 @@ def compared_slices_table(
     )
     rest = f" {len(shared) - most} more in compare.json." if len(shared) > most else ""
     caption = (
-        "The metric on the slice's test examples, and its change against the same slice of each "
-        "run's own baseline; lost or gained where the interval for all slices of the run together "
-        f"excludes 0. The largest loss comes first.{rest}"
+        "The metric on the slice's test examples, and its change against the run's own baseline. "
+        "Lost, gained: the interval, corrected for all slices of the run, excludes 0. The largest "
+        f"loss comes first.{rest}"
     )
     return Table(("slice", *(row.name for row, _ in columns)), tuple(rows), "", caption)
 

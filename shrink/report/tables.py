@@ -84,11 +84,13 @@ def _confusion(stage: Stage, one: Confusion) -> Table:
     labels = [_short(label, _LONGEST_CLASS) for label in one.labels]
     if 0 < len(labels) <= _MOST_CLASSES:
         rows = ((label, *map(_count, row)) for label, row in zip(labels, one.counts, strict=True))
-        caption = "Test examples. Rows: the true class; columns: the decided one."
+        caption = "Test examples. Rows: true class; columns: predicted class."
         return Table(("true", *labels), tuple(rows), title, caption, "matrix")
     pairs = ((p.true, p.decided, _count(p.count)) for p in one.confused[:_MOST_PAIRS])
     rows = ((_short(a, _LONGEST_CLASS), _short(b, _LONGEST_CLASS), n) for a, b, n in pairs)
-    return Table(("true", "taken for", "examples"), tuple(rows), title, "The most confused pairs.")
+    return Table(
+        ("true", "predicted", "examples"), tuple(rows), title, "The most confused pairs of classes."
+    )
 
 
 def _count(number: float) -> str:
@@ -128,7 +130,7 @@ def _layer_table(
     earlier = {_name(row): _numbers(row) for row in before}
     texts = [(row[0], *_changes(earlier.pop(row[0], None), row[1:])) for row in texts]
     texts += [(gone, "removed", *[NULL] * 3) for gone in earlier]
-    caption = "One example; an arrow leads from the baseline."
+    caption = "For one example; arrows start at the baseline's figure."
     return Table(heads, tuple(texts), f"{title}, against {baseline}", caption, "dense")
 
 

@@ -99,7 +99,7 @@ def _why(before: Json, now: Mapping[str, object]) -> str:
     if not changes:
         return "its entry is no longer in the cache"
     own = [text for path, text in changes if not path.startswith("inputs.")]
-    return "; ".join(own[:3]) if own else "what it starts from changes"
+    return "; ".join(own[:3]) if own else "its input changes"
 
 
 def _changes(before: Json, now: object, path: str) -> Iterator[tuple[str, str]]:

@@ -34,7 +34,7 @@ def proposed_decode(dataset: Dataset, model: Interface) -> DecodeConfig:
         return DecodeConfig(name="grid", strides=tuple(strides))
     raise ModelError(
         f"the outputs {', '.join(map(str, model.outputs))} for pictures {picture} and {classes} "
-        "classes are not those of a grid head, the only one that their shapes tell",
+        "classes are not those of a grid head, the only head that shapes identify",
         subject="task.decode",
         hint="give --data a YAML file with data: and task: {decode: {...}}, such as {name: yolo, "
         "strides: [16], anchors: [[[width, height]]]}; docs/detection.md has every head",

@@ -224,7 +224,7 @@ class _Resolver:
         )
 
     def _warn_of_loss(self, why: str, name: str | None) -> None:
-        then = f"{name} is taken without" if name else "another is taken from model and data"
+        then = f"{name} is used without it" if name else "model and data decide the loss"
         self._warn(
             "compiled-loss",
             f"the model was compiled {why}; {then}",

@@ -118,8 +118,8 @@ def wrong_shapes(graph: Subgraph) -> str:
         if many.shape[0] != batch:
             return (
                 f"operator {number} ({operator.name}) has a batch of {many.shape[0]} in its stored "
-                f"shape in place of {batch}; TFLite Micro takes it for true and computes other "
-                "outputs than LiteRT. Convert the model again with a batch size of 1"
+                f"shape in place of {batch}; TFLite Micro uses the stored shape, and its outputs "
+                "differ from LiteRT's. Convert the model again with a batch size of 1"
             )
     return ""
 

@@ -63,8 +63,8 @@ def show_profile(result: Profile, console: Console) -> None:
             console.print("outputs and their gradients over a step, by shapes:")
             console.print(f"  {''.join(bars)}")
         console.print(
-            f"most in the {peak.phase} pass of {peak.layer}: {_bytes(peak.alive_bytes)}, which "
-            "these layers hold:"
+            f"most in the {peak.phase} pass of {peak.layer}: {_bytes(peak.alive_bytes)}, held by "
+            "these layers:"
         )
     layers = [
         (
@@ -76,7 +76,7 @@ def show_profile(result: Profile, console: Console) -> None:
     _print_table(console, ("layer", ">at the peak", ">output", ">weights"), layers)
     more = len(result.layers) - _MOST_LAYERS
     if more > 0:
-        console.print(f"and {more} layers that hold less")
+        console.print(f"and {more} smaller layers")
     for path in result.trace:
         console.print(f"trace: {path}", markup=False)
     for note in result.notes:

@@ -125,7 +125,7 @@ def test_run_dry_says_what_would_be_computed_and_why(finished: FinishedRun) -> N
         ("train", "cached"), ("distill", "cached"), ("prune", "compute"), ("quantize", "compute"),
     ]  # fmt: skip
     assert "config.sparsity: 0.5 -> 0.7" in rows[2]["why"]
-    assert rows[3]["why"] == "what it starts from changes"
+    assert rows[3]["why"] == "its input changes"
     done = read_report(finished.folder)["stages"]
     assert [row["last_s"] for row in rows] == [one["duration_s"] for one in done]
 

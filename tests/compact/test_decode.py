@@ -235,16 +235,16 @@ def test_noise_comes_back_as_it_is() -> None:
     assert not found.changed
     assert found.content == content
     assert kept.reason == (
-        "storing kernels saves less than 1% of the file: prune or cluster before quantize"
+        "compressing kernels saves less than 1% of the file: prune or cluster before quantize"
     )
     assert kept.reason in found.reason
-    assert kept.layers[0].form == "dense: storing it saves too little"
+    assert kept.layers[0].form == "dense: compressing it saves too little"
 
 
 def test_small_kernels_are_no_reason_to_prune() -> None:
     net = Net((1, 16))
     content = net.file(net.dense(net.input, sparse((10, 16))))
-    assert decode(content)[1].reason == "no int8 kernel is large enough to be stored otherwise"
+    assert decode(content)[1].reason == "no int8 kernel is large enough to be compressed"
 
 
 def test_without_an_arena_to_meet_flash_must_pay_for_it(pruned: bytes) -> None:
@@ -253,7 +253,7 @@ def test_without_an_arena_to_meet_flash_must_pay_for_it(pruned: bytes) -> None:
     assert "less than 4 times as much flash" in kept.reason  # it has zeros enough
     narrow, kept = decode(pruned, found.arena_before)
     assert narrow.content == pruned
-    assert kept.reason == ("storing kernels does not fit the arena: allow a larger one")
+    assert kept.reason == ("decoding kernels does not fit the arena: allow a larger arena")
 
 
 @pytest.mark.parametrize(("limit", "count"), [(None, 1), (1000, 4), (210, 1), (200, 0)])
@@ -372,7 +372,7 @@ def test_stored_kernels_with_other_outputs_leave_the_rest_of_the_work(
     found, kept = decode(content, fits)
     assert (found.changed, found.content) == (True, tiled.content)
     assert not kept.changed
-    assert kept.reason == "stored kernels give other outputs in TFLite Micro"
+    assert kept.reason == "compressed kernels give other outputs in TFLite Micro"
     assert kept.file_bytes == kept.file_bytes_before == len(tiled.content)
     assert kept.arena_after == kept.arena_before == tiled.arena_after
     assert not any("bytes, " in line for line in found.done)
@@ -387,5 +387,5 @@ def test_stored_kernels_with_other_outputs_are_the_reason_for_a_file_as_it_was(
     )
     found, kept = decode(pruned, 60_000)
     assert (found.changed, found.content) == (False, pruned)
-    assert kept.reason == "stored kernels give other outputs in TFLite Micro"
+    assert kept.reason == "compressed kernels give other outputs in TFLite Micro"
     assert kept.file_bytes == kept.file_bytes_before == len(pruned)

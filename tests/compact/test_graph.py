@@ -36,7 +36,7 @@ def test_biases_with_the_dimension_of_their_kernels_are_written_so_that_litert_r
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ("metadata", "a buffer that is not there"),
+        ("metadata", "name a missing buffer"),
         ("CONV_2D", "options of operator 0 .CONV_2D"),
         ("FULLY_CONNECTED", "options of operator 0 .FULLY_CONNECTED"),
     ],

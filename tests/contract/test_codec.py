@@ -86,22 +86,22 @@ def test_unknown_keys_are_kept_where_a_field_holds_them_and_else_left_out() -> N
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"name": 1}, "name: a text is wanted, not 1"),
-        ({"path": None}, "path: a text is wanted, not None"),
-        ({"flag": 1.5}, "flag: true or false or a whole number or null is wanted, not 1.5"),
-        ({"parts": []}, "parts: an object is wanted, not []"),
+        ({"name": 1}, "name: expected a text, not 1"),
+        ({"path": None}, "path: expected a text, not None"),
+        ({"flag": 1.5}, "flag: expected true or false or a whole number or null, not 1.5"),
+        ({"parts": []}, "parts: expected an object, not []"),
         ({"parts": {"x": {}}}, "parts.x: key 'share' is missing"),
-        ({"parts": {"x": {"share": True}}}, "parts.x.share: a number is wanted, not True"),
+        ({"parts": {"x": {"share": True}}}, "parts.x.share: expected a number, not True"),
         (
             {"parts": {"x": {"share": 1, "kind": 1}}},
-            "parts.x.kind: one of 'a', 'b', 3 is wanted, not 1",
+            "parts.x.kind: expected one of 'a', 'b', 3, not 1",
         ),
-        ({"pairs": [[1, 2], [1]]}, "pairs[1]: a list of 2 is wanted, not [1]"),
-        ({"pairs": [[1, "2"]]}, "pairs[0][1]: a number is wanted, not '2'"),
-        ({"part": {"share": "1"}}, "part.share: a number is wanted, not '1'"),
+        ({"pairs": [[1, 2], [1]]}, "pairs[1]: expected a list of 2, not [1]"),
+        ({"pairs": [[1, "2"]]}, "pairs[0][1]: expected a number, not '2'"),
+        ({"part": {"share": "1"}}, "part.share: expected a number, not '1'"),
         ({"part": {}}, "part: key 'share' is missing"),
-        ({"part": 3}, "part: an object or null is wanted, not 3"),
-        ({"by_name": {"k": 1}}, "by_name.k: a list is wanted, not 1"),
+        ({"part": 3}, "part: expected an object or null, not 3"),
+        ({"by_name": {"k": 1}}, "by_name.k: expected a list, not 1"),
     ],
 )
 def test_from_plain_names_the_place_of_what_is_wrong(change: dict[str, Any], message: str) -> None:

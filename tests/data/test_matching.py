@@ -63,7 +63,7 @@ def test_in_model_order_goes_by_position_where_no_name_is_the_models(tmp_path: P
 
 
 def test_in_model_order_refuses_a_position_that_contradicts_a_name(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="the array b has the name of the model's input b") as one:
+    with pytest.raises(DataError, match="the array b belongs to the model's input a") as one:
         in_model_order(opened(tmp_path, inputs=("b", "x1", "x3")), MODEL)
     assert one.value.subject == "data.inputs"
     assert "a, b, c" in one.value.message

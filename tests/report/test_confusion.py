@@ -36,7 +36,7 @@ def test_few_classes_have_the_whole_matrix() -> None:
 
 def test_many_classes_have_the_pairs_that_are_confused_most() -> None:
     (found, *_) = confusion_tables(report_of(with_confusion(MANY)))
-    assert found.heads == ("true", "taken for", "examples")
+    assert found.heads == ("true", "predicted", "examples")
     assert found.rows == (("3", "5", "12"),)
 
 

@@ -38,9 +38,7 @@ def test_render_html_closes_every_tag(full: Page) -> None:
 
 def test_render_html_says_what_got_smaller_and_what_it_cost(full: Page) -> None:
     assert "digits FAILED: 1 of 3 gates missed: tflite_bytes" in full.text
-    assert (
-        "Stage quantize is 7.14 times smaller than train: 14.0 KB instead of 100 KB." in full.text
-    )
+    assert "The TFLite file of quantize is 7.14 times smaller than that of train" in full.text
     assert "Accuracy changed by -2.00 points (95 % interval of the difference " in full.text
 
 
@@ -154,10 +152,11 @@ def test_render_html_shows_every_result_and_the_plot_before_them() -> None:
     table = shown.source[shown.source.index(">Stages</h2>") :]
     assert all(cell in table for cell in ("93.00 %", "800 B", "92.00 %", "750 B"))
     source = shown.source
-    assert source.index("<figure>") < source.index("Stage s0 is") < source.index("Stage s3 is")
-    assert "Stage s4 is" not in source
+    first, fourth = source.index("of s0 and train are"), source.index("file of s3 is")
+    assert source.index("<figure>") < first < fourth
+    assert "file of s4 is" not in source
     one = page()
-    assert one.source.index("Stage quantize is") < one.source.index("<figure>")
+    assert one.source.index("The TFLite file of quantize is") < one.source.index("<figure>")
 
 
 @pytest.mark.parametrize("path", ["/elsewhere/a.tflite", "../a.tflite"])

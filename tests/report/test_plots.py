@@ -113,12 +113,12 @@ def test_loss_plots_draw_a_curve_per_split() -> None:
 def test_headlines_say_when_a_loss_is_proven() -> None:
     stages = [outcome("train", 98, 1000, None), outcome("q", 60, 500, "train")]
     (headline,) = headlines(report(stages, finals=("q",)))
-    assert "Stage q is 2 times smaller than train" in headline.sentence
+    assert "The TFLite file of q is 2 times smaller than that of train" in headline.sentence
     assert headline.sentence.endswith("a proven loss.")
 
 
 def test_headlines_say_when_a_result_grew_or_stayed() -> None:
-    for size, words in ((2000, "2 times larger"), (1000, "as large as train")):
+    for size, words in ((2000, "2 times larger"), (1000, "of q and train are equally large")):
         stages = [outcome("train", 98, 1000, None), outcome("q", 98, size, "train")]
         assert words in headlines(report(stages, finals=("q",)))[0].sentence
 

@@ -63,7 +63,7 @@ def test_a_baseline_at_chance_is_told_once_with_its_causes() -> None:
     (warning,) = found([base, outcome("quantize", 24, 400, "baseline")])
     assert (warning.code, warning.stage) == ("baseline-at-chance", "baseline")
     assert warning.message.startswith(
-        "accuracy is 25.0 %, no better than guessing (25.0 %, always predicting the most "
+        "accuracy is 25.0 %, no better than chance level (25.0 %, always predicting the most "
         "frequent of 4 classes)"
     )
     assert "circle, cross, square, triangle" in str(warning.hint)
@@ -91,7 +91,7 @@ def test_a_baseline_is_compared_with_guessing_by_its_interval(
     if word is None:
         assert told == []
     else:
-        assert f"{word} better than guessing" in told[0].message
+        assert f"{word} better than chance level" in told[0].message
 
 
 def rare(stage: StageOutcome, counts: list[list[float]]) -> StageOutcome:
@@ -177,7 +177,7 @@ def test_a_gate_below_one_test_example_is_a_warning(gates: dict[str, Any], warne
     told = found([base, outcome("quantize", 98, 500, "baseline")], gates)
     assert [one.code for one in told] == ["limit-below-resolution"] * warned
     for one in told:
-        assert "0.5 points of accuracy cannot be measured on 100 test examples" in one.message
+        assert "100 test examples cannot resolve a drop of 0.5 points of accuracy" in one.message
         assert str(one.hint).startswith("use at least 200 test examples (data.test_split), and 600")
 
 
@@ -216,8 +216,8 @@ def test_a_large_drop_is_a_warning_unless_a_gate_looks_at_it() -> None:
     (warning,) = found(stages)
     assert (warning.code, warning.stage) == ("large-drop", "s90")
     assert warning.message == (
-        "accuracy fell by 78.00 points, from 98.0 % to 20.0 %, which is no better than guessing "
-        "(25.0 %), and no gate looks at it"
+        "accuracy fell by 78.00 points, from 98.0 % to 20.0 %, which is no better than chance "
+        "level (25.0 %), and no gate looks at it"
     )
     assert "{accuracy_drop: 0.02}" in str(warning.hint)
     assert codes(stages, {"accuracy_drop": 0.9}) == []
@@ -230,7 +230,7 @@ def test_a_result_above_chance_is_not_called_chance() -> None:
         with_result(outcome("train", 98, 1000, None), guess=guess), outcome("s90", 24, 900, "train")
     ]  # fmt: skip
     (warning,) = found(stages)
-    assert "which is hardly better than guessing (10.0 %)" in warning.message
+    assert "which is hardly better than chance level (10.0 %)" in warning.message
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(39_999_999, True), (40_000_000, False)])
@@ -302,7 +302,9 @@ def test_classes_of_one_split_only_are_named() -> None:
     assert found([base]) == []  # nothing trains
     (warning,) = found([base, outcome("prune", 98, 900, "baseline")])
     assert warning.code == "classes-missing-from-split"
-    assert warning.message == ("a class is in the test examples and not in those to train on: eel")
+    assert warning.message == (
+        "a class is in the test examples and not in the training examples: eel"
+    )
 
 
 def test_data_warnings_tell_what_a_report_would_before_it_is_made() -> None:
@@ -314,10 +316,10 @@ def test_data_warnings_tell_what_a_report_would_before_it_is_made() -> None:
     assert found[0].message.startswith("only 1 test example,")
     assert "larger data.test_split" in (found[0].hint or "")
     assert "test_split" not in (data_warnings(1, (), ("c",), tests_all=True)[0].hint or "")
-    assert found[1].message.endswith("not in those to train on: c")
+    assert found[1].message.endswith("not in the training examples: c")
     enough = data_warnings(100, ("a", "b"), ("a",))
     assert [warning.message for warning in enough] == [
-        "a class is in the examples to train on and not in those to test on: b"
+        "a class is in the training examples and not in the test examples: b"
     ]
     assert data_warnings(100, ("a",), ("a",)) == []
 

@@ -113,7 +113,7 @@ def test_read_report_refuses_or_the_renderers_accept_whatever_is_damaged(tmp_pat
                 pytest.fail(f"{path}: {error!r}")
     assert min(refused, rendered) > 50
     (tmp_path / "report.json").write_text(json.dumps({**rich_report(), "gates": 3}))
-    with pytest.raises(InputError, match="gates: a list is wanted, not 3"):
+    with pytest.raises(InputError, match="gates: expected a list, not 3"):
         read_report(tmp_path)
 
 

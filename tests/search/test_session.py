@@ -481,7 +481,7 @@ def test_a_limit_below_one_validation_example_is_a_warning(
 ) -> None:
     with pytest.raises(StageError, match="no trial keeps the limits"):
         search(tmp_path, {**limits(drop=drop), "trials": 1}, FakeAttempt()).run()
-    told = [one for one in found_in(tmp_path)["warnings"] if "cannot be measured" in one]
+    told = [one for one in found_in(tmp_path)["warnings"] if "cannot resolve" in one]
     assert len(told) == warned
     assert all("on 2,000 validation examples" in one for one in told)
     assert all("at least 2,500 validation examples" in one for one in told)

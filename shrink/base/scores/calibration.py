@@ -19,7 +19,7 @@ from shrink.base.scores.rule import (
 )
 from shrink.base.types import Array
 
-_BIASED = "no interval: chance raises the error of few examples, and resamples raise it again"
+_BIASED = "no interval: few examples bias this error upwards, and resamples bias it further"
 
 
 def _confidence(output: Output) -> Array:

@@ -146,10 +146,10 @@ def _overlap(hits: Array, decided: Array, true: Array) -> tuple[Array, Array]:
 
 _RATIOS: dict[str, Ratio] = {"precision": _precision, "recall": _recall, "f1": _f1}
 _UNDEFINED: dict[Ratio, str] = {
-    _precision: "no element was decided to be of the class",
+    _precision: "no element was predicted to be of the class",
     _recall: "no element is of the class",
-    _f1: "no element is of the class, and none was decided to be",
-    _overlap: "no element is of the class, and none was decided to be",
+    _f1: "no element is of the class, and none was predicted to be",
+    _overlap: "no element is of the class, and none was predicted to be",
 }
 
 

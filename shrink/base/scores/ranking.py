@@ -76,11 +76,11 @@ class _Reconstructed:
         """Return error and truth of each example, (n, 1).
 
         Raises:
-            DataError: nobody says which examples are normal.
+            DataError: the examples have no slices.
         """
         if output.groups is None:
             raise DataError(
-                "which examples are normal is said by data.slices, and these have none",
+                "data.slices says which examples are normal, but these examples have no slices",
                 subject="task.metrics",
                 hint="measure another metric here: task.monitor",
             )

@@ -50,10 +50,10 @@ def kernels_done(found: StoredKernels) -> tuple[str, ...]:
 def kernel_notes(found: StoredKernels) -> tuple[str, ...]:
     """Return what a report says of stored kernels."""
     if not found.changed:
-        return (f"no kernel is stored for {DECODE}: {found.reason}",)
+        return (f"no kernel is compressed for {DECODE}: {found.reason}",)
     saved = found.file_bytes / found.file_bytes_before - 1
     return (
-        f"kernels stored for {DECODE}: the file fell from {found.file_bytes_before:,} to "
+        f"kernels compressed for {DECODE}: the file fell from {found.file_bytes_before:,} to "
         f"{found.file_bytes:,} bytes ({saved:+.1%}), the arena went from "
         f"{found.arena_before:,} to {found.arena_after:,}; {NOT_IN_LITERT}: metrics are of the "
         "same file with its kernels dense, whose outputs are equal to the byte",
@@ -133,19 +133,20 @@ def store_kernels(given: Version, fits: int | None) -> tuple[StoredKernels, Vers
 def _why_none(options: Sequence[Sequence[_Option]], size: int, limit: int | None) -> str:
     """Return why no kernel of a file of so many bytes is stored."""
     if not options:
-        return "no int8 kernel is large enough to be stored otherwise"
+        return "no int8 kernel is large enough to be compressed"
     most = sum(max(0, *(one.saved for one in several)) for several in options)
     if most < LEAST_GAIN * size:
         return (
-            f"storing kernels saves less than {LEAST_GAIN:.0%} of the file: prune or cluster "
+            f"compressing kernels saves less than {LEAST_GAIN:.0%} of the file: prune or cluster "
             "before quantize"
         )
     if limit is None:
         return (
-            f"storing kernels needs more arena, and saves less than {FLASH_OF_ARENA} times as much "
-            "flash: set --arena-bytes (arena_bytes in a recipe) to allow more arena"
+            "compressing kernels needs more arena, and saves less than "
+            f"{FLASH_OF_ARENA} times as much flash: set --arena-bytes (arena_bytes in a recipe) to "
+            "allow more arena"
         )
-    return "storing kernels does not fit the arena: allow a larger one"
+    return "decoding kernels does not fit the arena: allow a larger arena"
 
 
 def _choices(
@@ -231,7 +232,7 @@ def _layers(
 def _layer(graph: Graph, kernel: Kernel, parts: int) -> StoredKernel:
     name, before = shown_name(graph, kernel), kernel.values.nbytes
     if not parts:
-        return _dense(name, "storing it saves too little", before)
+        return _dense(name, "compressing it saves too little", before)
     forms = [kernel.form(*span) for span in bounds(len(kernel.values), parts)]
     kinds = list(dict.fromkeys(one.form for one in forms))
     return StoredKernel(

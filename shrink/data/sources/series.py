@@ -195,7 +195,7 @@ def _runs(path: Path, table: Table, group: str | None) -> np.ndarray:
         if int(run[start]) in seen:
             raise DataError(
                 f"line {table.lines[start]} continues the series "
-                f"{table.cells[group][start]!r}, which others had interrupted",
+                f"{table.cells[group][start]!r} after rows of another series",
                 subject=path,
                 hint=f"sort the file by {group}, then by time",
             )

@@ -283,9 +283,9 @@ def logarithm_note(model: keras.Model, role: str, loss: str) -> list[str]:
     """Return a sentence for the report where the logarithm of probabilities stands for logits."""
     if not takes_logarithm(model):
         return []
-    apart = "a constant for each example apart, the same"
+    apart = "equal up to a constant for each example"
     if loss == "logit_mse":
-        apart = "logits whose exponentials add up to 1, which logit_mse tells from others"
+        apart = "shifted so that their exponentials add up to 1, to which logit_mse is sensitive"
     return [
         f"the {role}'s softmax or sigmoid cannot be left out, so the logarithm of its "
         f"probabilities is used as its logits ({apart})"

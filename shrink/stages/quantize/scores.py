@@ -68,9 +68,9 @@ def bound_scores(
                 named.append(made[named[-1]].inputs[0])
             bounds |= {graph.tensors[i].name: kept for i in named}
             notes.append(
-                f"{graph.tensors[index].name}: logits beyond {_LARGEST:g} on either side count as "
-                f"that, so that one scale reaches from {kept[0]:.1f} to {kept[1]:.1f} in place of "
-                f"{ends[0]:.1f} to {ends[1]:.1f}"
+                f"{graph.tensors[index].name}: logits are clipped at ±{_LARGEST:g}, so that one "
+                f"scale covers {kept[0]:.1f} to {kept[1]:.1f} instead of {ends[0]:.1f} to "
+                f"{ends[1]:.1f}"
             )
     source.bounds = bounds
     return notes

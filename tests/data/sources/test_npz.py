@@ -116,8 +116,8 @@ def test_open_dataset_feeds_real_targets_as_one_output(tmp_path: Path) -> None:
 def test_open_dataset_notes_labels_stored_as_floats(tmp_path: Path) -> None:
     dataset = opened("npz", _save(tmp_path, x=np.ones((20, 2)), y=np.arange(20.0) % 3))
     assert dataset.notes == (
-        "y holds whole numbers stored as float64: real targets, or labels where the loss is one of "
-        "labels",
+        "y holds whole numbers stored as float64: they are labels if the loss takes labels, else "
+        "real targets",
     )
 
 

@@ -72,7 +72,7 @@ def test_offsets_keep_the_steps_that_no_probability_needs() -> None:
     ((low, high),) = source.bounds.values()
     assert -10 <= low < -9
     assert high <= 10
-    assert "logits beyond 10" in note
+    assert "logits are clipped at ±10" in note
     offsets, probabilities = error()
     assert wanted[..., logits].min() < -30
     # A step was (largest - least) / 255 of all numbers, and is 20 / 255.

@@ -121,7 +121,7 @@ def test_logits_are_compared_with_pixels_as_their_loss_does(loss: str, logits: b
 
 
 def test_without_slices_nobody_knows_what_is_normal() -> None:
-    with pytest.raises(DataError, match=r"said by data\.slices"):
+    with pytest.raises(DataError, match=r"data\.slices says which"):
         whole(None)
 
 

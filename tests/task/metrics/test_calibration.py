@@ -41,4 +41,4 @@ def test_the_estimate_of_few_examples_is_too_high_for_an_interval() -> None:
     for found in (resampled_interval(sample), resampled_difference(sample, sample)):
         assert found is not None
         assert (found.low, found.high) == (None, None)
-        assert "resamples raise it again" in str(found.note)
+        assert "resamples bias it further" in str(found.note)
