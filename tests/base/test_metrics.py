@@ -51,6 +51,7 @@ def test_a_mapping_and_its_key_are_one_metric(settings: dict, key: str, argument
         ({"name": "recal"}, "did you mean recall"),
         ({"name": "recall", "clas": "cat"}, "unknown argument 'clas'"),
         ({"name": "recall", "class": "macro"}, "must be a class's name or number"),
+        ({"name": "recall", "class": 1.5}, "must be a class's name or number"),
         ({"name": "recall", "class": "a, b"}, "give the class's number"),
         ({"name": "top_k", "k": 1.5}, "whole number"),
         ({"name": "top_k", "k": 0}, "above 0"),

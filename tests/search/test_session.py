@@ -475,6 +475,20 @@ def test_a_search_for_latency_predicts_it_from_trained_trials(tmp_path: Path) ->
     assert figures["accuracy"] == max(right_of(*one) for one in able) / EXAMPLES
 
 
+@pytest.mark.parametrize("command", [None, "echo 3.5"])
+def test_a_command_measures_the_latency_of_the_best_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str | None
+) -> None:
+    figures = session.trial_figures
+    monkeypatch.setattr(session, "trial_figures", lambda one: {**figures(one), "p50_ms": 9.0})
+    timed = limits(p50_ms=5.0) | {"latency": {"command": command}}
+    wanted = {**(limits() if command is None else timed), "trials": 1}
+    made = search(tmp_path, wanted, FakeAttempt())
+    assert made.run() == 0
+    baseline = found_in(tmp_path)["best"]["baseline"]
+    assert baseline.get("p50_ms") == (9.0 if command is None else None)
+
+
 @pytest.mark.parametrize(("drop", "warned"), [(0.0004, True), (0.0005, False)])
 def test_a_limit_below_one_validation_example_is_a_warning(
     tmp_path: Path, drop: float, warned: bool
