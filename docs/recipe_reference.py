@@ -36,7 +36,7 @@ _GATES = """\
 - `against`: a saved `report.json` or run folder. The limit is then on **how much worse** the
   figure is than there, in its own unit, and 0 by default. Higher is worse for sizes, memory, times
   and losses, lower is worse for accuracies. `ratio: 0.05` in place of `limit` allows 5 % of the
-  saved value. Point values are compared, as two runs share no scores;
+  saved value. Point values are compared, as reports store no scores;
 - `missing` (with `against`): `fail` (the default) ends the command with exit code 3 where there is
   no saved report, before anything is computed; `pass` lets a first run through. Such a gate is
   reported as not checked, and so is one on a stage that the saved report does not have.

@@ -36,8 +36,8 @@ _ADVICE = {
     "that it names.",
     "InternalError": "Run again with `SHRINK_DEBUG=1` and report it with what `shrink doctor` "
     "prints.",
-    "Interrupted": "The same command goes on from its last checkpoint.",
-    "Terminated": "The same command goes on from its last checkpoint.",
+    "Interrupted": "The same command continues from its last checkpoint.",
+    "Terminated": "The same command continues from its last checkpoint.",
 }
 
 
@@ -274,10 +274,9 @@ def errors_page() -> str:
         (
             "# Errors and exit codes\n",
             _MADE,
-            "A command ends with 0 where all went well and all gates passed, with 1 where the "
-            "run is\n"
-            "complete and a gate was missed, and else with the code of its error. Python "
-            "raises the classes.\n"
+            "Exit code 0: the command succeeded and all gates passed. 1: the run is complete, but "
+            "missed a gate.\n"
+            "Any other code is that of an error below. Python raises the classes.\n"
             "Every message says what, where and why; `hint:` says what to do next where the "
             "message does not.\n"
             "Warnings of a report "

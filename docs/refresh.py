@@ -8,10 +8,10 @@ Everything without a word. `recipes` writes recipes/README.md from the recipes' 
 writes docs/reference/; `plot` draws
 docs/accuracy-against-size.svg from the points beside it; `requirements` writes
 requirements-tflite.txt from pyproject.toml; `notebooks` runs those under examples/ (minutes) and
-keeps what they show. `page` runs `recipes/digits.yaml` in an empty cache,
-which takes about half a minute on an idle machine, and draws its output and its report as
-docs/report.png, for which there must be a Chromium. Run it on a machine that does nothing else: the
-picture shows latencies.
+keeps what they show. `page` runs `recipes/tones-keyword.yaml` for docs/example-report.html and
+`recipes/digits.yaml` for docs/report.png in an empty cache, which takes two minutes on an idle
+machine. The picture needs a Chromium. Run it on a machine that does nothing else: both show
+latencies.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from shrink.recipe.bundle import bundled_recipes
 ROOT = Path(__file__).parents[1]
 POINTS = ROOT / "docs" / "accuracy-against-size.jsonl"
 _RECIPE = "recipes/digits.yaml"
+_EXAMPLE = "recipes/tones-keyword.yaml"
 _WORDS = ("recipes", "schema", "reference", "plot", "requirements", "notebooks", "page")
 _WINDOW = "1340,500"
 _BESIDE = """<body style="margin:0;display:flex;background:#fff">
@@ -50,7 +51,7 @@ transform:scale(.645);transform-origin:0 0"></iframe>"""
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the recipe that the README shows: its folder and standard output."""
+    """One run of a recipe: its folder and standard output."""
 
     folder: Path
     output: str
@@ -101,15 +102,11 @@ def shown_output(output: str) -> str:
     return "\n\n".join(part for part in parts if part.partition("\n")[0] not in left_out)
 
 
-def run_recipe(folder: Path) -> Run:
-    """Run the README's recipe with nothing in the store.
-
-    Args:
-        folder: an empty folder for the store and the run.
-    """
-    output = "runs/digits"
+def run_recipe(folder: Path, recipe: str) -> Run:
+    """Run a recipe of this checkout; `folder` has the cache and the runs."""
+    output = f"runs/{Path(recipe).stem}"
     settings = {"SHRINK_CACHE_DIR": str(folder / "store"), "COLUMNS": "80"}
-    words = [sys.executable, "-m", "shrink", "run", str(ROOT / _RECIPE), "--output", output]
+    words = [sys.executable, "-m", "shrink", "run", str(ROOT / recipe), "--output", output]
     done = subprocess.run(
         words,
         cwd=folder,
@@ -163,6 +160,13 @@ def write_image(run: Run) -> None:
     Image.open(target).convert("RGB").quantize(64).save(target, optimize=True)
 
 
+def write_example(run: Run) -> None:
+    """Write docs/example-report.html, without paths of this machine and links to artifacts."""
+    page = (run.folder / "report.html").read_text(encoding="utf-8").replace(f"{ROOT}/", "")
+    page = re.sub(r'<a href="artifacts/[^"]*">(.*?)</a>', r"\1", page)
+    (ROOT / "docs" / "example-report.html").write_text(page, encoding="utf-8")
+
+
 def main() -> None:
     """Make anew what the words name, or everything."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -187,7 +191,8 @@ def main() -> None:
                 run_notebook(path)
     if "page" in wanted:
         with tempfile.TemporaryDirectory() as folder:
-            write_image(run_recipe(Path(folder)))
+            write_example(run_recipe(Path(folder), _EXAMPLE))
+            write_image(run_recipe(Path(folder), _RECIPE))
 
 
 if __name__ == "__main__":

@@ -126,17 +126,17 @@ class DataError(InputError):
 
 
 class StageError(ShrinkError):
-    """A stage ran and failed, or was asked to change the model and changed nothing."""
+    """A stage ran and failed, or changed nothing."""
 
     exit_code = 4
 
 
 class ConversionError(StageError):
-    """The TFLite converter refused a model in more words than a message holds: they are logged."""
+    """The TFLite converter refused the model; the stage's log has its words."""
 
 
 class ResourceError(ShrinkError):
-    """The environment gave out: memory past recovery, disk full, a missing extra."""
+    """The environment lacks memory, disk space or a package."""
 
     exit_code = 5
 
@@ -154,7 +154,7 @@ class Interrupted(ShrinkError):
 
 
 class Terminated(ShrinkError):
-    """Somebody asked the process to end (SIGTERM)."""
+    """The process received SIGTERM."""
 
     exit_code = 143
 

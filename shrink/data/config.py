@@ -270,7 +270,7 @@ class AugmentConfig(Config):
 
 
 class AudioConfig(Config):
-    """How a clip becomes the model's input; what stands here is kept beside the artifact.
+    """How a clip becomes the model's input; these settings are kept beside the artifact.
 
     docs/audio.md defines every step.
     """
@@ -366,7 +366,7 @@ class AudioConfig(Config):
 
 
 class SeriesConfig(Config):
-    """Windows of a time series: `window` rows are the input, the `horizon` rows behind the target.
+    """Windows of a time series: `window` rows are the input, the next `horizon` rows the target.
 
     A window lies wholly in one split: no row of the test split is seen in training, not even as a
     target.
@@ -397,9 +397,9 @@ Token = Annotated[str, Field(min_length=1, pattern=r"^[^\r\n]+$")]
 
 
 class TokensConfig(Config):
-    """How a text becomes the model's input; what stands here is kept beside the artifact.
+    """How a text becomes the model's input; these settings are kept beside the artifact.
 
-    A text is lowered, split, looked up in the vocabulary, cut or padded to `length`.
+    A text is lowercased, split, looked up in the vocabulary, cut or padded to `length`.
     """
 
     length: Count = 32

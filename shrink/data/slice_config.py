@@ -21,7 +21,7 @@ _KINDS: tuple[SlicingKind, ...] = ("column", "folder", "pattern", "function")
 class SliceConfig(Config):
     """One way to divide the test examples; exactly one of column, folder, pattern, function.
 
-    A text stands for a column, or for a function where it has `.py:`.
+    A text is the name of a column, or of a function if it contains `.py:`.
     """
 
     name: Annotated[str, Field(min_length=1, pattern=r"^[^\n,:=]+$")] | None = None

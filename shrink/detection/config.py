@@ -30,7 +30,7 @@ Anchors = Annotated[tuple[Pair, ...], Field(strict=False, min_length=1)]
 class DetectionLossConfig(Config):
     """What a detector is trained on: scores of every candidate, and the boxes that it should find.
 
-    An example's loss is divided by its own number of candidates that answer for a box.
+    An example's loss is divided by the number of its candidates that are assigned to a box.
     """
 
     gamma: Annotated[float, Field(ge=0)] = 2.0

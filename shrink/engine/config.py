@@ -91,8 +91,8 @@ class TrainingConfig(Config):
     micro_batch_size: Literal["auto"] | Count = "auto"
     """Examples per forward pass and replica; smaller ones accumulate to the same gradient."""
     memory_limit: MemoryBytes | None = None
-    """Memory limit of each device; on a CPU of all replicas together, and operations run one by
-    one."""
+    """Memory limit of each device; on a CPU the limit of all replicas together, whose operations
+    then run one at a time."""
     host_memory_limit: MemoryBytes | None = None
     """Memory of a stage's whole process; by default nine tenths of what the control group has
     left. A stage that needs more is refused before it starts."""

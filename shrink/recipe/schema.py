@@ -33,7 +33,7 @@ SCHEMA_ID = "https://json-schema.org/draft/2020-12/schema"
 
 
 class Recipe(Config):
-    """What to do to which model, on which data, and what the result must keep to."""
+    """A model, its data, the stages to run and the limits of the result."""
 
     name: ValidName
     """Name of the recipe; its run folder is `runs/<name>` by default."""

@@ -109,7 +109,7 @@ class Continuation:
 _PROVEN = {
     "better": "a proven gain",
     "worse": "a proven loss",
-    "no proven difference": "with these test examples, no proven change",
+    "no proven difference": "no proven change on these test examples",
     None: "",
 }
 _WORDS: dict[Unit, tuple[str, str]] = {"ms": ("faster", "slower"), "count": ("fewer", "more")}

@@ -23,11 +23,11 @@ from shrink.detection.config import DecodeConfig
 
 
 class TaskConfig(Config):
-    """What is minimised and measured; what is left out follows from model and data.
+    """Loss and metrics; keys that are omitted follow from model and data.
 
     First from what the model was compiled with, as its file says; else integer labels mean
     `sparse_categorical_crossentropy`, labels 0 and 1 for a single output `binary_crossentropy`,
-    real targets `mean_squared_error`. The report names what was taken.
+    real targets `mean_squared_error`. The report says what was chosen.
     """
 
     loss: Annotated[str | dict[str, str], SchemaOf(losses_json_schema)] | None = None

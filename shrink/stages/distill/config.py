@@ -16,7 +16,7 @@ _ONCE = 4.0
 
 
 class StudentScale(Config):
-    """A narrower or shallower copy of the teacher, with new weights or the most important."""
+    """A narrower or shallower copy of the teacher, with new weights or its main channels."""
 
     width: Positive | None = None
     """Factor on the channels, passed to a builder that takes `width`; else at most 1."""
@@ -36,7 +36,7 @@ class StudentScale(Config):
 
 
 class DistillConfig(StageConfig):
-    """Train a student to give what its teacher gives (Hinton et al. 2015 and others)."""
+    """Train a student to reproduce its teacher's outputs (Hinton et al. 2015 and others)."""
 
     kind: ClassVar[str] = "distill"
 
