@@ -30,6 +30,9 @@ BANNED = {
     r"\bthe store\b": "the cache",
     r"\bmade again\b": "repeated",
     r"\bgone on with\b": "continued",
+    r"\bthan guessing\b": "than chance level",
+    r"\bdecided (class|one)\b": "predicted",
+    r"\bmade-up inputs\b": "random inputs",
 }
 """Each phrase, and what to write in its place."""
 SKIPPED = {"decisions.md", "upgrading.md"}

@@ -320,7 +320,7 @@ class Confusion:
 
     Attributes:
         labels: names or numbers of the classes; none where there are very many.
-        counts: examples by true class (rows) and decided class (columns).
+        counts: examples by true class (rows) and predicted class (columns).
         confused: the pairs that were confused most, the commonest first.
     """
 

@@ -366,7 +366,7 @@ def _read_voc(root: Path, classes: Sequence[str] | None) -> BoxFiles:
         owner = owners.setdefault(os.path.normpath(place), file)
         if owner != file:
             raise DataError(
-                f"the picture {shown(place)} is that of {owner.name} too",
+                f"the picture {shown(place)} also belongs to {owner.name}",
                 subject=shown(file),
                 hint="correct filename, or remove one of the files",
             )

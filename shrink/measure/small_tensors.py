@@ -102,7 +102,7 @@ def why_not_counted() -> str:
     for block in blocks:
         library.free(block)
     if rise < _TESTED_BLOCKS * _TESTED_BYTES:
-        return "another malloc than that of the C library is in use, whose blocks cannot be counted"
+        return "the process does not use the C library's malloc, whose blocks are counted"
     return ""
 
 

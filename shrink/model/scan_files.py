@@ -178,7 +178,7 @@ def _shapes(file: h5py.File, path: Path) -> Iterator[tuple[int, ...]]:
             item = group[name]
             address = h5py.h5o.get_info(item.id).addr
             if address in seen or depth > _DEPTH_CAP or len(seen) > _OBJECTS_CAP:
-                raise refused("an object stands in two places, or too deep", spot, path)
+                raise refused("an object has two places, or is too deep", spot, path)
             seen.add(address)
             if isinstance(item, h5py.Group):
                 waiting.append((spot, item, depth + 1))

@@ -86,7 +86,10 @@ def describe_splits(splits: Splits, held_out: HeldOut) -> tuple[ReportWarning | 
             held_out,
         )
     if splits.same:
-        return None, "test split: that of the run that made the model, which did not train on it"
+        return (
+            None,
+            "test split: the same as in the run that made the model, which did not train on it",
+        )
     return None, None
 
 

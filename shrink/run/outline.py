@@ -124,7 +124,7 @@ def _untrained(job: StepJob) -> StepJob:
         raise InternalError(f"no stage is called {job.kind}")
     config = kind.model_validate(dict(job.config))
     if getattr(config, "scheme", None) == "mixed":
-        raise InternalError("the budget of scheme mixed is met by what a trained model gives")
+        raise InternalError("scheme mixed needs a trained model to meet its budget")
     changes: JsonObject = {}
     if hasattr(config, "epochs"):
         changes["epochs"] = 0

@@ -21,7 +21,7 @@ _MOST_PAIRS = 50
 
 
 class ConfusionTables:
-    """Counts of true and decided classes over all examples, by output.
+    """Counts of true and predicted classes over all examples, by output.
 
     Outputs of real targets and of several labels have none.
 
@@ -74,7 +74,7 @@ def _width(outputs: Array) -> int:
 
 
 def _most_confused(counts: Array) -> list[tuple[int, int]]:
-    """Return true and decided class of what is confused most, the commonest first."""
+    """Return true and predicted class of what is confused most, the commonest first."""
     wrong = counts * (1 - np.eye(len(counts)))
     order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_PAIRS]
     pairs = (divmod(int(place), len(counts)) for place in order)

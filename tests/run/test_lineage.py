@@ -275,7 +275,9 @@ def test_report_compares_with_the_baseline_of_the_first_run(tmp_path: Path) -> N
     since = "Since baseline of run-0: 1.00 KB became 250 B, accuracy changed by -50.00 points"
     low, high = (f"{100 * same['accuracy'][end]:+.2f}" for end in ("low", "high"))
     assert f"{since} (95 % interval of the difference {low} to {high})" in one.sentence
-    assert one.sentence.endswith("no proven change." if high[0] == "+" else "a proven loss.")
+    assert one.sentence.endswith(
+        "no proven change on these test examples." if high[0] == "+" else "a proven loss."
+    )
     assert unlike.sentence.endswith("accuracy is not comparable: the test examples differ.")
     stream = io.StringIO()
     render_report(reports[1], Console(file=stream, width=120))

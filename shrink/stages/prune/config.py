@@ -214,7 +214,7 @@ class PruneConfig(StageConfig):
         if "arena" in self.model_fields_set and self.arena_bytes is None:
             raise ValueError("arena needs arena_bytes")
         if self.arena == "compacted" and self.file_precision != "int8":
-            raise ValueError("arena: compacted is that of an int8 file: file_precision: int8")
+            raise ValueError("arena: compacted needs file_precision: int8")
         if self.max_extra_macs is not None and self.arena != "compacted":
             raise ValueError("max_extra_macs needs arena: compacted")
         if self.budget is not None and not self.rebuild:

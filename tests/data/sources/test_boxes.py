@@ -174,7 +174,7 @@ def test_fingerprint_follows_boxes_and_not_the_place(form: str, tmp_path: Path) 
         ("coco", "all.json", ('"area": 80.0', '"area": null'), "area is None", "annotation 0"),
         ("coco", "all.json", ('"area": 80.0', '"area": -1'), "0 or more", "annotation 0"),
         ("coco", "all.json", ('"p01.png"', '"./p00.png"'), "is image 0 too", "image 1"),
-        ("voc", "Annotations/p01.xml", ("p01.png", "p00.png"), "p00.xml too", "p01.xml"),
+        ("voc", "Annotations/p01.xml", ("p01.png", "p00.png"), "belongs to p00.xml", "p01.xml"),
         ("coco", "all.json", (', "name": "dog"', ""), "name is missing", "categories[0]"),
         ("coco", "all.json", ('"id": 7,', '"id": "7",'), "numbers and texts", "all.json"),
         ("coco", "all.json", ('"id": 7,', '"id": 10,'), "10 occurs twice", "categories[1]"),
