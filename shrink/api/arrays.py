@@ -23,7 +23,8 @@ _CHUNK_BYTES = 1 << 24
 _DIGITS = 16
 _FORMS = (
     "give (x, y), ((x_train, y_train), (x_test, y_test)), "
-    "{'train': (x, y), 'test': (x, y)}, or a tf.data.Dataset of batches"
+    "{'train': (x, y), 'test': (x, y)}, or a tf.data.Dataset of batches; several inputs by name: "
+    "x = {'image': a, 'age': b}"
 )
 
 
@@ -148,7 +149,8 @@ def _array(name: str, value: object) -> np.ndarray:
     try:
         array = np.asarray(value)
     except Exception as error:  # foreign tensors raise their own
-        raise DataError(f"{name} is not an array: {error}", subject=name, hint=_FORMS) from error
+        what = "a list of different shapes" if isinstance(value, tuple | list) else str(error)
+        raise DataError(f"{name} is not an array: {what}", subject=name, hint=_FORMS) from error
     if array.dtype.kind not in "biufUS" or not array.shape:
         raise DataError(
             f"{name} holds {array.dtype} of shape {array.shape}, not a number for each element",

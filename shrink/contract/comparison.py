@@ -89,7 +89,8 @@ class Spread:
     Attributes:
         runs: how many have the figure.
         deviation: the standard deviation of a sample; None for one run.
-        low, high: the 95 % interval of the mean by Student's t over the runs; None for one run.
+        low, high: the 95 % interval of the mean by Student's t over the runs; None for one run,
+            and where all are equal.
     """
 
     runs: int
@@ -146,7 +147,8 @@ class Comparison:
         metric: the metric that is shown first.
         rows: a row for each branch of each run, in the order of the runs.
         repeats: a row for each combination and branch, where `repeat` is.
-        fronts: of the metric against each cost; trials that break a limit are on none.
+        fronts: of the metric against each cost, where all rows were tested on the same examples;
+            trials that break a limit are on none.
         warnings: what keeps rows from being compared.
         split: that metrics were measured on.
         headline: the answer, in sentences, where the runs were to find one.

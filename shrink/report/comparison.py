@@ -128,8 +128,8 @@ def _kind(found: Comparison) -> str:
 
 
 def _best_of(found: Comparison) -> Iterator[str]:
-    """Yield the smallest and the most accurate result, if all were tested on the same examples."""
-    if not found.fronts or len({row.tested_on for row in found.rows} - {None}) > 1:
+    """Yield the smallest and the most accurate result."""
+    if not found.fronts:
         return
     front = found.fronts[0]
     rows: dict[str, AnyRow] = {row.name: row for row in found.rows}

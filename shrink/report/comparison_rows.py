@@ -12,7 +12,7 @@ from typing import cast
 
 from shrink.base.errors import listed
 from shrink.base.figures import COSTS, DURATION, FIGURES, LOSS, figure_of
-from shrink.base.intervals import student_quantile
+from shrink.base.intervals import Bounds, student_quantile
 from shrink.base.settings import SEED
 from shrink.contract.comparison import (
     ComparedRow,
@@ -32,6 +32,7 @@ _CONFIDENCE = 0.95
 _TRIAL = re.compile(r"(\d+): ")
 """What the rows of a search begin with: the number of the trial."""
 _MOST_NAMED = 6
+_UNBOUNDED = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ def compare_runs(runs: Sequence[RunToCompare], titled: Comparison) -> Comparison
         metric=metric,
         rows=rows,
         repeats=repeats,
-        fronts=tuple(_fronts(shown_rows(rows, repeats), metric, kept)),
+        fronts=tuple(_fronts(shown_rows(rows, repeats), metric, kept))
+        if len(_by_examples(rows)) < 2
+        else (),
         warnings=(*titled.warnings, *_warnings(runs, rows, titled)),
     )
 
@@ -252,20 +255,25 @@ def _fronts(rows: Sequence[AnyRow], metric: str | None, kept: Set[str]) -> Itera
             yield Front(x=cost, y=str(metric), rows=tuple(point.name for point in on_front))
 
 
-def spread_of(values: Sequence[float]) -> Spread:
+def spread_of(values: Sequence[float], bounds: Bounds = _UNBOUNDED) -> Spread:
     """Return mean, standard deviation of the sample, and the 95 % interval of the mean.
 
-    Student's t (1908): mean ± t(n - 1) · deviation / √n.
+    Student's t (1908): mean ± t(n - 1) · deviation / √n, within the bounds of the figure. Equal
+    values have no interval: they leave the deviation unknown, and do not make the mean exact.
 
     Args:
         values: one per run, at least one.
+        bounds: the least and the largest value that the figure can have.
     """
     count, mean = len(values), statistics.fmean(values)
     if count < 2:
         return Spread(runs=count, mean=mean)
     deviation = statistics.stdev(values)
+    if min(values) == max(values):
+        return Spread(runs=count, mean=mean, deviation=0.0)
     half = student_quantile(count - 1, _CONFIDENCE) * deviation / math.sqrt(count)
-    return Spread(runs=count, mean=mean, deviation=deviation, low=mean - half, high=mean + half)
+    low, high = max(mean - half, bounds[0]), min(mean + half, bounds[1])
+    return Spread(runs=count, mean=mean, deviation=deviation, low=low, high=high)
 
 
 def _repeated(rows: Sequence[ComparedRow]) -> Iterator[RepeatedRow]:
@@ -284,7 +292,9 @@ def _repeated(rows: Sequence[ComparedRow]) -> Iterator[RepeatedRow]:
                 stage=stage,
                 settings={k: v for k, v in mine[0].settings.items() if _is_shared(k, mine)},
                 rows=tuple(row.name for row in mine),
-                figures=_spreads(mine, lambda row: row.figures),
+                figures=_spreads(
+                    mine, lambda row: row.figures, lambda name: figure_of(name).range or _UNBOUNDED
+                ),
                 delta=_spreads(mine, lambda row: {k: d.value for k, d in row.delta.items() if d}),
             )
 
@@ -294,10 +304,15 @@ def _is_shared(key: str, rows: Sequence[ComparedRow]) -> bool:
 
 
 def _spreads(
-    rows: Sequence[ComparedRow], of: Callable[[ComparedRow], Mapping[str, float]]
+    rows: Sequence[ComparedRow],
+    of: Callable[[ComparedRow], Mapping[str, float]],
+    bounds: Callable[[str], Bounds] = lambda _: _UNBOUNDED,
 ) -> dict[str, Spread]:
     names = dict.fromkeys(name for row in rows for name in of(row))
-    return {name: spread_of([of(row)[name] for row in rows if name in of(row)]) for name in names}
+    return {
+        name: spread_of([of(row)[name] for row in rows if name in of(row)], bounds(name))
+        for name in names
+    }
 
 
 def _warnings(
@@ -320,7 +335,19 @@ def _warnings(
 
 
 def _other_examples(rows: Sequence[ComparedRow]) -> Iterator[str]:
-    """Say which runs or combinations were tested on other examples than the others.
+    """Yield which runs or combinations were tested on other examples than the others."""
+    tested = {(row.combination or row.name, row.tested_on) for row in rows if row.tested_on}
+    if len(tested) > len({name for name, _ in tested}):
+        yield (
+            "each seed splits off other test examples, so the deviation over seeds includes that"
+        )
+    if len(groups := _by_examples(rows)) > 1:
+        parts = " | ".join(listed(names, _MOST_NAMED) for names in groups)
+        yield f"not tested on the same examples, so their metrics cannot be compared: {parts}"
+
+
+def _by_examples(rows: Sequence[ComparedRow]) -> list[list[str]]:
+    """Return the names of runs or combinations, grouped by the examples that they were tested on.
 
     A combination some of whose seeds are missing may have been tested on fewer than the others.
     """
@@ -329,16 +356,10 @@ def _other_examples(rows: Sequence[ComparedRow]) -> Iterator[str]:
         if row.tested_on is not None:
             name = row.combination or row.name
             examples[name] = examples.get(name, frozenset()) | {row.tested_on}
-    if any(len(one) > 1 for one in examples.values()):
-        yield (
-            "each seed splits off other test examples, so the deviation over seeds includes that"
-        )
     combinations = {row.combination for row in rows}
     largest = max(examples.values(), key=len, default=frozenset())
-    by_examples: dict[frozenset[str], list[str]] = {}
+    groups: dict[frozenset[str], list[str]] = {}
     for name, own in examples.items():
         is_part = name in combinations and own < largest
-        by_examples.setdefault(largest if is_part else own, []).append(name)
-    if len(by_examples) > 1:
-        parts = " | ".join(listed(names, _MOST_NAMED) for names in by_examples.values())
-        yield f"not tested on the same examples, so their metrics cannot be compared: {parts}"
+        groups.setdefault(largest if is_part else own, []).append(name)
+    return list(groups.values())

@@ -172,6 +172,11 @@ def _at_chance(stage: Stage, guess: Guess | None, code: str) -> list[ReportWarni
     if compared is None or (compared[0].name == "accuracy" and _skill_on_every_class(stage)):
         return []
     metric, value, chance = compared
+    if chance == float(metric.larger_is_better):
+        message = "all test examples have the same target, so a constant answer is perfect, and "
+        message += f"{metric.name} ({_text(metric, value)}) says nothing of the model"
+        hint = "test on examples of every class, or with different targets"
+        return [ReportWarning(code, message, hint, stage.name)]
     low, high = _interval(stage, metric.name)
     word = _how_much(metric, value, chance, low, high)
     guessing = f"{_text(metric, chance)}{_guessed(metric, guess)}"

@@ -101,6 +101,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a number": (lambda: 3, "a int is not a supported kind of data"),
     "objects": (lambda: (np.array([object()] * 6), Y), "x holds object"),
     "ragged": (lambda: ([[1], [2, 3]], Y), "x is not an array"),
+    "Keras's list of inputs": (
+        lambda: ([X, np.zeros((len(X), 3))], Y),
+        r"x is not an array: a list of different shapes.*\n.*x = {'image': a, 'age': b}",
+    ),
     "triples": (lambda: {"train": (X, Y, Y)}, "no pair"),
     "single examples": (lambda: tf.data.Dataset.from_tensor_slices((X, Y)), "dataset.batch"),
     "one-hot examples": (

@@ -288,6 +288,17 @@ def test_spread_of_is_students_interval() -> None:
     assert (spread.low, spread.high) == pytest.approx((0.926 - half, 0.926 + half))
     one = spread_of([0.5])
     assert (one.mean, one.deviation, one.low) == (0.5, None, None)
+    equal = spread_of([0.9, 0.9, 0.9])  # no proof that a fourth seed would be equal too
+    assert (equal.deviation, equal.low, equal.high) == (0.0, None, None)
+    assert spread_of([0.98, 1.0], (0.0, 1.0)).high == 1.0  # 1.117 by t(1)
+
+
+def test_no_accuracy_of_repeats_is_above_100_percent() -> None:
+    runs = [run(f"s{n}", 99 + n, 50_000, combination="c") for n in range(2)]
+    (row,) = compare_runs(runs, Comparison(rows=(), title="d", sweep=True, repeat=2)).repeats
+    accuracy = row.figures["accuracy"]
+    assert accuracy.mean == pytest.approx(0.995)
+    assert accuracy.high == 1.0
 
 
 def repeated() -> Comparison:
@@ -366,13 +377,15 @@ def on_examples(one: RunToCompare, test_examples: str) -> RunToCompare:
 
 def test_compare_runs_warns_of_other_test_examples() -> None:
     tests = ("ab", "ab", "ac")
-    runs = [on_examples(run(f"0.{n}", 90 + n, 50_000), test) for n, test in enumerate(tests)]
+    runs = [on_examples(run(f"0.{n}", 90 + n, 50_000 + n), t) for n, t in enumerate(tests)]
     first, second, third = (row.tested_on for row in compare_runs(runs, SWEEP).rows)
     assert first == second != third
     (warning,) = compare_runs(runs, SWEEP).warnings
     assert "not tested on the same examples" in warning
     assert "prune.sparsity = 0.0, prune.sparsity = 0.1 | prune.sparsity = 0.2" in warning
+    assert compare_runs(runs, SWEEP).fronts == ()
     assert compare_runs(runs[:2], SWEEP).warnings == ()
+    assert compare_runs(runs[:2], SWEEP).fronts
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,18 @@ def test_skewed_labels_are_judged_by_balanced_accuracy(
         assert "balanced accuracy is 94.8 %" in told[0].message
 
 
+def test_targets_that_are_all_equal_are_named_as_the_cause() -> None:
+    one_class = rare(outcome("baseline", 0, 1000, None), [[100.0, 0.0], [0.0, 0.0]])
+    (warning,) = found([one_class])
+    assert warning.code == "baseline-at-chance"
+    assert "all test examples have the same target" in warning.message
+    assert "every class" in str(warning.hint)
+    assert (
+        "all test examples have the same target"
+        in found([regression("b", 0.1, None, 0.0)])[0].message
+    )
+
+
 def test_a_stage_that_loses_the_rare_class_is_at_chance_though_its_accuracy_rises() -> None:
     base = rare(outcome("baseline", 0, 1000, None), [[933, 37], [2, 28]])
     lost = rare(outcome("quantize", 0, 900, "baseline"), [[970, 0], [30, 0]])

@@ -163,8 +163,12 @@ def test_open_dataset_raises_data_error_when_arrays_are_wrong(
 
 
 def test_open_dataset_raises_data_error_when_names_are_unknown(tmp_path: Path) -> None:
-    path = _save(tmp_path, X_train=np.zeros(3))
-    with pytest.raises(DataError, match=r"data\.npz: no array x_train or x.*\n.*rename X_train"):
+    names = ("image_train", "sun_up_train", "Y_train", "image_test", "sun_up_test")
+    arrays: dict[str, Any] = dict.fromkeys(names, np.zeros(3))
+    path = _save(tmp_path, **arrays)
+    with pytest.raises(
+        DataError, match=r"data\.npz: no array x_train or x.*\n.*data.inputs: \[image, sun_up\]$"
+    ):
         opened("npz", path)
 
 
