@@ -32,7 +32,6 @@ from shrink.compact.verify import (
 from shrink.contract.compaction import RuntimeEquality, StoredKernels
 from shrink.tflite.litert_twin import dense_twin, has_decode
 from shrink.tflite.runtime import MICRO, XNNPACK
-from shrink.tflite.suitability import wrong_shapes
 
 DEFAULT_EXTRA_MACS = 0.05
 _SHARES = (0.0, 0.02, 0.05, 0.1, 0.25, 0.5)
@@ -70,8 +69,6 @@ def compact(
     why = ""
     if not graph.operators:
         why = "it has no operators"
-    elif why := wrong_shapes(graph):
-        bordered = Bordered(graph, left=bordered.left)
     elif arena is not None and before <= arena and not bordered.borders:
         why = f"it fits {arena:,} bytes already"
     else:

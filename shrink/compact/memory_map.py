@@ -64,7 +64,8 @@ def _holders(graph: Graph, blocks: Sequence[Block], step: int) -> tuple[Holder, 
             assert tensor.stored is not None, "tiles are of tensors of the file"
             name = tensor.name or f"tensor {index}"
             item = tensor.size_bytes // max(1, math.prod(tensor.shape))
-            whole = math.prod(int(dimension) for dimension in tensor.stored.shape) * item
+            shape = [] if tensor.stored.shape is None else tensor.stored.shape  # None: a scalar
+            whole = math.prod(int(dimension) for dimension in shape) * item
         held[name, whole] += size
     return tuple(
         Holder(name=name, live_bytes=live, size_bytes=whole)

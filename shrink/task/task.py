@@ -294,17 +294,19 @@ def inferred_loss(target: Target, ending: OutputKind | None) -> tuple[str, str]:
 
 
 def _of_values(target: Target, ending: OutputKind | None) -> tuple[str, str]:
-    if target.width == 1:
-        if target.yes_or_no and (ending != "logits" or target.integers):
-            return "binary_crossentropy", "one output and labels 0 and 1"
-        if target.integers and not target.shape:
-            raise DataError(
-                f"labels {int(target.sample.min())} to {int(target.sample.max())}, but the model "
-                "has a single output, for labels 0 and 1",
-                subject="data",
-                hint="where they are numbers to predict, set task.loss: mean_squared_error; "
-                "else use a model with an output for each class",
-            )
+    single = target.width == 1
+    if single and target.yes_or_no and (ending != "logits" or target.integers):
+        return "binary_crossentropy", "one output and labels 0 and 1"
+    if target.integers and not target.shape:
+        kind = "for labels 0 and 1" if single else "such as the number of a class"
+        raise DataError(
+            f"labels {int(target.sample.min())} to {int(target.sample.max())}, but the model "
+            f"has a single output, {kind}",
+            subject="data",
+            hint="where they are numbers to predict, set task.loss: mean_squared_error; "
+            "else use a model with an output for each class",
+        )
+    if single:
         return "mean_squared_error", "real targets"
     if target.one_hot and ending != "sigmoid":
         return "categorical_crossentropy", "one-hot labels"

@@ -27,6 +27,7 @@ from shrink.tflite.runtime import (
     ArenaRequest,
     RunRequest,
 )
+from shrink.tflite.suitability import wrong_shapes
 
 _TIMEOUT_S = 20.0
 _LOOP_LIMIT_S = 3
@@ -49,16 +50,16 @@ class ArenaFigure(Measured[int]):
 
     Attributes:
         value: bytes of the smallest arena in which TFLite Micro allocates the model, to 16 bytes;
-            None where it does not.
-        reason: why there is no value, or what happened after the allocation; else empty.
+            None where it does not, refuses to run it, or would compute other outputs than LiteRT.
+        reason: why there is no value, or that running the model took too long; else empty.
         estimate: bytes of the activations alone, planned from tensor lifetimes: without scratch
             and persistent buffers of the kernels, and so too low. None for no readable file.
         estimate_32: bytes of an arena on 32-bit targets with CMSIS-NN, from what the 64-bit wheel
             takes.
         estimate_32_reference: the same with reference kernels.
         runs: whether TFLite Micro ran the model.
-        fails: whether it refuses the model, when it allocates or runs it; it may only have taken
-            too long.
+        fails: whether it refuses the model, or computes other outputs than LiteRT; it may only have
+            taken too long.
     """
 
     estimate: int | None = None
@@ -110,14 +111,14 @@ def arena_of(file: Path | bytes, timeout_s: float = _TIMEOUT_S) -> ArenaFigure:
         refused = run.answer is None and not run.timed_out
         return ArenaFigure(None, _why_nothing(run), planned, runs=answer.runs, fails=refused)
     reason = "" if answer.runs else f"TFLite Micro allocates the model, but {_why_not_run(run)}"
-    fails = not (answer.runs or run.timed_out or run.failure == _ALARM)
+    wrong = wrong_shapes(graphs[0])
+    if wrong or not (answer.runs or run.timed_out or run.failure == _ALARM):
+        return ArenaFigure(None, wrong or reason, planned, fails=True)
     cmsis_nn, reference = (
         Measured(arena_32_bytes(graphs, answer.head_bytes, answer.tail_bytes, offsets, kernels))
         for kernels in (CMSIS_NN, REFERENCE)
     )
-    return ArenaFigure(
-        answer.smallest_bytes, reason, planned, cmsis_nn, reference, answer.runs, fails
-    )
+    return ArenaFigure(answer.smallest_bytes, reason, planned, cmsis_nn, reference, answer.runs)
 
 
 def roomy_arena(path: Path) -> int:
@@ -167,6 +168,8 @@ def refused_operator(words: str) -> str | None:
 def refusal_hint(content: bytes, words: str) -> str:
     """Return what to do about a file that TFLite Micro refuses in these words."""
     graph, kind = read(content)[0], refused_operator(words)
+    if wrong_shapes(graph):
+        return "shrink quantize converts a Keras model with a batch size of 1"
     written = {graph.tensors[i].dtype for o in graph.operators for i in o.outputs if i >= 0}
     if "builtin opcode" in words or not written & {"FLOAT32", "INT16"}:
         instead = " (by relu or swish, say)" if kind == "GELU" else ""

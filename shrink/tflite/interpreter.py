@@ -69,6 +69,7 @@ class Session:
 
     def _describe(self) -> None:
         signatures = self._interpreter._get_full_signature_list()
+        self.signatures = tuple(signatures)
         names = next(iter(signatures.values())) if len(signatures) == 1 else {}
         inputs = self._interpreter.get_input_details()
         stored = self._interpreter.get_output_details()
@@ -237,6 +238,12 @@ class Runner:
     def __init__(self, content: bytes) -> None:
         self._content = litert_twin(content)  # of a file that only TFLite Micro runs as it is
         self._single = self._batched = Session(self._content)
+        if len(found := self._single.signatures) > 1:
+            raise ModelError(
+                f"the .tflite file has {len(found)} signatures ({', '.join(found)}): which of them "
+                "is the model?",
+                hint="convert one of the model's functions alone",
+            )
         graphs = read(self._content)
         graph = graphs[0]
         self._resizable = not _has_fixed_batch(self._content, graphs)

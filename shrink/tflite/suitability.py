@@ -83,8 +83,6 @@ def microcontroller_findings(graph: Subgraph) -> list[str]:
             "tflm: FULLY_CONNECTED has a scale per channel, which older microcontroller runtimes "
             "read as one scale"
         )
-    if wrong := wrong_shapes(graph):
-        notes.append(f"tflm: {wrong}")
     hybrid = [
         operator.name
         for operator, weight in weights

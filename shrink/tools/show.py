@@ -175,16 +175,18 @@ def _show_groups(result: KerasInspection, groups: tuple[GroupRow, ...], console:
 
 
 def _show_operators(result: ArtifactInspection, console: Console) -> None:
+    on_32_bits = result.arena_32_bytes is not None and (
+        f" (on 32 bits about {_bytes(result.arena_32_bytes)} with CMSIS-NN, "
+        f"{_bytes(result.arena_32_reference_bytes)} with reference kernels)"
+    )
     _print_whole(
         f"{result.path}: {_bytes(result.file_bytes)}, {result.parameters:,} parameters, "
         f"{'unknown' if result.macs is None else f'{result.macs:,}'} MACs, "
-        f"arena {_bytes(result.arena_bytes)} (on 32 bits about "
-        f"{_bytes(result.arena_32_bytes)} with CMSIS-NN, "
-        f"{_bytes(result.arena_32_reference_bytes)} with reference kernels)",
+        f"arena {_bytes(result.arena_bytes)}{on_32_bits or ''}",
         console,
     )
     for name, note in (("macs", result.macs_note), ("arena", result.arena_note)):
-        if note:
+        if note and note != result.audit.tflm_fails:  # which is printed at the end
             console.print(f"{name}: {note}", markup=False)
     rows = [
         (
@@ -204,7 +206,10 @@ def _show_operators(result: ArtifactInspection, console: Console) -> None:
 
 def _audit_lines(audit: Suitability) -> list[str]:
     fails = (("LiteRT", audit.litert_fails), ("TFLite Micro", audit.tflm_fails))
-    runs = [f"{name}: {'runs it' if why is None else why}" for name, why in fails]
+    runs = [
+        f"{name}: {'runs it' if why is None else why.removeprefix(f'{name} ')}"
+        for name, why in fails
+    ]
     islands = ", ".join(sorted(set(audit.float_islands))) or "none"
     return [*runs, f"float islands: {islands}", *(f"found: {text}" for text in audit.findings)]
 

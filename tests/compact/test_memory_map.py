@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.types import Array
 from shrink.compact.graph import write_graph
@@ -97,6 +98,16 @@ def test_maps_of_random_graphs_are_those_of_their_plans(seed: int) -> None:
     found = memory_map(graph, planned=True)
     assert list(found.live_bytes) == needed_bytes(content)
     assert sum(holder.live_bytes for holder in found.holders) == max(found.live_bytes)
+
+
+def test_a_scalar_without_a_stored_shape_has_one_element() -> None:
+    net = Net((1, 2, 2, 4))
+    scalar = net.tensor((), scale=1.0)
+    net.graph.tensors[scalar].shape = None
+    axes = net.tensor((4,), schema.TensorType.INT32, data=np.arange(4, dtype=np.int32))
+    net.emit(schema.BuiltinOperator.MEAN, [net.input, axes], scalar)
+    graph = read_graph(net.file(scalar))
+    assert [one.size_bytes for one in memory_map(graph, planned=False).holders] == [16, 1]
 
 
 def test_a_map_of_no_operators_is_empty() -> None:

@@ -313,6 +313,12 @@ def test_labels_that_are_taken_as_numbers_are_a_warning(
             "mean_squared_error",
         ),
         (
+            CLASSES,
+            L.Lambda(lambda x: tf.argmax(x, -1)),
+            "labels 0 to 3, but the model has a single output, such as the number of a class",
+            "an output for each class",
+        ),
+        (
             X[:, :1] + 0.5,
             softmax,
             r"whole numbers, 0 to 3 for a model with 4 outputs; found ",

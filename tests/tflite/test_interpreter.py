@@ -202,3 +202,17 @@ def test_random_values_are_the_same_every_time_and_no_zeros() -> None:
     assert set(index.ravel().tolist()) == {0, 1}
     again = random_values(np.random.default_rng(0), shape, np.float32)
     np.testing.assert_array_equal(again, real)
+
+
+def test_a_file_of_several_signatures_is_refused_by_their_names(tmp_path: Path) -> None:
+    """Each has a subgraph of its own, and LiteRT's interpreter runs the first."""
+    module = tf.Module()
+    spec = [tf.TensorSpec((1, 4))]
+    signatures = {
+        "scores": tf.function(lambda x: {"y": 2 * x}, input_signature=spec),
+        "best": tf.function(lambda x: {"y": tf.argmax(x, -1)}, input_signature=spec),
+    }
+    tf.saved_model.save(module, str(tmp_path), signatures=signatures)
+    content = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path)).convert()
+    with pytest.raises(ModelError, match=r"2 signatures \(best, scores\)"):
+        load(content)
