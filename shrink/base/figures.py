@@ -260,7 +260,9 @@ def metric_figure(name: str) -> Figure:
         return Figure(
             name, "metrics", unit, larger, range=(0.0, 1.0) if unit == "fraction" else None
         )
-    return Figure(name, "metrics", info.unit, info.higher_is_better, range=info.range)
+    title = name.replace("_", " ") if name in METRICS else name
+    higher = info.higher_is_better
+    return Figure(name, "metrics", info.unit, higher, title=title, range=info.range)
 
 
 def figure_of(name: str) -> Figure:

@@ -235,12 +235,12 @@ def front_points(points: Sequence[FrontPoint], x: str, y: str) -> list[FrontPoin
     return sorted(front, key=lambda p: -sign_x * p.x)
 
 
-_TIMING_NOISE = 0.1
+TIMING_NOISE = 0.1
 
 
 def _noise(cost: str) -> float:
     """Return the relative difference up to which two values count as equal."""
-    return _TIMING_NOISE if figure_of(cost).group == "latency" else 0.0
+    return TIMING_NOISE if figure_of(cost).group == "latency" else 0.0
 
 
 def _fronts(rows: Sequence[AnyRow], metric: str | None, kept: Set[str]) -> Iterator[Front]:

@@ -7,6 +7,7 @@ from shrink.base.figures import (
     Target,
     Unit,
     exact_value,
+    figure_of,
     format_ratio,
     format_value,
     metric_figure,
@@ -16,7 +17,7 @@ from shrink.base.figures import (
 from shrink.base.measurement import Note
 from shrink.contract.report import GateResult, Report
 from shrink.contract.slices import slice_text
-from shrink.report.page import NULL, GateLine, Mark
+from shrink.report.page import NULL, GateLine, Mark, capital
 
 _ORDER: tuple[Mark, ...] = ("FAIL", "WARN", "SKIP", "PASS")
 _MOST_SENTENCES = 3
@@ -44,7 +45,8 @@ def missed_sentences(report: Report) -> list[str]:
 
 def subject(name: str) -> str:
     """Return a figure's name as the subject of a sentence."""
-    return f"The {name}" if name in FIGURES or not name.isalpha() else name.capitalize()
+    title = figure_of(name).title
+    return f"The {name}" if name in FIGURES or "_" in title else capital(title or name)
 
 
 def _mark(gate: GateResult) -> Mark:

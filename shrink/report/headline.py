@@ -16,6 +16,7 @@ from shrink.base.figures import (
 from shrink.contract.details import Deltas, MetricDelta, metric_delta
 from shrink.contract.report import Ending, Origin, Report, ReportedChain, Stage
 from shrink.contract.result import Scores
+from shrink.report.comparison_rows import TIMING_NOISE
 from shrink.report.content import is_lower_bound, main_metric, warnings_of, was_stopped
 from shrink.report.deltas import change_texts, proven, stage_delta
 from shrink.report.gate_lines import missed_gates, subject
@@ -230,7 +231,7 @@ def _metric_tile(stage: Stage, base: Stage, metric: str) -> Tile:
     before = "the baseline" if stage is base else f"baseline: {figure.text(base.figure(metric))}"
     if delta is not None and stage is not base:
         before = f"{change_texts(metric, delta)[0]}, {before}"
-    return Tile(metric, figure.text(stage.figure(metric)), before)
+    return Tile(capital(figure.title or metric), figure.text(stage.figure(metric)), before)
 
 
 def _figure_tile(stage: Stage, base: Stage, name: str) -> Tile | None:
@@ -243,7 +244,7 @@ def _figure_tile(stage: Stage, base: Stage, name: str) -> Tile | None:
     if not value or not before:
         return Tile(label, text, f"baseline: {figure.text(before)}")
     factor, word = _factor(figure, value, before)
-    if factor < _HARDLY:
+    if factor < (1 + TIMING_NOISE if figure.group == "latency" else _HARDLY):
         return Tile(label, text, f"baseline: {figure.text(before)}")
     return Tile(label, f"{factor:.3g}x {word}", f"{text} instead of {figure.text(before)}")
 

@@ -117,6 +117,22 @@ def test_headlines_say_when_a_loss_is_proven() -> None:
     assert headline.sentence.endswith("a proven loss.")
 
 
+def test_headlines_name_a_metric_in_words_and_no_gain_in_latency_within_its_noise() -> None:
+    for after, shown in ((0.95, "0.95 ms"), (0.5, "2x faster")):
+        stages = [
+            with_result(
+                outcome(name, 98, 1000, source),
+                metrics={"loss": 0.1, "balanced_accuracy": 0.9},
+                latency={"p50_ms": p50, "p90_ms": p50, "threads": 1},
+            )
+            for name, source, p50 in (("train", None, 1.0), ("q", "train", after))
+        ]
+        (headline,) = headlines(report(stages, finals=("q",)))
+        tiles = {tile.label: tile.value for tile in headline.tiles}
+        assert tiles["Median latency"] == shown
+        assert tiles["Balanced accuracy"] == "90.00 %"
+
+
 def test_headlines_say_when_a_result_grew_or_stayed() -> None:
     for size, words in ((2000, "2 times larger"), (1000, "of q and train are equally large")):
         stages = [outcome("train", 98, 1000, None), outcome("q", 98, size, "train")]
