@@ -92,6 +92,7 @@ class Demand:
         student: how the model is scaled to be its student; empty where it is not.
         blocks: how many blocks it removes from the model.
         exclude: shell patterns of layers that these blocks must not have.
+        micro: whether TFLite Micro has to run what the model becomes.
         records: of the artifacts of other runs that it starts from or learns from, by role.
     """
 
@@ -102,6 +103,7 @@ class Demand:
     blocks: int = 0
     exclude: tuple[str, ...] = ()
     records: Mapping[str, Usage] = field(default_factory=dict)
+    micro: bool = False
 
 
 MeasuredOn = Literal["test", "validation", "nothing"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import ModelError, ShrinkError, first_line
+from shrink.base.errors import ModelError, ShrinkError, StageError, first_line
 from shrink.base.keras_internals import is_functional, parts_of
 from shrink.base.types import Json
 from shrink.contract.model_source import NO_TRUST, ModelSource, Trust
@@ -33,6 +33,7 @@ from shrink.model.reference import holds_layers
 from shrink.model.scan import check_model_file, keras_version
 from shrink.model.scan_files import check_archive
 from shrink.model.user_modules import blaming, custom_objects, function_of
+from shrink.tflite.arena import replacement_hint
 
 if TYPE_CHECKING:
     from shrink.model.tfmot.conversion import Imported
@@ -298,6 +299,24 @@ def check_stateless(model: keras.Model, path: Path) -> None:
             "streaming, make the state an input (initial_state=...) and an output "
             "(return_state=True), which the firmware carries from call to call",
         )
+
+
+_WITHOUT_MICRO_KERNEL = {"Conv3D": "CONV_3D", "Conv3DTranspose": "CONV_3D_TRANSPOSE"}
+
+
+def check_micro(model: keras.Model, stage: str) -> None:
+    """Raise `StageError` for a layer that TFLite Micro has no kernel for, whatever its type."""
+    for layer in parts_of(model):
+        kind = _WITHOUT_MICRO_KERNEL.get(type(layer).__name__)
+        if getattr(layer, "activation", None) is keras.activations.gelu:
+            kind = "GELU"
+        if kind is not None:
+            raise StageError(
+                f"TFLite Micro has no kernel for {kind}, and {stage} needs one",
+                subject=layer.name,
+                hint=f"{replacement_hint(kind)}, or run it in LiteRT only (quantize with "
+                "target: litert)",
+            )
 
 
 _ROOM_BYTES = 2 << 30

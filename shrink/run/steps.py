@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from shrink.base.errors import RecipeError, hint_for
@@ -40,37 +41,52 @@ def demands_of(steps: Sequence[Step]) -> tuple[Demand, ...]:
     Examples and models are opened in workers alone: the first one checks what later steps need,
     which would else be refused after the training before them.
     """
-    return tuple(
-        Demand(
+    demands = []
+    for step in steps:
+        if (config := step.config) is None:
+            continue
+        demand = Demand(
             step.name,
-            step.config.needs_classes,
-            step.training.class_weights if step.config.reads_training else None,
-            *_of_layers(step, steps),
-            records_of(step),
+            config.needs_classes,
+            step.training.class_weights if config.reads_training else None,
+            records=records_of(step),
         )
-        for step in steps
-        if step.config is not None
-    )
+        before = _steps_between(step, steps)
+        if before is not None and all(one.config.keeps_layers for one in before if one.config):
+            demand = replace(
+                demand,
+                student=step.inputs["model"].arguments,
+                blocks=config.removes_blocks,
+                exclude=tuple(getattr(config, "exclude", ())),
+            )
+        if before is not None and all(_keeps_operators(one) for one in before):
+            demand = replace(demand, micro=config.needs_micro)
+        demands.append(demand)
+    return tuple(demands)
 
 
-def _of_layers(
-    step: Step, steps: Sequence[Step]
-) -> tuple[Mapping[str, float], int, tuple[str, ...]]:
-    """Return what a step needs of the layers of the model that the first step starts from.
+def _steps_between(step: Step, steps: Sequence[Step]) -> list[Step] | None:
+    """Return the steps from the model that the first one starts from to that of a later one.
 
-    Nothing where the model has other layers by then, or is another one.
+    None for the first step, and for a step that starts from another model.
     """
-    source, first, by_name = step.inputs["model"], steps[0], {one.name: one for one in steps}
-    scale, config = source.arguments, step.config
-    if step is first or config is None or not (scale or config.removes_blocks):
-        return {}, 0, ()
-    start = first.inputs["model"]
-    while (source.step, source.reference) != (start.step, start.reference):
-        before = by_name.get(source.step or "")
-        if before is None or (before.config is not None and not before.config.keeps_layers):
-            return {}, 0, ()
+    source, start = step.inputs["model"], steps[0].inputs["model"]
+    by_name = {one.name: one for one in steps}
+    found: list[Step] = []
+    while step is not steps[0]:
+        if (source.step, source.reference) == (start.step, start.reference):
+            return found
+        if (before := by_name.get(source.step or "")) is None:
+            return None
+        found.append(before)
         source = before.inputs["model"]
-    return scale, config.removes_blocks, tuple(getattr(config, "exclude", ()))
+    return None
+
+
+def _keeps_operators(step: Step) -> bool:
+    """Whether a step leaves every layer that the model has, of whatever size."""
+    known = step.kind in ("train", "prune", "cluster", "distill")
+    return step.config is None or (known and not step.config.removes_blocks)
 
 
 def task_model(plan: Plan) -> Path | None:

@@ -71,6 +71,11 @@ class StageConfig(Config):
         return False
 
     @property
+    def needs_micro(self) -> bool:
+        """Whether TFLite Micro has to run the model."""
+        return False
+
+    @property
     def removes_blocks(self) -> int:
         """How many blocks of layers it removes."""
         return 0

@@ -231,7 +231,13 @@ class StageContext:
             model, self._early = self._early, None
             return model
         from shrink.graph.scale import check_blocks
-        from shrink.model.load import check_stateless, check_student, import_note, load_source
+        from shrink.model.load import (
+            check_micro,
+            check_stateless,
+            check_student,
+            import_note,
+            load_source,
+        )
         from shrink.model.savable import check_savable
 
         source = self._job.inputs[role]
@@ -244,6 +250,8 @@ class StageContext:
                     check_student(model, source, demand.student)
                 if demand.blocks:
                     check_blocks(model, demand.blocks, demand.exclude)
+                if demand.micro:
+                    check_micro(model, demand.stage)
             self._names = keras_names(model)
             if source.function is not None:
                 check_savable(model, source.path)

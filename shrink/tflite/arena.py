@@ -165,6 +165,12 @@ def refused_operator(words: str) -> str | None:
     return (match[1] or match[2]) if match else None
 
 
+def replacement_hint(operator: str | None) -> str:
+    """Return what to do about an operator that TFLite Micro has no kernel for."""
+    instead = " (by relu or swish, say)" if operator == "GELU" else ""
+    return f"replace the layer of {operator or 'that operator'}{instead}"
+
+
 def refusal_hint(content: bytes, words: str) -> str:
     """Return what to do about a file that TFLite Micro refuses in these words."""
     graph, kind = read(content)[0], refused_operator(words)
@@ -172,8 +178,7 @@ def refusal_hint(content: bytes, words: str) -> str:
         return "shrink quantize converts a Keras model with a batch size of 1"
     written = {graph.tensors[i].dtype for o in graph.operators for i in o.outputs if i >= 0}
     if "builtin opcode" in words or not written & {"FLOAT32", "INT16"}:
-        instead = " (by relu or swish, say)" if kind == "GELU" else ""
-        return f"replace the layer of {kind or 'that operator'}{instead}"
+        return replacement_hint(kind)
     return (
         "quantize the float model to int8 (shrink quantize --target tflm), for which TFLite Micro "
         "has most kernels"

@@ -26,11 +26,15 @@ ONE_HOT = np.eye(3, dtype=np.float32)[np.arange(60) % 3]
 SEVERAL = np.random.default_rng(1).integers(0, 2, (60, 3))
 
 
-def refused(tmp_path: Path, later: str, targets: Any) -> str:
+def refused(
+    tmp_path: Path, later: str, targets: Any, status: int = 3, activation: str = "relu"
+) -> str:
     """Run a recipe that cannot end well; return what it prints."""
     write_toy(tmp_path, RECIPE.format(later=later))
+    builder = tmp_path / "toy.py"
+    builder.write_text(builder.read_text("utf-8").replace("relu", activation), "utf-8")
     np.savez(tmp_path / "toy.npz", x=np.load(tmp_path / "toy.npz")["x"], y=targets)
-    done = shrink("run", "toy.yaml", cwd=tmp_path, store=tmp_path / "store", expect=3)
+    done = shrink("run", "toy.yaml", cwd=tmp_path, store=tmp_path / "store", expect=status)
     assert not re.search("epoch 1", done.stderr), done.stderr
     return done.stderr
 
@@ -75,3 +79,12 @@ def test_a_model_that_cannot_become_smaller_is_refused_before_any_stage_trains(
     tmp_path: Path, later: str, words: str
 ) -> None:
     assert words in refused(tmp_path, later, np.arange(60) % 3)
+
+
+def test_a_layer_that_tflite_micro_has_no_kernel_for_is_refused_before_any_stage_trains(
+    tmp_path: Path,
+) -> None:
+    later = """prune: {method: channels, ratio: 0.2, epochs: 1}
+  - quantize: {target: tflm}"""
+    printed = refused(tmp_path, later, np.arange(60) % 3, status=4, activation="gelu")
+    assert "TFLite Micro has no kernel for GELU, and quantize needs one" in printed

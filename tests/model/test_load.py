@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from shrink.base.errors import ModelError
-from shrink.model.load import build_model, check_stateless, load_model
+from shrink.base.errors import ModelError, StageError
+from shrink.model.load import build_model, check_micro, check_stateless, load_model
+from shrink.tflite.arena import arena_of
+from tests.tflite.toys import to_float32
 
 L = keras.layers
 
@@ -40,6 +44,31 @@ def test_layers_that_keep_state_between_examples_are_refused_by_name(layer: obje
 
 def test_layers_that_start_anew_are_not_refused() -> None:
     check_stateless(recurrent(L.LSTM(4)), Path("model.keras"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "layer"),
+    [
+        ((4,), lambda: L.Dense(3, activation="gelu", name="wide")),
+        ((4,), lambda: L.Activation("gelu", name="wide")),
+        ((4, 4, 4, 1), lambda: L.Conv3D(2, 2, name="wide")),
+        ((4, 4, 4, 1), lambda: L.Conv3DTranspose(2, 2, name="wide")),
+        ((4,), lambda: L.Dense(3, activation="swish", name="wide")),
+    ],
+)
+def test_layers_that_tflite_micro_has_no_kernel_for_are_refused_by_name(
+    shape: tuple[int, ...], layer: Callable[[], Any]
+) -> None:
+    inputs = L.Input(shape)
+    model = keras.Model(inputs, L.Flatten()(layer()(inputs)))
+    found = re.search(r"builtin opcode '(\w+)'", arena_of(to_float32(model)).reason)
+    if found is None:
+        return check_micro(model, "quantize")
+    with pytest.raises(
+        StageError, match=f"wide: .*no kernel for {found[1]}, and quantize"
+    ) as caught:
+        check_micro(model, "quantize")
+    assert f"replace the layer of {found[1]}" in str(caught.value.hint)
 
 
 NUMBERS = np.random.default_rng(0).normal(5, 3, (40, 3)).astype("float32")

@@ -42,6 +42,11 @@ class CompactConfig(StageConfig):
         return None
 
     @property
+    def needs_micro(self) -> bool:
+        """Whether it plans TFLite Micro's arena."""
+        return self.target == "tflm"
+
+    @property
     def bounds_work(self) -> bool:
         """Whether `max_extra_macs` decides how small an arena in TFLite Micro becomes."""
         return self.target == "tflm" and self.arena_bytes is None

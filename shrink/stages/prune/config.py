@@ -150,6 +150,11 @@ class PruneConfig(StageConfig):
         return self.method == "magnitude" or not self.rebuild
 
     @property
+    def needs_micro(self) -> bool:
+        """Whether it measures arenas."""
+        return self.arena_bytes is not None
+
+    @property
     def removes_blocks(self) -> int:
         """Number of blocks to remove."""
         return self.blocks or 0

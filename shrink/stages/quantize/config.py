@@ -175,6 +175,11 @@ class QuantizeConfig(StageConfig):
         return "has a budget of a metric" if budget else None
 
     @property
+    def needs_micro(self) -> bool:
+        """Whether it compares TFLite Micro's outputs."""
+        return self.target == "tflm"
+
+    @property
     def needs_classes(self) -> bool:
         """Whether its budget is one of accuracy."""
         return self.accuracy_drop is not None
