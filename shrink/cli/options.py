@@ -301,7 +301,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "shrink prune model.keras --data arrays.npz --sparsity 0.8 --epochs 5",
         "shrink prune model.h5 --data pictures/ --method channels --macs 0.5",
     ),
-    "cluster": ("shrink cluster runs/prune-model --clusters 16 --epochs 3",),
+    "cluster": ("shrink cluster model.keras --data pictures/ --clusters 16 --epochs 3",),
     "quantize": (
         "shrink quantize model.h5 --data pictures/",
         "shrink quantize model.h5 --data pictures/ --scheme mixed --file-bytes 64KB",

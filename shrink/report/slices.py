@@ -241,8 +241,8 @@ def no_loss_sentence(stage: Stage) -> str:
         return f"no verdict on any of {total:,} slices of the test examples."
     rest = f"; {total - tested:,} more have no verdict" if total > tested else ""
     return (
-        f"no proven loss in any of {tested} slices of the test examples, at 95 % for all "
-        f"together{rest}."
+        f"no proven loss in any of {tested} slices of the test examples, with 95 % confidence for "
+        f"all together{rest}."
     )
 
 

@@ -156,7 +156,9 @@ def operator_tables(report: Report) -> list[Table]:
             texts.append((*cells, *_numbers(row), error))
         if texts:
             on = (audit or Audit()).compared_on
-            caption = f"Error: signal to noise of the output against the float model's, on {on}."
+            caption = (
+                f"Error: signal-to-noise ratio of the output against the float model's, on {on}."
+            )
             title = f"{stage.name}: {len(texts)} operators"
             tables.append(Table(_OPERATOR_HEADS, tuple(texts), title, caption, "dense"))
     return tables
@@ -191,9 +193,9 @@ def _audit_sentence(audit: Audit) -> str:
     if errors:
         number, row = min(errors.items(), key=lambda one: one[1].snr_db or 0.0)
         where = f"{number} {_short(row.layer or row.name)}"
-        worst = f" The least signal to noise is {row.snr_db:.1f} dB, at {where}."
+        worst = f" The lowest signal-to-noise ratio is {row.snr_db:.1f} dB, at {where}."
     return (
-        f"{len(computing)} operators, {integer} of them on integers, {conversions} conversions "
+        f"{len(computing)} operators, {integer} in integer arithmetic, {conversions} conversions "
         f"between float and integers. Float islands: {islands.replace(NULL, 'none')}. "
         f"Custom operators: {custom.replace(NULL, 'none')}.{worst}"
     )

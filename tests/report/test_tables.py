@@ -127,9 +127,9 @@ def test_operator_tables_tell_types_and_error() -> None:
     assert table.rows[2][-1] == "-"
     ((stage, sentence),) = audit_sentences(built())
     assert stage == "quantize"
-    assert "2 operators, 2 of them on integers, 1 conversions" in sentence
+    assert "2 operators, 2 in integer arithmetic, 1 conversions" in sentence
     assert "Float islands: ELU. Custom operators: none." in sentence
-    assert sentence.endswith("The least signal to noise is 39.0 dB, at 2 conv1.")
+    assert sentence.endswith("The lowest signal-to-noise ratio is 39.0 dB, at 2 conv1.")
 
 
 def test_page_holds_every_table_and_stays_valid() -> None:
