@@ -277,6 +277,7 @@ class Firmware(Arenas):
         tflm_fails: why TFLite Micro refuses the model; null where it runs it, or may with a custom
             operator's kernel.
         resource_variables: how many the model keeps between invocations.
+        keeps_state: whether operators, such as LSTMs, keep a state between invocations.
         inputs, outputs: in the artifact's order.
         labels: names of the classes by index, from the light half; empty where there are none.
         front_end: what makes inputs of samples or texts, likewise; None where there is none.
@@ -285,6 +286,7 @@ class Firmware(Arenas):
     operators: tuple[str, ...]
     tflm_fails: str | None = None
     resource_variables: int = 0
+    keeps_state: bool = False
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
     labels: tuple[str, ...] = ()

@@ -48,6 +48,7 @@ from shrink.tflite.arena import arena_of
 from shrink.tflite.interpreter import Runner, load
 from shrink.tflite.lazy import keras
 from shrink.tflite.model import Subgraph, read, read_file
+from shrink.tflite.suitability import state_findings
 
 SCORES_NAME = "scores.json"
 
@@ -177,8 +178,10 @@ def _evaluated(
         examples, config = context.dataset.validation, context.data_config
         slicings = slicings_of(context.dataset, "validation", config) if config.slices else None
     graph = read_file(tflite)[0]
+    states: list[str] = []
     if model is None and job.kind == "baseline":  # a given file
         _warn_of_clipping(context, graph, runner, examples, task.input_names)
+        states = state_findings(graph)
     evaluation = evaluate_artifact(runner, examples, task, masks_of(model), slicings)
     for name, value in evaluation.metrics.items():
         if value is not None and not np.isfinite(value):
@@ -195,7 +198,7 @@ def _evaluated(
         metrics=evaluation.metrics,
         slices=tuple(evaluation.sliced.slicings),
         examples=evaluation.examples,
-        notes=as_notes([task.note, *undefined, *ties_note(evaluation), *unmasked]),
+        notes=as_notes([task.note, *undefined, *ties_note(evaluation), *unmasked, *states]),
         details=Details(
             task=task.described(),
             confusion=evaluation.confusion,

@@ -164,9 +164,13 @@ def _names(searched: Searched) -> list[str]:
 
 
 def impossible(trials: Sequence[Trial], goal: Goal) -> str:
-    """Return the nearest trials, where none keeps the limits."""
-    done = [one for one in trials if one.status == "done"]
+    """Return the nearest trials, where none keeps the limits and the recipe's gates."""
     parts = []
+    trained = [one for one in trials if one.status == "done"]
+    done = [one for one in trained if set(one.broken) <= {MAX_DROP, *goal.limits}]
+    if trained and not done:  # limits alone would not tell why
+        least = min(trained, key=lambda one: len(one.broken))
+        return f"each trained trial misses gates; trial {least.number}: {', '.join(least.broken)}"
     metric = figure_of(goal.metric)
     within = [one for one in done if set(one.broken) <= {MAX_DROP}]
     accurate = [one for one in done if MAX_DROP not in one.broken]

@@ -44,13 +44,32 @@ def float_islands(graph: Subgraph) -> list[str]:
 
 
 def findings(graph: Subgraph) -> list[str]:
-    """Return a sentence for float islands, and for operators beyond TFLite's own."""
-    notes = []
+    """Return a sentence for float islands, operators beyond TFLite's own, and states."""
+    notes = state_findings(graph)
     if islands := float_islands(graph):
         notes.append(f"operators that stay float: {_counted(islands)}")
     if custom := [o.name for o in graph.operators if o.custom]:
         notes.append(f"operators that only some runtimes have: {_counted(custom)}")
     return notes
+
+
+def state_findings(graph: Subgraph) -> list[str]:
+    """Return a sentence for operators whose state outlives an invocation, as an LSTM's does."""
+    if not (keeping := operators_with_state(graph)):
+        return []
+    return [
+        f"state kept between invocations by {_counted(keeping)}: reset it before each example "
+        "(LiteRT: reset_all_variables(), TFLite Micro: Reset()), as shrink does where it measures"
+    ]
+
+
+def operators_with_state(graph: Subgraph) -> list[str]:
+    """Return the operators that read and write variable tensors."""
+    return [
+        operator.name
+        for operator in graph.operators
+        if any(i >= 0 and graph.tensors[i].variable for i in operator.inputs)
+    ]
 
 
 def narrow_weights_beyond_micro(graph: Subgraph) -> list[str]:

@@ -38,6 +38,7 @@ from shrink.tflite.suitability import (
     findings,
     float_islands,
     microcontroller_findings,
+    operators_with_state,
 )
 from shrink.tflite.weights import (
     float_operators,
@@ -194,6 +195,7 @@ def firmware_facts(job: FirmwareFactsJob, send: Send) -> Firmware:
         operators=tuple(sorted(map(resolver_method, names))),
         tflm_fails=arena.reason if arena.fails and not custom else None,
         resource_variables=len(variables),
+        keeps_state=any(map(operators_with_state, graphs)),
         **_sizes(arena),
         inputs=tuple(_place(graphs[0].tensors[i]) for i in graphs[0].inputs),
         outputs=tuple(_place(graphs[0].tensors[i]) for i in graphs[0].outputs),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras as keras
+from ai_edge_litert.interpreter import Interpreter
 
 from shrink.base.errors import StageError
 from shrink.contract.details import OperatorRow
@@ -27,6 +28,7 @@ from shrink.tflite.suitability import (
     narrow_weights_beyond_micro,
 )
 from tests.stages.quantize.toys import cnn, float_cnn, images
+from tests.tflite.toys import to_float32
 
 L = keras.layers
 
@@ -57,6 +59,28 @@ def test_float_islands_are_float_operators_among_integer_ones() -> None:
     )
     assert float_islands(graph) == ["ELU"]
     assert findings(graph) == ["operators that stay float: 1 ELU"]
+
+
+def test_an_operator_that_keeps_a_state_between_invocations_is_named() -> None:
+    inputs = L.Input((5, 3))
+    keeping, rolled = (
+        to_float32(keras.Model(inputs, layer(inputs))) for layer in (L.LSTM(4), L.GRU(4))
+    )
+    (note,) = findings(read(keeping)[0])
+    assert note.startswith("state kept between invocations by 1 UNIDIRECTIONAL_SEQUENCE_LSTM")
+    assert findings(read(rolled)[0]) == []
+    interpreter = Interpreter(model_content=keeping)  # without a reset, outputs move
+    interpreter.allocate_tensors()
+    (source,), (result,) = interpreter.get_input_details(), interpreter.get_output_details()
+    interpreter.set_tensor(source["index"], np.ones((1, 5, 3), np.float32))
+    outputs = []
+    for reset in (True, False, True):
+        if reset:
+            interpreter.reset_all_variables()
+        interpreter.invoke()
+        outputs.append(interpreter.get_tensor(result["index"]))
+    assert np.array_equal(outputs[0], outputs[2])
+    assert not np.allclose(outputs[0], outputs[1])
 
 
 def test_float_islands_are_none_in_a_model_without_integer_activations() -> None:

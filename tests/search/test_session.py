@@ -16,10 +16,13 @@ from shrink.base.console import Console
 from shrink.base.errors import Interrupted, RecipeError, ResourceError, StageError
 from shrink.base.files import read_mapping, sha256
 from shrink.contract.job import Outline
+from shrink.contract.search import Trial
 from shrink.contract.usage import record_path
 from shrink.recipe.load import load_recipe
 from shrink.run.options import RunOptions
 from shrink.search import session
+from shrink.search.goal import Goal
+from shrink.search.output import impossible
 from shrink.search.session import Runs
 from tests.search.fake import (
     EXAMPLES,
@@ -206,6 +209,19 @@ def test_a_search_says_what_came_nearest_where_no_trial_keeps_the_limits(tmp_pat
     other.mkdir()
     with pytest.raises(StageError, match="the smallest of"):
         search(other, {**limits(10), "trials": 40}, FakeAttempt()).run()
+
+
+def test_a_search_names_the_gates_that_all_its_trials_miss() -> None:
+    known = {"tflite_bytes": 7_080}
+    trials = [
+        Trial(
+            number=number, settings={}, figures=known, feasible=False, status="done", broken=broken
+        )
+        for number, broken in enumerate([("f1_macro", "f1_macro_drop"), ("nonzero_parameters",)])
+    ]
+    goal = Goal("accuracy", limits={"tflite_bytes": 8_000})  # which both keep
+    found = impossible(trials, goal)
+    assert found == "each trained trial misses gates; trial 1: nonzero_parameters"
 
 
 def test_an_interrupted_search_goes_on_and_trains_nothing_twice(tmp_path: Path) -> None:

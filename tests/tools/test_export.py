@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import tensorflow as tf
+import tf_keras as keras
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import StageError
@@ -20,6 +21,7 @@ from shrink.tools.artifact import firmware_facts
 from tests.compact.runs import allocates
 from tests.compact.test_plan import tiled_chain
 from tests.jobs import quiet, source
+from tests.tflite.toys import to_float32
 
 
 def test_firmware_facts_of_a_file_in_bands_name_new_operators_and_its_own_arena(
@@ -64,6 +66,11 @@ def test_firmware_facts_count_the_variables_that_keep_state(tmp_path: Path) -> N
     assert "MicroResourceVariables::Create" in header
     without = dataclasses.replace(facts, resource_variables=0)
     assert "ResourceVariables" not in cc_array(b"", "ring", without, "ring.h")[0]
+    assert "Reset()" not in header
+    inputs = keras.layers.Input((5, 3))
+    path.write_bytes(to_float32(keras.Model(inputs, keras.layers.LSTM(4)(inputs))))
+    lstm = firmware_facts(FirmwareFactsJob(name="lstm", model=source(path)), quiet)
+    assert "call interpreter.Reset() before each" in cc_array(b"", "lstm", lstm, "lstm.h")[0]
 
 
 def test_firmware_facts_need_no_kernel_and_keep_the_order_of_the_file(tmp_path: Path) -> None:
