@@ -513,5 +513,5 @@ def test_a_limit_below_one_validation_example_is_a_warning(
         search(tmp_path, {**limits(drop=drop), "trials": 1}, FakeAttempt()).run()
     told = [one for one in found_in(tmp_path)["warnings"] if "cannot resolve" in one]
     assert len(told) == warned
-    assert all("on 2,000 validation examples" in one for one in told)
+    assert all("2,000 validation examples cannot" in one for one in told)
     assert all("at least 2,500 validation examples" in one for one in told)
