@@ -113,18 +113,21 @@ def loads(text: str, name: str) -> Document:
     return replace(document, value=value)
 
 
-def parse_scalar(text: str) -> Scalar:
+def parse_scalar(text: str, name: str = "--set") -> Scalar:
     """Return the value of `TEXT` in `--set KEY=TEXT`, as a recipe would read it.
 
     Text that starts with a bracket, a brace or a quote is a list, a mapping or a quoted string.
     All else is one scalar, whatever characters it holds: `a: b`, `#1` and `*.png` are strings.
     Empty text is None, as `key:` with nothing after it is in a recipe; `""` is the empty string.
 
+    Args:
+        text: the value.
+        name: the flag or key that it is of, for messages.
+
     Raises:
         RecipeError: the text is not one such value.
     """
     text = text.strip()
-    name = "--set"
     if not text.startswith(("[", "{", '"', "'")):
         _check_characters(text, name)
         return resolve(text, Position(name, 1, 1))

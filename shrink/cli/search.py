@@ -93,7 +93,7 @@ def search(
     preload()
     console = Console(as_json=json_, quiet=quiet, verbose=verbose)
     overrides = [Override.parse(text) for text in set_ or ()]
-    values = {keys: parse_scalar(text) for keys, text in flags.items()}
+    values = {keys: parse_scalar(text, ".".join(keys)) for keys, text in flags.items()}
     overrides += search_overrides(values, lambda name, value: f"--{name.replace('_', '-')} {value}")
     candidates = Candidates.of(model, overrides, data, custom_objects)
     folder = output or candidates.folder

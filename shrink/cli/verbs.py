@@ -101,7 +101,7 @@ def _evaluate(
             raise RecipeError(
                 f"{text!r} has no limit", subject="--gate", hint="such as --gate accuracy=0.9"
             )
-        sections.gates[name] = parse_scalar(limit)
+        sections.gates[name] = parse_scalar(limit, "--gate")
     _run("evaluate", model, sections, common)
 
 
@@ -216,7 +216,7 @@ def _quantize(model: AnyModelArgument, *, common: _Common, flags: Flags) -> None
 def _split(kind: str, flags: Flags) -> Sections:
     from shrink.recipe.single import Sections
 
-    return Sections.of(kind, {keys: parse_scalar(text) for keys, text in flags.items()})
+    return Sections.of(kind, {k: parse_scalar(text, ".".join(k)) for k, text in flags.items()})
 
 
 def _run(verb: str, model: str, sections: Sections, common: _Common) -> None:

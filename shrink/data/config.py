@@ -131,7 +131,7 @@ def existing(path: Path) -> Path:
         raise DataError(
             "no such file or folder",
             subject=shown(path),
-            hint="data.path is relative to the recipe, or absolute",
+            hint="correct data.path (relative to the recipe) or --data",
         )
     return path
 

@@ -158,6 +158,7 @@ def _rows(path: Path, hint: str) -> Iterator[tuple[int, list[str]]]:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             yield from numbered_rows(stream)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
+        hint = "save the file as UTF-8" if isinstance(error, UnicodeDecodeError) else hint
         raise DataError(f"cannot be read as CSV: {error}", subject=path, hint=hint) from error
 
 

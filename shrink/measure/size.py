@@ -71,12 +71,15 @@ def file_sizes(artifact: Path) -> dict[str, Measured[int]]:
     return {"file_bytes": size, "gzip_bytes": Measured(gzip_bytes(artifact)), **own}
 
 
-def zeros_note(size: Mapping[str, Measured[int]], tflite: Path) -> list[str]:
+def zeros_note(
+    size: Mapping[str, Measured[int]], tflite: Path, *, tried: bool = False
+) -> list[str]:
     """Return a sentence on what zeros do not save, where many parameters are zero and stored.
 
     Args:
         size: what `measure_sizes` returned.
         tflite: the file that it measured.
+        tried: whether the stage was to leave the zeros out.
     """
     zeros = 1 - (size["nonzero_parameters"].value or 0) / max(size["parameters"].value or 0, 1)
     if zeros < _MANY_ZEROS:
@@ -86,8 +89,8 @@ def zeros_note(size: Mapping[str, Measured[int]], tflite: Path) -> list[str]:
         return []
     return [
         f"{zeros:.0%} of the parameters are zero, but the TFLite file still stores them "
-        f"({size['tflite_bytes'].value:,} bytes; {gzip_bytes(tflite):,} after gzip -9); "
-        "`quantize: {sparse: true}` drops them where it can"
+        f"({size['tflite_bytes'].value:,} bytes; {gzip_bytes(tflite):,} after gzip -9)"
+        + ("" if tried else "; `quantize: {sparse: true}` drops them where it can")
     ]
 
 

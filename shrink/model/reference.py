@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from shrink.base.cache import REPORT_NAME
-from shrink.base.errors import InputError, ModelError, RecipeError, near_file
+from shrink.base.errors import InputError, ModelError, RecipeError, listed, near_file
 from shrink.base.file_kinds import messages, text
 from shrink.contract.model_source import NO_TRUST, ModelKind, ModelSource, Trust
 
@@ -61,6 +61,7 @@ _OTHERS = {
 }
 """What to do with models of other frameworks, by suffix."""
 _WINDOWS_DRIVE = re.compile(r"([A-Za-z]):[\\/]")
+_MOST_NAMED = 6
 _FORMS = ".keras, .h5, .tflite, a SavedModel folder, a run folder, or file.py:function"
 
 
@@ -127,10 +128,12 @@ def parse_model_reference(text: str, folder: Path) -> ModelReference:
             return ModelReference("savedmodel", path)
         if (path / REPORT_NAME).is_file():
             return _last_artifact(path)
+        found = sorted(path.glob(f"*/{REPORT_NAME}"))
+        runs = listed([str(one.parent) for one in found], _MOST_NAMED)
         raise ModelError(
             "this folder holds neither a SavedModel (saved_model.pb) nor a run (report.json)",
             subject=path,
-            hint=f"give {_FORMS}",
+            hint=f"name one of its runs: {runs}" if runs else f"give {_FORMS}",
         )
     if path.suffix.lower() in _SUFFIXES:
         return ModelReference(_SUFFIXES[path.suffix.lower()], path)

@@ -54,7 +54,8 @@ class Override:
         try:
             return cls(path, parse_scalar(value), text, written=value.strip())
         except RecipeError as error:
-            raise RecipeError(error.message, position=Position(f"--set {text}", 0, 0)) from error
+            position = Position(f"--set {text}", 0, 0)
+            raise RecipeError(error.message, position=position, hint=error.hint) from error
 
 
 def stage_names(stages: Json) -> list[str]:

@@ -267,7 +267,7 @@ def student_value(text: str, folder: Path) -> str | JsonObject:
         key, separator, value = part.partition("=")
         if not separator:
             raise RecipeError(f"--student: {part!r} is not width=F, depth=F or inherit=true")
-        scale[key.strip()] = parse_scalar(value)
+        scale[key.strip()] = parse_scalar(value, "--student")
     return scale
 
 

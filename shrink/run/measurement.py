@@ -140,13 +140,14 @@ def _figures(
     if on_test:
         memory = {"inference_peak_bytes": run.peak_bytes, **memory}
     notes = [*result.notes, *reasons({**times, **memory, **size})]
+    tried = bool((job.config or {}).get("sparse"))
     return replace(
         result,
         size=figure_values(size),
         memory=figure_values(memory),
         latency={**figure_values(times), **about},
         guess=_guess(job.kind, context, outcome, result) if on_test else None,
-        notes=as_notes([*notes, *(zeros_note(size, tflite) if on_test else ())]),
+        notes=as_notes([*notes, *(zeros_note(size, tflite, tried=tried) if on_test else ())]),
     )
 
 

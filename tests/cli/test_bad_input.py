@@ -51,13 +51,14 @@ def folder(tmp_path: Path) -> Path:
         ("toy.py:build", "gone.keras", 3, ["gone.keras", "no such model", "give .keras"]),
         ("toy.py:build", "tory.py:build", 3, ["tory.py", "did you mean", "toy.py?"]),
         ("toy.py:build", "~nobody-at-all/m.h5", 3, ["~nobody-at-all", "no such model"]),
+        ("toy.py:build", "sweep", 3, ["name one of its runs", "sweep/a"]),
         ("toy.py:build", "toy.npz", 3, ["toy.npz", "not a kind of model"]),
         ("toy.py:build", "net.PTH", 3, ["net.PTH", "litert-torch", "rebuild it in Keras"]),
         ("toy.py:build", "net.onnx", 3, ["net.onnx", "onnx2tf"]),
         ("toy.py:build", "net.ckpt", 3, ["net.ckpt", "model.save"]),
         ("toy.py:build", "saved_model.pb", 3, ["saved_model.pb", "folder of the SavedModel"]),
         ("toy.py:build", r"D:\a\m.keras", 3, ["no such model", "Linux", "/mnt/d/a/m.keras"]),
-        ("toy.npz", "gone.npz", 3, ["gone.npz", "no such file", "data.path is relative"]),
+        ("toy.npz", "gone.npz", 3, ["gone.npz", "no such file", "correct data.path"]),
         ("source: npz, path: toy.npz", "source: images, path: .", 3, ["no images", "class"]),
         ("epochs: 1", "epochs: one", 2, ["toy.yaml:6:13", "epochs", "integer", "one"]),
         ("epochs: 1", "epochs: 1, epochs: 2", 2, ["toy.yaml:6:24", "epochs"]),
@@ -70,6 +71,8 @@ def test_run_refuses_a_wrong_recipe(
     tmp_path: Path, changed: str, by: str, exit_code: int, words: list[str]
 ) -> None:
     assert changed in RECIPE
+    (tmp_path / "sweep" / "a").mkdir(parents=True)
+    (tmp_path / "sweep" / "a" / "report.json").touch()
     error = problem(write_toy(tmp_path, RECIPE.replace(changed, by)), words)
     assert error.exit_code == exit_code
 
@@ -102,6 +105,11 @@ def test_run_refuses_a_recipe_without_permission(folder: Path) -> None:
         (["runn", "toy.yaml"], ["'runn'", "Did you mean 'run'", "shrink --help"]),
         (["run"], ["shrink run", "Missing argument 'RECIPE'"]),
         (["run", "toy.yaml", "--outptu", "x"], ["--outptu", "--output"]),
+        (
+            ["train", "toy.py", "--data", "digits", "--class-weights", "{1: 3}"],
+            ["class_weights:1:2: a key must be text", "quote the key"],
+        ),
+        (["run", "toy.yaml", "--set", "x={1: 3}"], ["--set x={1: 3}: a key must", "quote the key"]),
         (["run", "toy.yaml", "more"], ["unexpected", "more"]),
         (["run", "toy.yaml", "--set"], ["'--set' requires an argument"]),
         (["run", "toy.yaml", "--from", "trian"], ["--from", "trian", "did you mean train?"]),

@@ -59,7 +59,7 @@ def test_check_early_looks_for_the_arrays_of_a_large_file(
         ),
         ("5.1,1.4,0\n4.9,1.3,1\n", {}, "columns: 5.1, 1.4, 0(?s:.*)must name the columns"),
         ("a,y\n1,2\n", {"inputs": ["c"]}, "no column 'c'"),
-        ("\xff", {}, "cannot be read as CSV"),
+        ("\xff", {}, "cannot be read as CSV(?s:.*)save the file as UTF-8"),
     ],
 )
 @pytest.mark.parametrize("most_bytes", [100, 0])

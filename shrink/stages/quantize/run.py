@@ -488,7 +488,7 @@ def _stored_sparsely(content: bytes, examples: Named) -> tuple[bytes, str]:
     before, after = (load(one).predict(examples) for one in (content, sparse))
     if not all(np.array_equal(*pair) for pair in zip(before, after, strict=True)):
         return content, "sparse: not used, as LiteRT gives other outputs without the zeros"
-    saved = f"zeros are left out of {len(kernels)} kernels"
+    saved = f"zeros are left out of {len(kernels)} kernel{'s' if len(kernels) > 1 else ''}"
     return sparse, f"sparse: {saved}: {len(content):,} bytes became {len(sparse):,}"
 
 
