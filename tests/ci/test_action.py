@@ -24,6 +24,7 @@ echo "$*" >> words
 if [ "$1" = diff ]; then echo "tflite_bytes: 1000 instead of 2000"; exit 0; fi
 while [ "$1" != --output ]; do shift; done
 mkdir -p "$2"; echo '{}' > "$2/report.json"
+printf '# digits: PASSED\\n\\n## Gates\\n\\n## Stages\\n\\nrows\\n' > "$2/report.md"
 echo "passed=true" >> "$GITHUB_OUTPUT"; echo "tflite_bytes=1000" >> "$GITHUB_OUTPUT"
 exit "$(cat code)"
 """
@@ -105,6 +106,8 @@ def test_a_missed_gate_ends_red_after_the_comment_and_is_not_kept(checkout: Chec
 def test_a_first_pull_request_and_one_without_permission_still_run(checkout: Checkout) -> None:
     assert checkout.event("pull_request", {"recipe": "digits"})["code"] == 0
     assert "There is no report of main yet" in checkout.log
+    (comment,) = comments(checkout)
+    assert comment == "<!-- shrink shrink -->\n# digits: PASSED\n\n## Gates\n\n"
     checkout.event("push", {"recipe": "digits"})
     checkout.tool(
         "gh",
