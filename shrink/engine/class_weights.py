@@ -86,7 +86,7 @@ def _described(dataset: Dataset) -> str:
     if values.ndim == 2 and values.shape[1] > 1 and np.isin(values, (0, 1)).all():
         one = "the labels are one-hot"
         return one if _is_one_hot(values) else "each example has several labels"
-    what = "whole numbers" if values.dtype.kind in "iu" else "real numbers"
+    what = "whole numbers" if np.array_equal(values, np.round(values)) else "real numbers"
     return f"the targets are {what} of shape {values.shape[1:]}"
 
 

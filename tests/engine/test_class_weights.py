@@ -47,10 +47,14 @@ def test_class_weights_of_refuses_to_balance_a_class_without_examples() -> None:
         class_weights_of("balanced", dataset(np.where(Y == 1, 0, Y)))
 
 
-def test_class_weights_of_refuses_real_targets() -> None:
-    data = dataset(Y + 0.5)
+@pytest.mark.parametrize(
+    ("targets", "words"),
+    [(Y + 0.5, r"real numbers of shape \(\)"), (np.tile(Y[:, None], 4) * 1.0, r"whole .* \(4,\)")],
+)
+def test_class_weights_of_refuses_what_is_no_class_number(targets: Any, words: str) -> None:
+    data = dataset(targets)
     data.train.labels = None
-    with pytest.raises(DataError, match="class number for each example, but the targets are real"):
+    with pytest.raises(DataError, match="number for each example, but the targets are " + words):
         class_weights_of("balanced", data)
 
 
