@@ -301,9 +301,16 @@ def _worst_slice(result: GateResult, gate: Gate, run: _Run) -> GateResult:
             where, why = slice_text(slicing.by, row.name), f": {row.reason}" if row.reason else ""
             note = f"{where} had a value in {base.name}, and has none{why}"
             return _because(result, note)
+    unlike = [
+        f"{one.by} is not checked, as {one.metric} has another unit or direction than the main "
+        f"metric: `by: {one.by}` checks it"
+        for one in stage.slices
+        if gate.by is None and one.by not in {slicing.by for slicing, _ in rows}
+        if any(row.examples >= FEWEST_EXAMPLES for row in one.slices)
+    ]
     compared = [(slicing, row, row.delta) for slicing, row in rows if row.delta is not None]
     if not compared:
-        return _because(result, _why_none(stage, gate))
+        return _because(result, "; ".join(unlike) or _why_none(stage, gate))
     count, found = len(compared), []
     level = None if gate.confidence is None else 1 - (1 - gate.confidence) / count
     for slicing, row, delta in compared:
@@ -317,7 +324,7 @@ def _worst_slice(result: GateResult, gate: Gate, run: _Run) -> GateResult:
     corrected = f"the interval is corrected for {count} slices" if count > 1 else ""
     unlisted = sum({slicing.by: slicing.unlisted for slicing, _ in rows}.values())
     hidden = f"{unlisted:,} smaller slices are not measured" if unlisted else ""
-    notes = filter(None, (worst.reason if worst.low is None else corrected, hidden))
+    notes = filter(None, (worst.reason if worst.low is None else corrected, hidden, *unlike))
     return replace(worst, reason=Note.read(text) if (text := "; ".join(notes)) else None)
 
 

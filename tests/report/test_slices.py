@@ -225,6 +225,20 @@ def test_the_gate_with_a_confidence_takes_the_corrected_interval() -> None:
         assert result.reason == "the interval is corrected for 2 slices"
 
 
+@pytest.mark.parametrize("both", [True, False])
+def test_the_gate_names_a_slicing_that_it_does_not_check(both: bool) -> None:
+    stages = [with_slices(one, barn=2) for one in toys.outcomes()]
+    for index, one in enumerate(stages):
+        (slicing,) = to_plain(one.result.slices)
+        areas = [{**row, "metrics": {"roc_auc": 0.9}} for row in slicing["slices"]]
+        other = {**slicing, "by": "class", "metric": "roc_auc", "slices": areas}
+        stages[index] = toys.with_result(one, slices=[slicing, other] if both else [other])
+    (result,) = from_plain(Report, toys.report(stages, gates={"worst_slice_drop": 0.1})).gates
+    assert result.passed is both
+    assert str(result.reason).startswith("class is not checked, as roc_auc has another unit")
+    assert str(result.reason).endswith("`by: class` checks it")
+
+
 def unlike(outcome: StageOutcome, name: str, value: float | None = None) -> StageOutcome:
     """The outcome with a slice of place that has another value, and no scores of its examples."""
     (slicing,) = to_plain(outcome.result.slices)
