@@ -299,6 +299,7 @@ def test_a_quantized_file_that_grew_is_a_warning() -> None:
     base = guessed(outcome("baseline", 98, 30_000, None))
     (warning,) = found([base, outcome("quantize", 98, 121_000, "baseline")])
     assert (warning.code, warning.stage) == ("artifact-larger-than-source", "quantize")
+    assert "unrolls no recurrent layer" in str(warning.hint)
     assert "121 KB instead of 30.0 KB" in warning.message
     assert "dynamic_wi8_afp32" in str(warning.hint)
     assert codes([base, outcome("quantize", 98, 30_100, "baseline")]) == []
