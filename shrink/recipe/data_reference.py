@@ -37,7 +37,7 @@ from shrink.stages.compact.config import CompactConfig
 from shrink.stages.quantize.config import SCHEME_TRAITS, QuantizeConfig
 from shrink.task.config import TaskConfig
 
-NAME_DATA = "add --data with a source, a path or a YAML file, for example --data digits"
+NAME_DATA = "add --data with a source (such as digits), a path or a YAML file"
 """What to do where no data is named, and examples are needed."""
 NO_EXAMPLES_LEFT = (
     "test_split: 1 leaves the stages no examples; it is for recipes that only evaluate"
