@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from shrink.base.foreign import JsonObject
 from shrink.cli.options import print_result
+from shrink.contract.compaction import TRANSPOSED_IN_CMSIS_NN
 
 if TYPE_CHECKING:
     from shrink.base.console import Console
@@ -121,7 +122,10 @@ def compaction_lines(result: Rewriting) -> list[str]:
         f"{', '.join(equality.runtimes)}"
         + ("" if equality.distinct else "; all inputs give the same outputs: weak evidence"),
         *_int8_lines(result),
-        *(f"done        {line}" for line in result.done),
+        *(
+            f"{'warning' if line == TRANSPOSED_IN_CMSIS_NN else 'done':<12}{line}"
+            for line in result.done
+        ),
         *_kernels_of(result),
         f"written     {result.path}",
     ]

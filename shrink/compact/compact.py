@@ -29,7 +29,7 @@ from shrink.compact.verify import (
     random_examples,
     with_output,
 )
-from shrink.contract.compaction import RuntimeEquality, StoredKernels
+from shrink.contract.compaction import TRANSPOSED_IN_CMSIS_NN, RuntimeEquality, StoredKernels
 from shrink.tflite.litert_twin import dense_twin, has_decode
 from shrink.tflite.runtime import MICRO, XNNPACK
 
@@ -231,10 +231,7 @@ def _described(graph: Graph, tilings: Sequence[Tiling]) -> Iterator[str]:
         ends = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
         yield f"{ends} in {len(tiling.cuts) + 1} row tiles"
     if any(operator.name == "TRANSPOSE_CONV" for operator in graph.operators):
-        yield (
-            "transposed convolutions: for some shapes CMSIS-NN gives other bytes than the kernels "
-            "compared here, for the given file too; if you use CMSIS-NN, compare on the device"
-        )
+        yield TRANSPOSED_IN_CMSIS_NN
 
 
 _UNPLANNED = Plan({}, 1 << 62, 0)

@@ -169,6 +169,13 @@ class Compaction:
     target: str | None = left_out(None)
 
 
+TRANSPOSED_IN_CMSIS_NN = (
+    "transposed convolutions: for some shapes CMSIS-NN gives other bytes than the kernels compared "
+    "here, for the given file too; if you use CMSIS-NN, compare on the device"
+)
+"""A line of `done` that is no deed: it warns."""
+
+
 @record
 class Rewritten(Compaction):
     """A `Compaction` as it is made: a report that is read may lack these figures."""

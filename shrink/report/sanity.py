@@ -377,8 +377,8 @@ def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
             "artifact-larger-than-source",
             f"the file is larger than the model that it was made from: {sizes}",
             "keep the model as it was (zeros that a sparse file leaves out are stored again), or "
-            "try another scheme: dynamic_wi8_afp32 adds no scales of activations, and unrolls no "
-            "recurrent layer",
+            "try another scheme: for LiteRT alone, dynamic_wi8_afp32 adds no scales of "
+            "activations, and unrolls no recurrent layer",
             stage.name,
         )
 

@@ -165,6 +165,11 @@ def _cannot_prepare(error: RuntimeError, content: bytes) -> ModelError:
     custom = re.search(r"unresolved custom op: (.+?)\. See", _brief(error))
     if custom is None:
         graph = read(content)[0]
+        if flex := sorted({o.name for o in graph.operators if o.name.startswith("Flex")}):
+            return ModelError(
+                f"LiteRT has no kernels for operators of TensorFlow: {', '.join(flex)}",
+                hint="replace their layers, and convert the model without SELECT_TF_OPS",
+            )
         opened = [graph.tensors[i].name for i in graph.inputs if graph.tensors[i].open_dimensions]
         hint = "convert the model again with an input of a fixed shape" if opened else None
         why = f" (the shape of {', '.join(opened)} is open)" if opened else ""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 from PIL import Image
 
 from tests.compact.toys import Net, chain
@@ -208,14 +209,20 @@ def test_a_file_is_compacted_and_measured_in_one_run(folder: Path) -> None:
     [
         ["run", "digits", "--output", "out"],
         ["prune", "model.h5", "--data", "digits", "--output", "out"],
+        ["quantize", "float.tflite", "--scheme", "float16", "--output", "out"],
         ["inspect", "model.h5"],
         ["evaluate", "model.tflite", "--data", "digits"],
         ["data", "check", "digits"],
     ],
-    ids=["run", "prune", "inspect", "evaluate", "data"],
+    ids=["run", "prune", "quantize", "inspect", "evaluate", "data"],
 )
 def test_other_commands_name_the_full_installation(folder: Path, words: list[str]) -> None:
     (folder / "model.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(64))
+    net = Net((1, 8))
+    output = net.relu(net.input)
+    for tensor in net.graph.tensors:
+        tensor.type, tensor.quantization = schema.TensorType.FLOAT32, None
+    (folder / "float.tflite").write_bytes(net.file(output))
     done = shrink(folder, *words)
     assert done.returncode == 5, done.stderr
     assert "needs the package " in done.stderr

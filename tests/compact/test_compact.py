@@ -11,6 +11,7 @@ import pytest
 from ai_edge_litert import schema_py_generated as schema
 
 from shrink.base.errors import StageError
+from shrink.cli.compact import compaction_lines
 from shrink.compact import compact as whole
 from shrink.compact import search
 from shrink.compact.arena import Version, allocated_bytes
@@ -22,11 +23,13 @@ from shrink.compact.result import Compacted
 from shrink.compact.rows import rule_of
 from shrink.compact.segment import GraphInfo
 from shrink.compact.verify import compare, random_examples
-from shrink.contract.compaction import RuntimeEquality
+from shrink.contract.compaction import TRANSPOSED_IN_CMSIS_NN, RuntimeEquality
+from shrink.contract.findings import Rewriting
 from shrink.tflite.arena import arena_of
 from shrink.tflite.interpreter import load
 from shrink.tflite.model import packed, read, unpacked
 from tests.compact.runs import allocates, outputs_of
+from tests.compact.test_plan import decoder
 from tests.compact.toys import Net, chain, with_old_codes
 
 
@@ -271,3 +274,14 @@ def test_a_rewritten_file_that_no_runtime_takes_is_different() -> None:
     found = compare(chain(), [packed(model)], examples)
     assert found.different == found.runtimes
     assert len(found.runtimes) == 4
+
+
+@pytest.mark.usefixtures("hasty")
+def test_transposed_convolutions_that_cmsis_nn_may_compute_otherwise_are_a_warning() -> None:
+    found = compact(decoder())
+    assert any("row tiles" in line for line in found.done)
+    assert TRANSPOSED_IN_CMSIS_NN in found.notes
+    shown = compaction_lines(
+        Rewriting(**vars(found.details), path="m.tflite", file_bytes_before=1, file_bytes=1)
+    )
+    assert f"warning     {TRANSPOSED_IN_CMSIS_NN}" in shown

@@ -25,6 +25,7 @@ from shrink.tflite.interpreter import (
     quantize,
     random_values,
 )
+from shrink.tflite.model import packed, unpacked
 from tests.compact.random_tilings import in_tiles
 from tests.compact.toys import Net
 from tests.tflite.toys import batch, samples, small_cnn, to_float32, two_by_two
@@ -216,3 +217,14 @@ def test_a_file_of_several_signatures_is_refused_by_their_names(tmp_path: Path) 
     content = tf.lite.TFLiteConverter.from_saved_model(str(tmp_path)).convert()
     with pytest.raises(ModelError, match=r"2 signatures \(best, scores\)"):
         load(content)
+
+
+def test_operators_of_tensorflow_are_named_where_litert_lacks_them() -> None:
+    net = Net((1, 4))
+    model = unpacked(net.file(net.relu(net.input)))
+    code = model.operatorCodes[0]
+    code.builtinCode = code.deprecatedBuiltinCode = 32  # CUSTOM
+    code.customCode = b"FlexMaxPool3D"
+    with pytest.raises(ModelError, match="operators of TensorFlow: FlexMaxPool3D") as caught:
+        load(packed(model))
+    assert "without SELECT_TF_OPS" in str(caught.value.hint)

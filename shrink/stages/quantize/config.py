@@ -7,7 +7,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from shrink.base.errors import ResourceError
 from shrink.base.fields import Bytes, Count, Fraction, NameIn, NonNegative
+from shrink.base.packages import full_installation, lacks_keras
 from shrink.model.reference import Form
 from shrink.stages.base import StageConfig
 
@@ -173,6 +175,15 @@ class QuantizeConfig(StageConfig):
             return "trains on them"
         budget = self.accuracy_drop is not None or self.metric_drop is not None
         return "has a budget of a metric" if budget else None
+
+    def check_installed(self) -> None:
+        """Raise `ResourceError` without TensorFlow, which converts .tflite files too."""
+        if lacks_keras():
+            raise ResourceError(
+                "this installation is for .tflite files and reports; quantize needs the package "
+                "tensorflow, which is not installed",
+                hint=full_installation(),
+            )
 
     @property
     def needs_micro(self) -> bool:
