@@ -21,6 +21,8 @@ _LARGE_RISE = 0.5
 """Of an error: half as much again."""
 _HARDLY = 0.2
 """Less than this share of the way from guessing to a perfect answer is hardly better."""
+_PRUNED = 0.1
+"""Share of exact zeros that training does not leave by itself."""
 _SLACK = 1.01
 """Two conversions of one model differ by a few bytes."""
 _LEAST_DB = 10.0
@@ -70,7 +72,9 @@ def sanity_warnings(
             warnings += [warning for end in ends for warning in _of_result(end, base, list(gates))]
         warnings += _unresolved(gates, scores)
     for stage in complete.values():
-        warnings += _larger(stage, complete.get(previous.get(stage.name) or ""))
+        source = complete.get(previous.get(stage.name) or "")
+        warnings += _larger(stage, source)
+        warnings += _lost_zeros(stage, source)
         warnings += _lost_outputs(stage)
         warnings += _over_limit(stage)
     return warnings
@@ -379,6 +383,24 @@ def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
             "keep the model as it was (zeros that a sparse file leaves out are stored again), or "
             "try another scheme: for LiteRT alone, dynamic_wi8_afp32 adds no scales of "
             "activations, and unrolls no recurrent layer",
+            stage.name,
+        )
+
+
+def _lost_zeros(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
+    """Yield a warning where training filled the zeros of a model that was pruned before."""
+    if stage.training is None or source is None:
+        return
+    count, before = source.figure("parameters"), source.figure("nonzero_parameters")
+    after = stage.figure("nonzero_parameters")
+    if not count or not before or not after or stage.figure("parameters") != count:
+        return
+    if count - before >= _PRUNED * count and count - after < (count - before) / 2:
+        yield ReportWarning(
+            "zeros-lost",
+            f"training filled zeros of a pruned model: {after:,.0f} of {count:,.0f} parameters are "
+            f"not zero, {before:,.0f} before",
+            "prune and train in one recipe, whose later stages keep the zeros",
             stage.name,
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shrink.base.errors import ReportWarning
+from shrink.contract.codec import to_plain
 from shrink.contract.result import StageOutcome
 from shrink.report.sanity import data_warnings
 from tests.report.plain import shape_problem, warnings_of
@@ -250,6 +251,21 @@ def test_a_training_above_its_memory_limit_is_a_warning(limit: int, expected: bo
     training = {"replicas": 1, "epochs": 2, "memory_limit_bytes": limit}
     stage = with_result(guessed(outcome("train", 98, 1000, None)), training=training)
     assert codes([stage]) == ([("over-memory-limit", "train")] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"), [(0.5, 0.0, True), (0.5, 0.4, False), (0.05, 0.0, False)]
+)
+def test_training_that_fills_the_zeros_of_a_pruned_model_is_a_warning(
+    before: float, after: float, lost: bool
+) -> None:
+    stages = []
+    for name, zeros, previous in (("baseline", before, None), ("train", after, "baseline")):
+        stage = guessed(outcome(name, 98, 40_000, previous))
+        nonzero = round(10_000 * (1 - zeros))
+        size = {**to_plain(stage.result)["size"], "nonzero_parameters": nonzero}
+        stages.append(with_result(stage, size=size))
+    assert codes(stages) == ([("zeros-lost", "train")] if lost else [])
 
 
 def test_a_large_drop_is_of_a_result_not_of_a_stage_on_the_way() -> None:
