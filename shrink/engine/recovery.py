@@ -134,7 +134,6 @@ class RecoveringStep:
         self._first_update = int(trainer.optimizer.iterations.numpy())
         self._first_begun = trainer.updates_begun
         self._updates = 0
-        self._repeated = -1
         # In place of Keras' iterator, whose batch is gone once a step has failed.
         self._replayed: Iterator[Tensors] | None = None
         self._state: list[tf.Variable] = []
@@ -186,35 +185,18 @@ class RecoveringStep:
                 logs: dict[str, tf.Tensor]
                 logs, self._before = self._step(batches)
             except (tf.errors.OpError, MemoryError) as error:
-                out_of_memory = is_out_of_memory(error)
-                if not (self._retries.in_process and (out_of_memory or self._is_hidden(error))):
+                if not (is_out_of_memory(error) and self._retries.in_process):
                     raise
-                evidence = evidence_of(error) if out_of_memory else ""
+                evidence = evidence_of(error)
             else:
                 self._updates += 1
                 return logs
             # Outside of the handler, whose traceback holds the tensors of the failed step.
             for variable, value in zip(self._state, self._before, strict=True):
                 variable.assign(value)
-            if evidence:
-                self._halve_micro_batch(update, evidence)
-            else:
-                self._repeated = update
-                self.retrace()
+            self._halve_micro_batch(update, evidence)
             if self._retries.replay is not None:
                 self._replayed = self._retries.replay(update)
-
-    def _is_hidden(self, error: BaseException) -> bool:
-        """Whether a replica was cancelled before the one that failed could say why.
-
-        The update is then repeated, once, to learn it.
-        """
-        cancelled = isinstance(error, tf.errors.CancelledError) and "group is cancelled" in str(
-            error
-        )
-        unchanged = self._trainer.updates_begun - self._first_begun == self._updates
-        repeatable = unchanged and self._retries.replay is not None
-        return cancelled and repeatable and self._repeated != self._first_update + self._updates
 
     def _halve_micro_batch(self, update: int, evidence: str) -> None:
         size, watcher = self._trainer.micro_batch_size, self._retries.watcher

@@ -15,7 +15,6 @@ from shrink.data.pipeline import training_batches
 from shrink.engine.config import TrainingConfig
 from shrink.engine.devices import Devices, open_devices
 from shrink.engine.objective import SupervisedObjective
-from shrink.engine.recovery import RecoveringStep
 from shrink.measure.memory import AllocatorPeak
 from tests.engine._exactness import (
     OPTIMIZERS,
@@ -268,38 +267,15 @@ def out_of_memory(devices: Devices) -> dict[str, Any]:
     }
 
 
-def one_replica_fails(late: float, hidden: bool) -> dict[str, Any]:
-    """Run out of memory on the second of two replicas, `late` seconds after the first summed.
-
-    `hidden`: the first error is that of the other replica, which TensorFlow reports by chance.
-    """
-    retrace = RecoveringStep.retrace
-    shown: list[str] = [] if hidden else ["all"]
-
-    def hiding(self: Any) -> None:
-        retrace(self)
-        made = self._step
-
-        def step(batches: Any) -> Any:
-            try:
-                return made(batches)
-            except (tf.errors.OpError, MemoryError) as error:
-                if shown:
-                    raise
-                shown.append(str(error))
-                words = "Collective ops is aborted by: group is cancelled"
-                raise tf.errors.CancelledError(None, None, words) from None
-
-        self._step = step
-
-    RecoveringStep.retrace = hiding  # type: ignore[method-assign]
+def one_replica_fails() -> dict[str, Any]:
+    """Run out of memory on the second of two replicas, after the first has begun to sum."""
     config = TrainingConfig(global_batch_size=BATCH_SIZE, replicas=2, micro_batch_size=12)
     devices = open_devices(config)
     failed: set[int] = set()
 
     def fail(x: Any, replica: Any) -> Any:
         if replica == 1 and len(x) > 6:
-            time.sleep(late)
+            time.sleep(1)
             failed.add(int(replica))
             raise MemoryError("OOM when allocating tensor with shape[12,5] (injected)")
         return x
