@@ -86,7 +86,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Leave what a file's tests keep out of every later collection: each conversion has one."""
+    """Exclude what outlives a file's tests from later collections: each conversion has one."""
     if nextitem is not None and nextitem.path != item.path:
         gc.collect()
         gc.freeze()

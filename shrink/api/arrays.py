@@ -149,7 +149,8 @@ def _array(name: str, value: object) -> np.ndarray:
     try:
         array = np.asarray(value)
     except Exception as error:  # foreign tensors raise their own
-        what = "a list of different shapes" if isinstance(value, tuple | list) else str(error)
+        is_ragged = isinstance(value, tuple | list) and isinstance(error, ValueError)
+        what = "a list of different shapes" if is_ragged else str(error)
         raise DataError(f"{name} is not an array: {what}", subject=name, hint=_FORMS) from error
     if array.dtype.kind not in "biufUS" or not array.shape:
         raise DataError(

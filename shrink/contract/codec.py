@@ -163,8 +163,7 @@ def _read_union(kind: TypeForm, plain: Json) -> object:
     inner = [error for error in problems if error.path or error.problem.startswith("key ")]
     if len(inner) == 1:
         raise inner[0]
-    texts = (error.problem.removeprefix("expected ") for error in problems)
-    wanted = (text.rpartition(", not ")[0] or text for text in texts)
+    wanted = (one.problem.removeprefix("expected ").partition(", not ")[0] for one in problems)
     raise _not(" or ".join(dict.fromkeys(wanted)), plain)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shrink.base.errors import DataError
 from shrink.data.config import DataConfig, existing_file
-from shrink.data.folders import ALL, SPLIT_OF_NAME, named_splits
+from shrink.data.folders import ALL, named_splits
 
 UNREADABLE = (
     zipfile.BadZipFile,
@@ -95,7 +95,7 @@ def stored_arrays(
         DataError: there are no examples, or two that could be meant; or an array is missing.
     """
     inputs, targets = config.inputs or ("x",), config.targets or ("y",)
-    suffixes = _suffixes(path, names, inputs[0], targets)
+    suffixes = _suffixes(path, names, inputs[0])
     lacking = [f"{n}{s}" for s in suffixes.values() for n in inputs if f"{n}{s}" not in names]
     missing = [f"{n}{s}" for s in suffixes.values() for n in targets if f"{n}{s}" not in names]
     needs_targets = config.target == "label" if needs_targets is None else needs_targets
@@ -112,9 +112,7 @@ def stored_arrays(
     return StoredArrays(suffixes, inputs, () if missing else targets, columns)
 
 
-def _suffixes(
-    path: Path, names: Collection[str], first: str, targets: Collection[str]
-) -> dict[str, str]:
+def _suffixes(path: Path, names: Collection[str], first: str) -> dict[str, str]:
     """Return the suffix of the arrays of each split that the file gives."""
     named = named_splits(path, lambda split: f"{first}_{split}" in names)
     stored = {split: f"_{name}" for split, name in named.items()}
@@ -129,16 +127,12 @@ def _suffixes(
         return {ALL: ""}
     if stored:
         return stored
-    parts = (name.rpartition("_") for name in sorted(names))
-    stems = dict.fromkeys(p[0] if p[2] in SPLIT_OF_NAME else "".join(p) for p in parts)
-    others = ", ".join([one for one in stems if one.casefold() not in targets][:_MOST_LISTED])
     listed = ", ".join(sorted(names)[:_MOST_LISTED]) or "none"
     raise DataError(
         f"no array {first}_train or {first} in this file; its arrays: {listed}",
         subject=path,
-        hint=f"name the inputs: data.inputs: [{others}]"
-        if others
-        else f"name the arrays {expected}, or name yours in data.inputs",
+        hint=f"name the arrays {expected}, or name yours, without _train and _test, in data.inputs "
+        "and data.targets",
     )
 
 

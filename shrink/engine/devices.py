@@ -141,7 +141,7 @@ def _cpu_is_limited() -> bool:
 
 
 def _open_region(most: int) -> None:
-    """Make the CPU's allocator ask for one region of `most` bytes, or of half of what is free.
+    """Make the CPU's allocator ask for one region of `most` bytes, at most half of what is free.
 
     Left to itself, it asks for regions of 1, 2, 4, ... MiB as training goes on. A tensor takes a
     whole free chunk of up to twice its size where splitting would leave less than it needs, and

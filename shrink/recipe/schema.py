@@ -169,7 +169,7 @@ def field_docstrings(section: type[BaseModel]) -> dict[str, str]:
 
 @functools.cache
 def _docstrings(module: str) -> dict[str, dict[str, str]]:
-    """Return the docstring under each field of each class of a module."""
+    """Return the docstring under each field of each top-level class of a module."""
     classes = ast.parse(inspect.getsource(sys.modules[module])).body
     return {
         definition.name: {

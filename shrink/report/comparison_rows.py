@@ -32,7 +32,6 @@ _CONFIDENCE = 0.95
 _TRIAL = re.compile(r"(\d+): ")
 """What the rows of a search begin with: the number of the trial."""
 _MOST_NAMED = 6
-_UNBOUNDED = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
@@ -255,24 +254,25 @@ def _fronts(rows: Sequence[AnyRow], metric: str | None, kept: Set[str]) -> Itera
             yield Front(x=cost, y=str(metric), rows=tuple(point.name for point in on_front))
 
 
-def spread_of(values: Sequence[float], bounds: Bounds = _UNBOUNDED) -> Spread:
+def spread_of(values: Sequence[float], bounds: Bounds | None = None) -> Spread:
     """Return mean, standard deviation of the sample, and the 95 % interval of the mean.
 
     Student's t (1908): mean ± t(n - 1) · deviation / √n, within the bounds of the figure. Equal
-    values have no interval: they leave the deviation unknown, and do not make the mean exact.
+    values have no interval: it would have no width, as if the mean were exact.
 
     Args:
         values: one per run, at least one.
-        bounds: the least and the largest value that the figure can have.
+        bounds: the least and the largest value that the figure can have; None without bounds.
     """
     count, mean = len(values), statistics.fmean(values)
     if count < 2:
         return Spread(runs=count, mean=mean)
     deviation = statistics.stdev(values)
-    if min(values) == max(values):
+    if deviation == 0:
         return Spread(runs=count, mean=mean, deviation=0.0)
     half = student_quantile(count - 1, _CONFIDENCE) * deviation / math.sqrt(count)
-    low, high = max(mean - half, bounds[0]), min(mean + half, bounds[1])
+    least, most = bounds or (-math.inf, math.inf)
+    low, high = max(mean - half, least), min(mean + half, most)
     return Spread(runs=count, mean=mean, deviation=deviation, low=low, high=high)
 
 
@@ -292,9 +292,7 @@ def _repeated(rows: Sequence[ComparedRow]) -> Iterator[RepeatedRow]:
                 stage=stage,
                 settings={k: v for k, v in mine[0].settings.items() if _is_shared(k, mine)},
                 rows=tuple(row.name for row in mine),
-                figures=_spreads(
-                    mine, lambda row: row.figures, lambda name: figure_of(name).range or _UNBOUNDED
-                ),
+                figures=_spreads(mine, lambda row: row.figures, lambda name: figure_of(name).range),
                 delta=_spreads(mine, lambda row: {k: d.value for k, d in row.delta.items() if d}),
             )
 
@@ -306,7 +304,7 @@ def _is_shared(key: str, rows: Sequence[ComparedRow]) -> bool:
 def _spreads(
     rows: Sequence[ComparedRow],
     of: Callable[[ComparedRow], Mapping[str, float]],
-    bounds: Callable[[str], Bounds] = lambda _: _UNBOUNDED,
+    bounds: Callable[[str], Bounds | None] = lambda _: None,
 ) -> dict[str, Spread]:
     names = dict.fromkeys(name for row in rows for name in of(row))
     return {

@@ -72,15 +72,15 @@ def _steps_between(step: Step, steps: Sequence[Step]) -> list[Step] | None:
     """
     source, start = step.inputs["model"], steps[0].inputs["model"]
     by_name = {one.name: one for one in steps}
+    if step is steps[0]:
+        return None
     found: list[Step] = []
-    while step is not steps[0]:
-        if (source.step, source.reference) == (start.step, start.reference):
-            return found
+    while (source.step, source.reference) != (start.step, start.reference):
         if (before := by_name.get(source.step or "")) is None:
             return None
         found.append(before)
         source = before.inputs["model"]
-    return None
+    return found
 
 
 def _keeps_operators(step: Step) -> bool:

@@ -294,7 +294,7 @@ def inferred_loss(target: Target, ending: OutputKind | None) -> tuple[str, str]:
 
 
 def _of_values(target: Target, ending: OutputKind | None) -> tuple[str, str]:
-    single = target.width == 1
+    single = target.width == 1 or (not target.output and ending == "sigmoid")
     if single and target.yes_or_no and (ending != "logits" or target.integers):
         return "binary_crossentropy", "one output and labels 0 and 1"
     if target.integers and not target.shape:

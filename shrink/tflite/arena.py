@@ -174,7 +174,7 @@ def replacement_hint(operator: str | None) -> str:
 def refusal_hint(content: bytes, words: str) -> str:
     """Return what to do about a file that TFLite Micro refuses in these words."""
     graph, kind = read(content)[0], refused_operator(words)
-    if wrong_shapes(graph):
+    if words == wrong_shapes(graph):
         return "shrink quantize converts a Keras model with a batch size of 1"
     written = {graph.tensors[i].dtype for o in graph.operators for i in o.outputs if i >= 0}
     if "builtin opcode" in words or not written & {"FLOAT32", "INT16"}:

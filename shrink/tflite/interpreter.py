@@ -245,8 +245,8 @@ class Runner:
         self._single = self._batched = Session(self._content)
         if len(found := self._single.signatures) > 1:
             raise ModelError(
-                f"the .tflite file has {len(found)} signatures ({', '.join(found)}): which of them "
-                "is the model?",
+                f"the .tflite file has {len(found)} signatures ({', '.join(found)}), and does not "
+                "say which is the model",
                 hint="convert one of the model's functions alone",
             )
         graphs = read(self._content)

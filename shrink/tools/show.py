@@ -175,14 +175,16 @@ def _show_groups(result: KerasInspection, groups: tuple[GroupRow, ...], console:
 
 
 def _show_operators(result: ArtifactInspection, console: Console) -> None:
-    on_32_bits = result.arena_32_bytes is not None and (
-        f" (on 32 bits about {_bytes(result.arena_32_bytes)} with CMSIS-NN, "
-        f"{_bytes(result.arena_32_reference_bytes)} with reference kernels)"
-    )
+    arena = _bytes(result.arena_bytes)
+    if result.arena_32_bytes is not None:
+        arena += (
+            f" (on 32 bits about {_bytes(result.arena_32_bytes)} with CMSIS-NN, "
+            f"{_bytes(result.arena_32_reference_bytes)} with reference kernels)"
+        )
     _print_whole(
         f"{result.path}: {_bytes(result.file_bytes)}, {result.parameters:,} parameters, "
         f"{'unknown' if result.macs is None else f'{result.macs:,}'} MACs, "
-        f"arena {_bytes(result.arena_bytes)}{on_32_bits or ''}",
+        f"arena {arena}",
         console,
     )
     for name, note in (("macs", result.macs_note), ("arena", result.arena_note)):

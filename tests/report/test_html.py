@@ -38,7 +38,8 @@ def test_render_html_closes_every_tag(full: Page) -> None:
 
 def test_render_html_says_what_got_smaller_and_what_it_cost(full: Page) -> None:
     assert "digits FAILED: 1 of 3 gates missed: tflite_bytes" in full.text
-    assert "The TFLite file of quantize is 7.14 times smaller than that of train" in full.text
+    smaller = "The TFLite file of quantize is 7.14 times smaller than that of train"
+    assert f"{smaller}: 14.0 KB instead of 100 KB." in full.text
     assert "Accuracy changed by -2.00 points (95 % interval of the difference " in full.text
 
 

@@ -268,6 +268,7 @@ def test_check_values_refuses_probabilities_beyond_1(tmp_path: Path) -> None:
     [
         (BITS, sigmoid, "binary_crossentropy", "accuracy"),
         (BITS.astype(np.float32)[:, None], sigmoid, "binary_crossentropy", "accuracy"),
+        (BITS, lambda x: L.Reshape(())(sigmoid(x)), "binary_crossentropy", "binary_accuracy"),
         (CLASSES.astype(np.float32), softmax, "sparse_categorical_crossentropy", "accuracy"),
         (CLASSES.astype(np.float32)[:, None], softmax, "sparse_categorical_crossentropy",
          "accuracy"),

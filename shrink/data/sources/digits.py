@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+from importlib.metadata import distribution
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +16,8 @@ from shrink.data.source_table import SourceTable
 def open_source(config: DataConfig, seed: int) -> Dataset:
     """Return the digits: x float32 (8, 8, 1) as stored, y int64."""
     # The file that `sklearn.datasets.load_digits` reads; the import takes a second of each stage.
-    package = importlib.util.find_spec("sklearn")
-    if package is None or package.origin is None:
-        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
-    path = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
-    rows = np.loadtxt(path, delimiter=",", dtype=np.float32)
+    path = distribution("scikit-learn").locate_file("sklearn/datasets/data/digits.csv.gz")
+    rows = np.loadtxt(str(path), delimiter=",", dtype=np.float32)
     x, y = rows[:, :-1].reshape(-1, 8, 8, 1), rows[:, -1].astype(np.int64)
     names = tuple(map(str, range(10)))
     return SourceTable(Path("digits"), {ALL: np.arange(len(y))}, y, x, names).open(config, seed)

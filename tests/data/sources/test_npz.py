@@ -163,11 +163,11 @@ def test_open_dataset_raises_data_error_when_arrays_are_wrong(
 
 
 def test_open_dataset_raises_data_error_when_names_are_unknown(tmp_path: Path) -> None:
-    names = ("image_train", "sun_up_train", "Y_train", "image_test", "sun_up_test")
-    arrays: dict[str, Any] = dict.fromkeys(names, np.zeros(3))
-    path = _save(tmp_path, **arrays)
+    path = _save(tmp_path, images_train=np.zeros(3), labels_train=np.zeros(3))
     with pytest.raises(
-        DataError, match=r"data\.npz: no array x_train or x.*\n.*data.inputs: \[image, sun_up\]$"
+        DataError,
+        match=r"no array x_train or x in this file; its arrays: images_train, labels_train\n"
+        r".* yours, without _train and _test, in data\.inputs and data\.targets",
     ):
         opened("npz", path)
 
