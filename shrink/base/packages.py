@@ -72,6 +72,12 @@ def lacks_keras() -> bool:
     return versions()["tensorflow"] == "missing"
 
 
+def check_keras() -> None:
+    """Raise `ResourceError` where TensorFlow is not installed."""
+    if lacks_keras() and (error := missing_package(ModuleNotFoundError(name="tensorflow"))):
+        raise error
+
+
 def full_installation() -> str:
     """Return the command that installs everything, from where shrink came if that is there."""
     try:

@@ -173,7 +173,7 @@ TRANSPOSED_IN_CMSIS_NN = (
     "transposed convolutions: for some shapes CMSIS-NN gives other bytes than the kernels compared "
     "here, for the given file too; if you use CMSIS-NN, compare on the device"
 )
-"""A line of `done` that is no deed: it warns."""
+"""A warning among the lines of `done`."""
 
 
 @record

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from shrink.base.errors import ModelError, Position, RecipeError, hint_for
 from shrink.base.metrics import needs_slices
-from shrink.base.packages import lacks_keras, missing_package
+from shrink.base.packages import check_keras
 from shrink.contract.details import Usage
 from shrink.engine.config import TrainingConfig
 from shrink.model.reference import (
@@ -133,9 +133,8 @@ class Plan:
         """Raise `ResourceError` where a package is missing that its models or stages need."""
         named = {one.reference for step in self.steps for one in step.inputs.values()}
         keras = any(one is not None and one.kind != "tflite" for one in named)
-        error = missing_package(ModuleNotFoundError(name="tensorflow"))
-        if keras and lacks_keras() and error is not None:
-            raise error
+        if keras:
+            check_keras()
         for stage in self.recipe.stages:
             stage.check_installed()
 

@@ -22,7 +22,7 @@ _LARGE_RISE = 0.5
 _HARDLY = 0.2
 """Less than this share of the way from guessing to a perfect answer is hardly better."""
 _PRUNED = 0.1
-"""Share of exact zeros that training does not leave by itself."""
+"""Share of zeros in the kernels that training does not leave by itself."""
 _SLACK = 1.01
 """Two conversions of one model differ by a few bytes."""
 _LEAST_DB = 10.0
@@ -387,19 +387,25 @@ def _larger(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
         )
 
 
+def _sparsity(stage: Stage) -> float:
+    """Return the share of zeros in the kernels: biases begin as zeros."""
+    rows = [
+        (row.parameters, row.sparsity) for row in stage.extra.layers if row.sparsity is not None
+    ]
+    return sum(count * zeros for count, zeros in rows) / max(1, sum(count for count, _ in rows))
+
+
 def _lost_zeros(stage: Stage, source: Stage | None) -> Iterator[ReportWarning]:
     """Yield a warning where training filled the zeros of a model that was pruned before."""
     if stage.training is None or source is None:
         return
-    count, before = source.figure("parameters"), source.figure("nonzero_parameters")
-    after = stage.figure("nonzero_parameters")
-    if not count or not before or not after or stage.figure("parameters") != count:
-        return
-    if count - before >= _PRUNED * count and count - after < (count - before) / 2:
+    before, after = _sparsity(source), _sparsity(stage)
+    same = stage.figure("parameters") == source.figure("parameters")
+    if same and before >= _PRUNED and after < before / 2:
         yield ReportWarning(
             "zeros-lost",
-            f"training filled zeros of a pruned model: {after:,.0f} of {count:,.0f} parameters are "
-            f"not zero, {before:,.0f} before",
+            f"training filled zeros of a pruned model: {before:.0%} of the weights were zero, now "
+            f"{after:.0%}",
             "prune and train in one recipe, whose later stages keep the zeros",
             stage.name,
         )

@@ -7,9 +7,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from shrink.base.errors import ResourceError
 from shrink.base.fields import Bytes, Count, Fraction, NameIn, NonNegative
-from shrink.base.packages import full_installation, lacks_keras
+from shrink.base.packages import check_keras
 from shrink.model.reference import Form
 from shrink.stages.base import StageConfig
 
@@ -178,12 +177,7 @@ class QuantizeConfig(StageConfig):
 
     def check_installed(self) -> None:
         """Raise `ResourceError` without TensorFlow, which converts .tflite files too."""
-        if lacks_keras():
-            raise ResourceError(
-                "this installation is for .tflite files and reports; quantize needs the package "
-                "tensorflow, which is not installed",
-                hint=full_installation(),
-            )
+        check_keras()
 
     @property
     def needs_micro(self) -> bool:
