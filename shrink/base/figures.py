@@ -247,6 +247,9 @@ def metric_names() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*METRICS, LOSS)))
 
 
+_ABBREVIATIONS = {one.lower(): one for one in ("ROC", "AUC", "IoU", "mAP", "MAE", "MAPE", "RMSE")}
+
+
 def metric_figure(name: str) -> Figure:
     """Return the figure of a metric.
 
@@ -260,7 +263,8 @@ def metric_figure(name: str) -> Figure:
         return Figure(
             name, "metrics", unit, larger, range=(0.0, 1.0) if unit == "fraction" else None
         )
-    title = name.replace("_", " ") if name in METRICS else name
+    words = (_ABBREVIATIONS.get(word, word) for word in name.split("_"))
+    title = " ".join(words) if name in METRICS else name
     higher = info.higher_is_better
     return Figure(name, "metrics", info.unit, higher, title=title, range=info.range)
 

@@ -118,11 +118,15 @@ def test_headlines_say_when_a_loss_is_proven() -> None:
 
 
 def test_headlines_name_a_metric_in_words_and_no_gain_in_latency_within_its_noise() -> None:
-    for after, shown in ((0.95, "0.95 ms"), (0.5, "2x faster")):
+    cases = (
+        ("balanced_accuracy", "Balanced accuracy", "90.00 %", 0.95, "0.95 ms"),
+        ("roc_auc", "ROC AUC", "0.9", 0.5, "2x faster"),
+    )
+    for metric, title, value, after, shown in cases:
         stages = [
             with_result(
                 outcome(name, 98, 1000, source),
-                metrics={"loss": 0.1, "balanced_accuracy": 0.9},
+                metrics={"loss": 0.1, metric: 0.9},
                 latency={"p50_ms": p50, "p90_ms": p50, "threads": 1},
             )
             for name, source, p50 in (("train", None, 1.0), ("q", "train", after))
@@ -130,7 +134,7 @@ def test_headlines_name_a_metric_in_words_and_no_gain_in_latency_within_its_nois
         (headline,) = headlines(report(stages, finals=("q",)))
         tiles = {tile.label: tile.value for tile in headline.tiles}
         assert tiles["Median latency"] == shown
-        assert tiles["Balanced accuracy"] == "90.00 %"
+        assert tiles[title] == value
 
 
 def test_headlines_say_when_a_result_grew_or_stayed() -> None:
