@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from sklearn.datasets import load_digits
 
 from shrink.base.errors import DataError
 from shrink.base.types import Spec
@@ -37,12 +38,15 @@ def test_open_dataset_names_the_labels_of_rows(tmp_path: Path) -> None:
     assert opened("npz", tmp_path / "rows.npz", classes=names).class_names == names
 
 
-def test_open_dataset_keeps_digits_as_stored() -> None:
-    x, y = opened("digits").test.arrays(np.arange(360))
-    assert (x.min(), x.max()) == (0, 16)
-    labels = opened("digits").test.labels
-    assert labels is not None
-    assert np.array_equal(y, labels)
+def test_open_dataset_gives_the_digits_of_scikit_learn() -> None:
+    digits = opened("digits", test_split=1).test
+    x, y = digits.arrays(np.arange(1797))
+    expected = load_digits()
+    order, wanted = (np.lexsort(one.reshape(1797, 64).T) for one in (x, expected.images))
+    assert np.array_equal(x[order, ..., 0], expected.images[wanted])
+    assert np.array_equal(y[order], expected.target[wanted])
+    assert digits.labels is not None
+    assert np.array_equal(y, digits.labels)
 
 
 def test_spooled_refuses_a_name_that_occurs_twice() -> None:
