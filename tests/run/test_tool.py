@@ -35,7 +35,7 @@ def test_run_action_refuses_an_answer_of_another_shape(
     monkeypatch.setenv("SHRINK_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(tool, "run_worker", lambda *_: {"path": "m.tflite", "p50_ms": "fast"})
     job = DoctorJob(name="m.tflite")
-    with pytest.raises(InternalError, match=r"no Bench: p50_ms: a number is wanted") as caught:
+    with pytest.raises(InternalError, match=r"no Bench: p50_ms: expected a number") as caught:
         tool.run_action(job, Bench, Console())
     assert caught.value.exit_code == 70
     assert caught.value.subject == "m.tflite"
