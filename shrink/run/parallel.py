@@ -31,6 +31,7 @@ from shrink.recipe.plan import Plan
 from shrink.run.host_plan import PROCESS_BYTES
 
 T = TypeVar("T")
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 LEAST_BYTES = 2_000_000_000
 """What a run gets at least, where no memory limit says what it needs."""
 
@@ -125,9 +126,14 @@ class Pool:
         reader, writer = fork.Pipe(duplex=False)
         arguments = (writer, os.getpid(), self._jobs, lambda: work(index))
         process = fork.Process(target=_serve, args=arguments)
-        process.start()
+        # Until the fork is noted: a signal before that would not be passed on to it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        try:
+            process.start()
+            self._running[reader] = (index, process)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         writer.close()
-        self._running[reader] = (index, process)
 
     def _ended(self) -> Iterator[tuple[int, Any]]:
         ready = wait([*self._running])
@@ -145,6 +151,7 @@ def _serve(writer: Connection, parent: int, shared_by: int, work: Callable[[], o
     """Do the work of a fork, and send its answer."""
     # A Ctrl-C on the terminal reaches the parent alone, which passes it on once.
     os.setsid()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     die_with_parent(parent)
     os.environ[HOST_SHARED_BY] = str(shared_by)
     try:

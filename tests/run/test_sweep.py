@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
@@ -255,7 +256,17 @@ def test_sweep_in_jobs_tells_of_a_run_that_was_killed(tmp_path: Path) -> None:
     assert "SIGKILL" in str(told.message)
 
 
-def test_sweep_in_jobs_passes_an_interrupt_on(tmp_path: Path) -> None:
+def test_sweep_in_jobs_passes_an_interrupt_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = ForkProcess.start
+
+    def begin_slowly(process: ForkProcess) -> None:
+        begin(process)
+        time.sleep(0.5)  # the fork is there, and interrupts
+
+    monkeypatch.setattr(ForkProcess, "start", begin_slowly)
+
     class Waits(Worker):
         def __call__(self, job: Any, work: Path, on_event: Any) -> dict[str, Any]:
             if job.kind == "prune":
