@@ -11,6 +11,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkProcess
@@ -31,7 +32,6 @@ from shrink.recipe.plan import Plan
 from shrink.run.host_plan import PROCESS_BYTES
 
 T = TypeVar("T")
-_ENDING = (signal.SIGINT, signal.SIGTERM)
 LEAST_BYTES = 2_000_000_000
 """What a run gets at least, where no memory limit says what it needs."""
 
@@ -124,15 +124,12 @@ class Pool:
     def _start(self, index: int, work: Callable[[int], object]) -> None:
         fork = multiprocessing.get_context("fork")
         reader, writer = fork.Pipe(duplex=False)
-        arguments = (writer, os.getpid(), self._jobs, lambda: work(index))
-        process = fork.Process(target=_serve, args=arguments)
         # Until the fork is noted: a signal before that would not be passed on to it.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
-        try:
+        with _held_signals() as release:
+            arguments = (writer, os.getpid(), self._jobs, release, lambda: work(index))
+            process = fork.Process(target=_serve, args=arguments)
             process.start()
             self._running[reader] = (index, process)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         writer.close()
 
     def _ended(self) -> Iterator[tuple[int, Any]]:
@@ -147,14 +144,42 @@ class Pool:
             yield index, _no_answer(process.exitcode or 0) if answer is None else answer
 
 
-def _serve(writer: Connection, parent: int, shared_by: int, work: Callable[[], object]) -> None:
+@contextlib.contextmanager
+def _held_signals() -> Iterator[Callable[[], None]]:
+    """Hold back SIGINT and SIGTERM to the end of the block; yield what a fork releases them by."""
+    held: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()  # no other has handlers
+    before = {
+        number: signal.signal(number, lambda one, _: held.append(one))
+        for number in ((signal.SIGINT, signal.SIGTERM) if is_main else ())
+    }
+
+    def release() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for one in held[:1]:
+            signal.raise_signal(one)
+
+    try:
+        yield release
+    finally:
+        release()
+
+
+def _serve(
+    writer: Connection,
+    parent: int,
+    shared_by: int,
+    release: Callable[[], None],
+    work: Callable[[], object],
+) -> None:
     """Do the work of a fork, and send its answer."""
     # A Ctrl-C on the terminal reaches the parent alone, which passes it on once.
     os.setsid()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     die_with_parent(parent)
     os.environ[HOST_SHARED_BY] = str(shared_by)
     try:
+        release()
         writer.send(work())
     except ShrinkError as error:
         writer.send(error)
