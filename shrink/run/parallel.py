@@ -129,8 +129,8 @@ class Pool:
             arguments = (writer, os.getpid(), self._jobs, release, lambda: work(index))
             process = fork.Process(target=_serve, args=arguments)
             process.start()
+            writer.close()
             self._running[reader] = (index, process)
-        writer.close()
 
     def _ended(self) -> Iterator[tuple[int, Any]]:
         ready = wait([*self._running])
