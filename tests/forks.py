@@ -235,12 +235,11 @@ def _serve() -> None:
     from shrink.run import process, worker
     from shrink.stages import STAGES
 
-    trackers = ("shrink.tools.trackers", "shrink.tools.trackers")
     heavy = {place.partition(":")[0] for _, place in worker.ACTIONS.values()}
     families = {f"shrink.cli.{family}" for family, _ in app.COMMANDS.values()}
     stages = {f"shrink.stages.{kind}.run" for kind in STAGES}
-    lazy = ("shrink.run.session", "shrink.engine.fit", "jinja2.ext", "yaml")
-    for name in (*heavy.difference(trackers), *stages, *families, *lazy):
+    lazy = ("shrink.run.session", "yaml")
+    for name in (*heavy.difference({"shrink.tools.trackers"}), *stages, *families, *lazy):
         importlib.import_module(name)
     # Made for the words of one command: the next import makes it anew.
     del sys.modules[app.__name__], vars(cli)["app"]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from shrink.base.foreign import JsonObject
 from shrink.cli.options import print_result
-from shrink.contract.compaction import TRANSPOSED_IN_CMSIS_NN
 
 if TYPE_CHECKING:
     from shrink.base.console import Console
@@ -122,10 +121,8 @@ def compaction_lines(result: Rewriting) -> list[str]:
         f"{', '.join(equality.runtimes)}"
         + ("" if equality.distinct else "; all inputs give the same outputs: weak evidence"),
         *_int8_lines(result),
-        *(
-            f"{'warning' if line == TRANSPOSED_IN_CMSIS_NN else 'done':<12}{line}"
-            for line in result.done
-        ),
+        *(f"done        {line}" for line in result.done),
+        *([f"warning     {result.caution}"] if result.caution else []),
         *_kernels_of(result),
         f"written     {result.path}",
     ]

@@ -29,7 +29,7 @@ from shrink.compact.verify import (
     random_examples,
     with_output,
 )
-from shrink.contract.compaction import TRANSPOSED_IN_CMSIS_NN, RuntimeEquality, StoredKernels
+from shrink.contract.compaction import RuntimeEquality, StoredKernels
 from shrink.tflite.litert_twin import dense_twin, has_decode
 from shrink.tflite.runtime import MICRO, XNNPACK
 
@@ -134,6 +134,7 @@ def compact(
         borders=bordered.borders,
         borders_left=bordered.left,
         decode=kernels,
+        caution=_TRANSPOSED_IN_CMSIS_NN if _transposed(version.graph) > _transposed(graph) else "",
     )
 
 
@@ -221,6 +222,10 @@ def _versions(graph: Graph, shares: Sequence[float]) -> Iterator[Version]:
             yield _written(found.planned.graph, found.planned.plan, (*done, *tiles))
 
 
+def _transposed(graph: Graph) -> int:
+    return sum(operator.name == "TRANSPOSE_CONV" for operator in graph.operators)
+
+
 def _described(graph: Graph, tilings: Sequence[Tiling]) -> Iterator[str]:
     """Yield a line for each tiling; operators have the numbers that they have in the given file."""
     for tiling in tilings:
@@ -230,10 +235,12 @@ def _described(graph: Graph, tilings: Sequence[Tiling]) -> Iterator[str]:
         ][tiling.start : tiling.end]
         ends = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
         yield f"{ends} in {len(tiling.cuts) + 1} row tiles"
-    if any(operator.name == "TRANSPOSE_CONV" for operator in graph.operators):
-        yield TRANSPOSED_IN_CMSIS_NN
 
 
+_TRANSPOSED_IN_CMSIS_NN = (
+    "transposed convolutions: for some shapes CMSIS-NN gives other bytes than the kernels compared "
+    "here, for the given file too; if you use CMSIS-NN, compare on the device"
+)
 _UNPLANNED = Plan({}, 1 << 62, 0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shrink.compact.decode.choice import kernel_notes
-from shrink.contract.compaction import TRANSPOSED_IN_CMSIS_NN, Compaction, Rewritten
+from shrink.contract.compaction import Compaction, Rewritten
 from shrink.contract.record import as_base, record
 
 _ONE_ANSWER = "all of these inputs give the same outputs, so equality is weak evidence"
@@ -35,7 +35,7 @@ class Compacted(Rewritten):
             f"multiply-accumulates; outputs are equal to the byte on {self.equality.examples} "
             f"random inputs in {', '.join(self.equality.runtimes)}",
             *([] if self.equality.distinct else [_ONE_ANSWER]),
-            *(line for line in self.done if line == TRANSPOSED_IN_CMSIS_NN),
+            *([self.caution] if self.caution else []),
             *([f"the firmware must register {kinds}"] if kinds else []),
             *(str(border) for border in self.borders),
             *self.borders_left,

@@ -147,6 +147,7 @@ class Compaction:
         borders: inputs and outputs that are int8 now.
         borders_left: why others are not.
         decode: how kernels are stored, where that was requested.
+        caution: what the comparison of outputs does not show.
         target: in reports of older versions, the runtime whose arena it is; of `litert`, the bytes
             of activations.
     """
@@ -166,14 +167,8 @@ class Compaction:
     borders: tuple[Int8Border, ...] = ()
     borders_left: tuple[str, ...] = ()
     decode: StoredKernels | None = left_out(None)
+    caution: str = left_out("")
     target: str | None = left_out(None)
-
-
-TRANSPOSED_IN_CMSIS_NN = (
-    "transposed convolutions: for some shapes CMSIS-NN gives other bytes than the kernels compared "
-    "here, for the given file too; if you use CMSIS-NN, compare on the device"
-)
-"""A warning among the lines of `done`."""
 
 
 @record
